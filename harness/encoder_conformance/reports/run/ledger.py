@@ -8,7 +8,7 @@ import datetime
 import os
 import platform
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,17 @@ from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
 from encoder_conformance.reports.run.journal import Journal
-from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 
-CASE_DIGITS = 16
+_CASE_DIGITS = 16
 """Of a case's digest, in hexadecimal: enough to see that a case changed."""
+
+
+def case_digests(tasks: Iterable[Task]) -> dict[str, str]:
+    """Case → a digest of what it specifies, for each case of these tasks."""
+    cases = {task.case.id: task.case for task in tasks}
+    return {name: case_digest(case, constants())[:_CASE_DIGITS] for name, case in cases.items()}
 
 
 class Ledger:
@@ -58,9 +63,8 @@ class Ledger:
         self._absent = tuple(Absent(name=m.implementation.name, reason=m.reason, hint=m.hint) for m in absent)
         self._tasks = [task for assignment in assignments for task in assignment.tasks]
         self._numbers = {task.key: number for number, task in enumerate(self._tasks)}
-        cases = {task.case.id: task.case for task in self._tasks}
-        self._environment = _environment(cases.values(), run)
-        self._cases = {name: case_digest(case, constants())[:CASE_DIGITS] for name, case in cases.items()}
+        self._environment = _environment(self._tasks, run)
+        self._cases = case_digests(self._tasks)
         self._locks = {assignment.name: lock_of(assignment.ready) for assignment in assignments}
         self._early: dict[int, Record] = {}
         self._started, self._problem = _now(), ""
@@ -172,7 +176,7 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _environment(cases: Collection[Case], run: SuiteRun) -> RunEnvironment:
+def _environment(tasks: Sequence[Task], run: SuiteRun) -> RunEnvironment:
     """The machine, versions and sizes of a run."""
     return RunEnvironment(
         conform=encoder_conformance.__version__,
@@ -186,8 +190,8 @@ def _environment(cases: Collection[Case], run: SuiteRun) -> RunEnvironment:
         device=run.options.device,
         seed=run.options.seed,
         specification={
-            "cases": len(cases),
-            "layers": len({case.layer.layer for case in cases}),
-            "situations": len({case.situation.situation for case in cases}),
+            "cases": len({task.case.id for task in tasks}),
+            "layers": len({task.case.layer.layer for task in tasks}),
+            "situations": len({task.case.situation.situation for task in tasks}),
         },
     )

@@ -18,13 +18,6 @@ from encoder_conformance.reports.site import contexts
 from encoder_conformance.reports.site.cases import facts, group_of, level_of, ordered_keys
 from encoder_conformance.reports.site.coding import Rows, alphabet, outcomes
 from encoder_conformance.reports.site.columns import Column
-from encoder_conformance.reports.site.pages import (
-    exporters_context,
-    kill_context,
-    script_context,
-    smallest_command,
-    trends,
-)
 from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import clauses, constants, load
 from encoder_conformance.spec.outcome import Outcome
@@ -97,7 +90,7 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     (made / "data").mkdir()
     (made / "implementations").mkdir()
     (made / MARKER).write_text(f"conform {encoder_conformance.__version__}\n")
-    scripts = list(map(script_context, columns))
+    scripts = list(map(contexts.script_context, columns))
     _data(made, "index", index(columns, keys, names, scripts))
     _data(made, "cases", facts(names))
     for number, column in enumerate(columns):
@@ -172,11 +165,11 @@ def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], ch
     failing = [each for each in columns if each.tally.unexpected][:_MOST_DIAGNOSED]
     write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **_heading(columns))
     write("case.html", "case.html")
-    write("deviations.html", "deviations.html", **kill_context(columns))
-    write("exporters.html", "exporters.html", **exporters_context(columns))
+    write("deviations.html", "deviations.html", **contexts.kill_context(columns))
+    write("exporters.html", "exporters.html", **contexts.exporters_context(columns))
     if changes:
         write("changes.html", "changes.html", **changes)
-    over_runs = trends(columns)
+    over_runs = contexts.trends(columns)
     for column, script in zip(columns, scripts, strict=True):
         if script:
             (made / "scripts").mkdir(exist_ok=True)
@@ -184,7 +177,7 @@ def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], ch
         values = {
             "trend": over_runs.get(column.judged.name),
             "script": script,
-            "command": smallest_command(column),
+            "command": contexts.smallest_command(column),
             "declared": [contexts.declared(name, count) for name, count in column.deviations.items()],
             "facts": contexts.facts(column),
         }
