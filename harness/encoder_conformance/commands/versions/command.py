@@ -28,7 +28,7 @@ from encoder_conformance.implementation.manifest import Implementation, find_imp
 from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.reports.compare.show_trend import show_trend
+from encoder_conformance.reports.compare.show import show_trend
 from encoder_conformance.reports.compare.trend import History, Point, Trend, point_of
 from encoder_conformance.reports.merge.partition import resume
 from encoder_conformance.reports.run.folder import NAME, RUNS, begun_run

@@ -151,11 +151,6 @@ def compare(old: Report, new: Report) -> Comparison:
     return Comparison(old, new, tuple(changes), reservations)
 
 
-def clauses_of(records: Iterable[Record]) -> Counter[str]:
-    """Clause → the number of records whose case cites it."""
-    return clauses_cited(record.case for record in records)
-
-
 def clauses_cited(names: Iterable[str]) -> Counter[str]:
     """Clause → the number of these cases that cite it. Cases that this specification lacks cite none."""
     cases = load().cases

@@ -15,7 +15,7 @@ from encoder_conformance.reports.compare.comparison import (
     Comparison,
     changed_machine,
     changed_versions,
-    clauses_of,
+    clauses_cited,
 )
 from encoder_conformance.reports.compare.show import last_line, transition
 from encoder_conformance.reports.run.reading import read_report, report_file
@@ -113,4 +113,4 @@ def changes_context(
 
 
 def _clauses(changed: Iterable[Changed]) -> list[str]:
-    return [name for name, _ in clauses_of(each.record for each in changed).most_common(_MOST_CLAUSES)]
+    return [name for name, _ in clauses_cited(each.record.case for each in changed).most_common(_MOST_CLAUSES)]
