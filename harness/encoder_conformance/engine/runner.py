@@ -195,11 +195,12 @@ class SuiteRun:
         if work.needs_worker:
             session.start()
         work.worker_started(time.monotonic() - begun)
-        failing: Task | None = None
+        failing: tuple[str, str] | None = None
         upcoming = deque[Task]()
         unconfirmed: Unconfirmed | None = None
         while task := self._next_task(work, session, upcoming):
-            if self._stopping.is_set() and not _same_case(task, failing):
+            of = task.case.id, task.dtype
+            if self._stopping.is_set() and of != failing:
                 break
             answer = self._run_task(session, task, upcoming)
             if answer and not task.opt_out:
@@ -207,7 +208,7 @@ class SuiteRun:
             if answer and (self.options.fail_fast or task.opt_out):
                 verdict = self._judging.judge(work.observations, answer)
                 if self.options.fail_fast and verdict.result() not in {*EXPECTED, None}:
-                    failing = failing or task
+                    failing = failing or of
                     self._stopping.set()
             else:
                 self._judging.confirm(work.observations, unconfirmed, session.worker.take_fault())
@@ -234,7 +235,3 @@ class SuiteRun:
     def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
         with self._lock:
             return [] if self._ended else work.take(session)
-
-
-def _same_case(task: Task, other: Task | None) -> bool:
-    return other is not None and (task.case.id, task.dtype) == (other.case.id, other.dtype)

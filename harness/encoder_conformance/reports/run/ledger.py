@@ -157,19 +157,14 @@ class Ledger:
         try:
             with replacing(self.path) as file:
                 file.write(f'{before}"records": [\n'.encode())
-                for number in range(len(self._tasks)):
+                for number, task in enumerate(self._tasks):
                     file.write(b",\n" if number else b"")
-                    file.write(self._line(number))
+                    file.write(self._journal.read(number) or not_run(task).model_dump_json().encode())
                 file.write(f"\n ]{after}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             self._problem = f"{self.path}: {error.strerror}"
-
-    def _line(self, number: int) -> bytes:
-        if number in self._journal:
-            return self._journal.read(number)
-        return not_run(self._tasks[number]).model_dump_json().encode()
 
 
 def _now() -> str:

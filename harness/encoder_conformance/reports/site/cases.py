@@ -40,10 +40,15 @@ def group_of(case: str) -> str:
     return known.situation.clauses[0] if known else OTHER
 
 
-def level_of(case: str) -> int:
-    """The number of the level of a case, as the specification has it; of others it is the last."""
-    known = load().cases.get(case)
-    return LEVELS.index(known.level) if known else len(LEVELS) - 1
+def listed(cases: Iterable[str]) -> dict[str, Any]:
+    """A row for each of these cases: the number of its level, its group and clauses. Those that the specification does
+    not have are of the last level, and cite none."""
+    rows = Rows("group", "clauses")
+    for name in cases:
+        case = load().cases.get(name)
+        level, cited = (LEVELS.index(case.level), case.clauses) if case else (len(LEVELS) - 1, ())
+        rows.add({"name": name, "level": level, "group": group_of(name), "clauses": cited})
+    return rows.written()
 
 
 def facts(cases: Iterable[str]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ class Column:
         self.unexpected: list[Record] = []
         self.largest: float | None = None
         self.point = Point(run.name)
+        self.script: dict[str, Any] | None = None
+        """The smallest failing case as a script: its case, dtype, path and text."""
         self._explanations = explained_by(self.diagnoses, judged.name)
         self._checks = Rows("check", "tensors", "text", "deviations")
 

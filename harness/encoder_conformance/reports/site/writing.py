@@ -15,19 +15,17 @@ from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.site import contexts
-from encoder_conformance.reports.site.cases import facts, group_of, level_of, ordered_keys
+from encoder_conformance.reports.site.cases import facts, group_of, listed, ordered_keys
 from encoder_conformance.reports.site.coding import Rows, alphabet, outcomes
 from encoder_conformance.reports.site.columns import Column
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.load import clauses, constants, load
+from encoder_conformance.spec.load import clauses, constants
 from encoder_conformance.spec.outcome import Outcome
 
 MARKER = "encoder-conformance-site"
 """A file that a site has, and by which --overwrite knows one."""
 STATIC = Path(__file__).with_name("static")
 _MOST_DIAGNOSED, _MOST_FAILURES = 12, 60
-_Script = dict[str, Any] | None
-"""The script of an implementation, as script_context has it."""
 _MENU = (
     ("index.html", "Matrix"),
     ("case.html", "Cases"),
@@ -90,28 +88,27 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     (made / "data").mkdir()
     (made / "implementations").mkdir()
     (made / MARKER).write_text(f"conform {encoder_conformance.__version__}\n")
-    scripts = list(map(contexts.script_context, columns))
-    _data(made, "index", index(columns, keys, names, scripts))
+    for column in columns:
+        column.script = contexts.script_context(column)
+    _data(made, "index", _index(columns, keys, names))
     _data(made, "cases", facts(names))
     for number, column in enumerate(columns):
         diagnoses = [contexts.diagnosis_context(each) for each in column.diagnoses]
         machine = contexts.machine(column.run)
         _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": machine})
-    _pages(made, columns, scripts, changes)
+    _pages(made, columns, changes)
 
 
-def index(
-    columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], scripts: Sequence[_Script]
-) -> dict[str, Any]:
-    """The data of the matrix. `keys`: its cases and dtypes; `names`: its cases; `scripts`: each column's."""
+def _index(columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, Any]:
+    """The data of the matrix. `keys`: its cases and dtypes; `names`: its cases."""
     groups = list(dict.fromkeys(map(group_of, names)))
     slots = Rows("dtype")
     numbers = {case: number for number, case in enumerate(names)}
     for case, dtype in keys:
         slots.add({"case": numbers[case], "dtype": dtype})
     return {
-        "columns": [_column(column, keys, script) for column, script in zip(columns, scripts, strict=True)],
-        "cases": _cases(names),
+        "columns": [_column(column, keys) for column in columns],
+        "cases": listed(names),
         "slots": slots.written(),
         "groups": groups,
         "clauses": list(clauses()),
@@ -124,16 +121,7 @@ def index(
     }
 
 
-def _cases(names: Sequence[str]) -> dict[str, Any]:
-    known = load().cases
-    rows = Rows("group", "clauses")
-    for name in names:
-        cited = known[name].clauses if name in known else ()
-        rows.add({"name": name, "level": level_of(name), "group": group_of(name), "clauses": cited})
-    return rows.written()
-
-
-def _column(column: Column, keys: Sequence[tuple[str, str]], script: _Script) -> dict[str, Any]:
+def _column(column: Column, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """An implementation, and the outcome and size of each of its cells."""
     repeat, reproduce = contexts.commands(column)
     return {
@@ -142,7 +130,7 @@ def _column(column: Column, keys: Sequence[tuple[str, str]], script: _Script) ->
         "versions": column.versions,
         "repeat": repeat,
         "reproduce": reproduce,
-        "script": {name: script[name] for name in ("case", "dtype")} if script else None,
+        "script": {name: column.script[name] for name in ("case", "dtype")} if column.script else None,
         **column.codes(keys),
     }
 
@@ -153,7 +141,7 @@ def _data(made: Path, name: str, value: Any) -> None:
     (made / "data" / f"{name}.js").write_text(f'conform.receive("{name}",{text});\n', encoding="ascii")
 
 
-def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], changes: dict[str, Any] | None) -> None:
+def _pages(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None) -> None:
     runs = list({id(column.run): column.run for column in columns}.values())
     templates = _templates(len(runs), [*_MENU, *([("changes.html", "Changes")] if changes else [])])
 
@@ -170,13 +158,12 @@ def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], ch
     if changes:
         write("changes.html", "changes.html", **changes)
     over_runs = contexts.trends(columns)
-    for column, script in zip(columns, scripts, strict=True):
-        if script:
+    for column in columns:
+        if column.script:
             (made / "scripts").mkdir(exist_ok=True)
-            (made / script["path"]).write_text(script["text"], encoding="utf-8")
+            (made / column.script["path"]).write_text(column.script["text"], encoding="utf-8")
         values = {
             "trend": over_runs.get(column.judged.name),
-            "script": script,
             "command": contexts.smallest_command(column),
             "declared": [contexts.declared(name, count) for name, count in column.deviations.items()],
             "facts": contexts.facts(column),
