@@ -239,3 +239,8 @@ class Report(Frozen):
     shard: Shard | None = None
     merged: tuple[MergedRun, ...] = ()
     """The runs that a merged report was made of."""
+
+    def diagnoses_of(self, record: Record) -> list[Diagnosis]:
+        """The diagnoses of its implementation in its dtype."""
+        of_it = (each for each in self.diagnoses if each.implementation == record.implementation)
+        return [each for each in of_it if record.dtype in each.dtype.split(", ")]

@@ -47,12 +47,6 @@ def _result(record: Record, report: Report) -> junitparser.Failure | junitparser
         return junitparser.Skipped(message)
     kind = junitparser.Failure if record.outcome.state in ("stale", "out of line") else junitparser.Error
     result = kind(message, record.outcome.value)
-    diagnoses = [
-        diagnosis_text(each)
-        for each in report.diagnoses
-        if each.implementation == record.implementation
-        and record.dtype in each.dtype.split(", ")
-        and record.case in each.cases
-    ]
+    diagnoses = [diagnosis_text(each) for each in report.diagnoses_of(record) if record.case in each.cases]
     result.text = "\n".join([record.message, *diagnoses])
     return result

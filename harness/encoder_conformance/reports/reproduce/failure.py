@@ -47,11 +47,7 @@ def failure_of(report: Report, pattern: str, dtype: str | None, ready: Ready) ->
     task = _task_of(record, case, ready)
     goldens = Goldens([case])
     goldens.compute()
-    texts = (
-        diagnosis_text(each).removeprefix("⇒ ")
-        for each in report.diagnoses
-        if each.implementation == record.implementation and record.dtype in each.dtype.split(", ")
-    )
+    texts = (diagnosis_text(each).removeprefix("⇒ ") for each in report.diagnoses_of(record))
     return FailingCheck(
         record=record,
         task=task,

@@ -1,5 +1,6 @@
 """A column of the matrix: one implementation of one run, its records compactly encoded."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,6 +32,21 @@ class RunFacts:
         if self.report.complete:
             return ""
         return f"ended by the {self.report.ended_by}" if self.report.ended_by else "not complete"
+
+    @property
+    def command(self) -> str:
+        """The command of the run."""
+        return f"conform {shlex.join(self.report.arguments)}"
+
+    @property
+    def machine(self) -> str:
+        """The machine of the run, and how it was used."""
+        place = self.report.environment
+        return (
+            f"{place.processor}, {place.cpus} processors, {place.platform}, Python {place.python}, "
+            f"conform {place.conform}, {place.threads_per_worker} thread{'s' * (place.threads_per_worker > 1)} each, "
+            f"on {place.device}" + (f", seed {place.seed}" if place.seed else "")
+        )
 
 
 class Column:

@@ -25,7 +25,7 @@ from encoder_conformance.reports.reproduce.script import script_of
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.repeating import repeat_command, reproduce_command
 from encoder_conformance.reports.run.terminal import diagnosis_text
-from encoder_conformance.reports.site.columns import Column, RunFacts
+from encoder_conformance.reports.site.columns import Column
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load, load_deviations
 
@@ -68,16 +68,6 @@ def diagnosis_context(each: Diagnosis) -> dict[str, Any]:
     }
 
 
-def machine(run: RunFacts) -> str:
-    """The machine of a run, and how it was used."""
-    place = run.report.environment
-    return (
-        f"{place.processor}, {place.cpus} processors, {place.platform}, Python {place.python}, "
-        f"conform {place.conform}, {place.threads_per_worker} thread{'s' * (place.threads_per_worker > 1)} each, "
-        f"on {place.device}" + (f", seed {place.seed}" if place.seed else "")
-    )
-
-
 def declared(name: str, count: int) -> dict[str, Any]:
     """A declared deviation, which so many checks show."""
     known = load_deviations().get(name)
@@ -92,15 +82,10 @@ def facts(column: Column) -> list[tuple[str, str]]:
         ("versions", column.versions),
         *((name, str(value)) for name, value in column.judged.settings.items()),
         ("command", shlex.join(column.judged.command)),
-        ("run", f"{column.run.name}: {command_of(column.run)}"),
+        ("run", f"{column.run.name}: {column.run.command}"),
         ("when", column.run.report.started),
-        ("where", machine(column.run)),
+        ("where", column.run.machine),
     ]
-
-
-def command_of(run: RunFacts) -> str:
-    """The command of a run."""
-    return f"conform {shlex.join(run.report.arguments)}"
 
 
 def commands(column: Column) -> tuple[str, str]:
@@ -179,12 +164,12 @@ def script_context(column: Column) -> dict[str, Any] | None:
     if not column.unexpected:
         return None
     report = column.run.report.model_copy(update={"records": tuple(column.unexpected)})
-    name, _, choices = column.judged.name.partition(":")
+    name, colon, choices = column.judged.name.partition(":")
     folder = Path(column.judged.folder)
     known = folder if folder.name == name and (folder / "impl.yaml").is_file() else name
     try:
         parse_variant(column.judged.name)
-        found, implementation = find_implementation(f"{known}{':' if choices else ''}{choices}")
+        found, implementation = find_implementation(f"{known}{colon}{choices}")
         if implementation.command[0] != "python" or implementation.capabilities.export:
             return None
         failure = failure_of(report, "*", None, Ready(implementation, found, implementation.command))

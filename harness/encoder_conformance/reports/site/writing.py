@@ -94,8 +94,7 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     _data(made, "cases", facts(names))
     for number, column in enumerate(columns):
         diagnoses = [contexts.diagnosis_context(each) for each in column.diagnoses]
-        machine = contexts.machine(column.run)
-        _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": machine})
+        _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": column.run.machine})
     _pages(made, columns, changes)
 
 
@@ -189,8 +188,6 @@ def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
         "tally": Tally.of,
         "verdict": contexts.verdict,
         "diagnosis": contexts.diagnosis_context,
-        "command": contexts.command_of,
-        "machine": contexts.machine,
     }
     return templates
 
