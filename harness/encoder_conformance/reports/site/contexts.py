@@ -1,8 +1,9 @@
-"""The values of the pages: runs and implementations in the words of the terminal, exporters, trends, scripts of failing
+"""The values of the pages: implementations in the words of the terminal, exporters, changes, trends, scripts of failing
 cases, and the kill matrix."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -19,6 +20,16 @@ from encoder_conformance.judging.core.sensitivity import Sensitivity, read_sensi
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.compare.comparison import (
+    AS_BEFORE,
+    WORSE,
+    Changed,
+    Comparison,
+    changed_machine,
+    changed_versions,
+    clauses_cited,
+)
+from encoder_conformance.reports.compare.show import last_line, transition
 from encoder_conformance.reports.compare.trend import Point, Trend
 from encoder_conformance.reports.reproduce.failure import failure_of
 from encoder_conformance.reports.reproduce.script import script_of
@@ -115,6 +126,39 @@ def _manifest(name: str) -> Implementation | None:
         return read_implementation_manifest(folder) if folder else None
     except InputError:
         return None
+
+
+_MOST_CHECKS, _MOST_CLAUSES = 200, 12
+
+
+def changes_context(
+    comparisons: Iterable[Comparison], names: Sequence[str], columns: Sequence[Column]
+) -> dict[str, Any]:
+    """The values of the page. `names`: of the runs, one more than there are comparisons, in the order of `columns`."""
+    labels = {(column.run.name, column.judged.name): column.label for column in columns}
+
+    def link(changed: Changed, old: str, new: str) -> str:
+        """The cell of the newer run, or of the older one where only that has it."""
+        record = changed.record
+        run = new if changed.new else old
+        return anchor(case=record.case, impl=labels.get((run, record.implementation), record.implementation))
+
+    return {
+        "comparisons": [(old, new, each) for (old, new), each in zip(pairwise(names), comparisons, strict=True)],
+        "most_checks": _MOST_CHECKS,
+        "worse": WORSE,
+        "as_before": AS_BEFORE,
+        "link": link,
+        "last_line": last_line,
+        "transition": transition,
+        "machine": changed_machine,
+        "versions": changed_versions,
+        "clauses": _clauses,
+    }
+
+
+def _clauses(changed: Iterable[Changed]) -> list[str]:
+    return [name for name, _ in clauses_cited(each.record.case for each in changed).most_common(_MOST_CLAUSES)]
 
 
 _MOST_CHANGES, _MOST_CASES = 40, 6
