@@ -22,7 +22,7 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.plan import select
-from encoder_conformance.worker.marshalling import given_x
+from encoder_conformance.worker.marshalling import CONTENT
 
 ANSWERABLE: frozenset[Check] = frozenset({"output", "stages", "gradients"})
 """The checks that one question and one answer make. The others ask several times, or want an error."""
@@ -135,6 +135,9 @@ def _asked(cases: Sequence[Case], dtypes: Sequence[DtypeName]) -> Iterator[tuple
 def question_of(case: Case, dtype: DtypeName) -> Tensors:
     """The tensors of the question that a case is: all but its cotangent."""
     numpy_dtype, situation = FORMATS[dtype].numpy, case.situation
+    x = case.ids() if case.layer.embedding is not None else case.x()
+    if (content := situation.input.padding) != "as_drawn" and x.dtype.kind == "f":
+        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
     bias, memory = case.attention_bias(), case.memory()
     masks = Masks(
         case.padding_mask(),
@@ -143,7 +146,7 @@ def question_of(case: Case, dtype: DtypeName) -> Tensors:
         sequence=situation.sequence,
     )
     return question_tensors(
-        given_x(case, numpy_dtype),
+        x if x.dtype.kind == "i" else x.astype(numpy_dtype),
         masks,
         case.layer.attention.num_heads,
         None if memory is None else memory.astype(numpy_dtype),

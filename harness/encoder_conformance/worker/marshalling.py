@@ -56,7 +56,7 @@ def _sink(positions: Positions, values: Array) -> Sink:
     return take
 
 
-_CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
+CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 """The content of positions that are not valid (clause M-8)."""
 
 
@@ -85,21 +85,13 @@ def encode_inputs(task: Task) -> Tensors:
     """x or token ids, memory and masks of the task's case, in the situation's format and the task's dtype."""
     case, given = task.case, task.case.situation.given
     dtype = task.format.numpy
-    x, masks = in_layout(given_x(case, dtype), given), _masks(case, dtype)
     if case.layer.embedding is not None:
-        return {"ids": x, **masks}
-    memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
-    return {"x": x, **memory, **masks}
-
-
-def given_x(case: Case, dtype: np.dtype[Any]) -> Array:
-    """x [B, S, D] in this dtype, with the situation's content where it is padded; or token ids [B, S] as they are."""
-    if case.layer.embedding is not None:
-        return case.ids()
+        return {"ids": in_layout(case.ids(), given), **_masks(case, dtype)}
     x = case.x()
     if (content := case.situation.input.padding) != "as_drawn":
-        x = np.where(case.valid()[:, :, None], x, _CONTENT[content])
-    return x.astype(dtype)
+        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
+    return {"x": in_layout(x.astype(dtype), given), **memory, **_masks(case, dtype)}
 
 
 def in_layout(x: Array, given: InputFormat) -> Array:

@@ -21,11 +21,12 @@ from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
 from encoder_conformance.reports.reproduce.bundle import Bundle
 from encoder_conformance.reports.reproduce.failure import FailingCheck
 from encoder_conformance.reports.reproduce.modules import Module, read_adapter
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case_parameters import drawn
 from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.marshalling import given_x, run_request
+from encoder_conformance.worker.marshalling import CONTENT, run_request
 
 _ADAPTER = "the_adapter"
 _BYTES_IN_A_LINE = 100
@@ -176,5 +177,14 @@ def inputs(task: Task) -> Tensors:
     every = B, case.layer.attention.num_heads, S, S
     mask = case.mask()
     allowed = np.broadcast_to(np.True_ if mask is None else mask, every)
-    x = given_x(case, task.format.numpy)
-    return {"x": x, "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}
+    return {"x": _x(task), "mask": np.ascontiguousarray(allowed), "valid": case.valid_keys()}
+
+
+def _x(task: Task) -> Array:
+    case = task.case
+    if case.layer.embedding is not None:
+        return case.ids()
+    x = case.x()
+    if (content := case.situation.input.padding) != "as_drawn":
+        x = np.where(case.valid()[:, :, None], x, CONTENT[content])
+    return x.astype(task.format.numpy)
