@@ -220,7 +220,11 @@ class SuiteRun:
 
     def _next_task(self, work: WorkQueue, session: Session, upcoming: deque[Task]) -> Task | None:
         """The worker's next task. It takes a new block early, so that its first tasks can be sent ahead."""
-        while len(upcoming) <= _REFILL_AT and (block := self._next_block(work, session)):
+        while len(upcoming) <= _REFILL_AT:
+            with self._lock:
+                block = [] if self._ended else work.take(session)
+            if not block:
+                break
             upcoming.extend(block)
             self._add_useful_worker()
         return upcoming.popleft() if upcoming and not self._aborted.is_set() else None
@@ -231,7 +235,3 @@ class SuiteRun:
         answer = put(session, task, self._expected, coming=upcoming)
         # An abort ends the run and is not this worker's crash; earlier answers are judged.
         return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer
-
-    def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
-        with self._lock:
-            return [] if self._ended else work.take(session)

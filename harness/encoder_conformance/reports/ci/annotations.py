@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from encoder_conformance.judging.records import Judged, Record, Report
+from encoder_conformance.judging.records import Judged, Report
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.outcome import Outcome
 
@@ -30,15 +30,13 @@ def _commands(report: Report, root: Path) -> Iterator[str]:
         if not failed or name in explained:
             continue
         first, more = failed[0], len(failed) - 1
+        word = first.stage or ""
+        if first.outcome is Outcome.STALE and first.deviations:
+            word = first.deviations[0]  # the manifest declares it
         rest = f" … and {more} more checks" if more else ""
         text = f"{first.case} {first.dtype} {first.check}: {first.outcome.value}: {first.message}{rest}"
         title = f"{name}: {len(failed)} checks do not conform"
-        yield _command(implementation, root, _deviation(first), title, text)
-
-
-def _deviation(record: Record) -> str:
-    """The deviation that a stale declaration names, which is in the manifest; else the stage."""
-    return record.deviations[0] if record.outcome is Outcome.STALE and record.deviations else record.stage or ""
+        yield _command(implementation, root, word, title, text)
 
 
 def _command(implementation: Judged, root: Path, word: str, title: str, text: str) -> str:
@@ -47,8 +45,8 @@ def _command(implementation: Judged, root: Path, word: str, title: str, text: st
     if file is not None:
         shown = file.relative_to(root) if file.is_relative_to(root) else file
         properties = {"file": shown.as_posix(), "line": str(line), **properties}
-    listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::error {listed}::{_data(text)}"
+    escaped = {name: _data(value).replace(":", "%3A").replace(",", "%2C") for name, value in properties.items()}
+    return f"::error {','.join(map('='.join, escaped.items()))}::{_data(text)}"
 
 
 def _place(folder: Path, word: str) -> tuple[Path | None, int]:
@@ -66,7 +64,3 @@ def _place(folder: Path, word: str) -> tuple[Path | None, int]:
 
 def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")

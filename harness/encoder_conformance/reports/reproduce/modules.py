@@ -1,6 +1,7 @@
 """The source of an adapter and of all that it imports of this project, as parsed modules."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +46,7 @@ class Module:
     @property
     def function(self) -> str:
         """The name of the function that makes this module in a script."""
-        parts = [self.path.parent.name, self.path.stem]
-        return "_" + "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)
+        return re.sub(r"\W", "_", f"_{self.path.parent.name}_{self.path.stem}")
 
     @cached_property
     def imports(self) -> list[Import]:
@@ -140,7 +140,9 @@ class _Bare(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.bases = [base for base in node.bases if not (isinstance(base, ast.Name) and base.id == "ABC")]
         has_fields = any("dataclass" in ast.unparse(each) for each in node.decorator_list)
-        node.body = [_field(each) if has_fields else each for each in node.body]
+        for each in node.body:
+            if has_fields and isinstance(each, ast.AnnAssign):  # by which a dataclass finds it, whatever it says
+                each.annotation = ast.copy_location(ast.Name("object", ast.Load()), each.annotation)
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node
@@ -154,13 +156,6 @@ class _Bare(ast.NodeTransformer):
         if node.value is None:
             return None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
-
-
-def _field(node: ast.stmt) -> ast.stmt:
-    """A dataclass finds its fields by their annotations, whatever they say."""
-    if isinstance(node, ast.AnnAssign):
-        node.annotation = ast.copy_location(ast.Name("object", ast.Load()), node.annotation)
-    return node
 
 
 def is_text(node: ast.stmt) -> bool:

@@ -32,7 +32,11 @@ class Collection:
 
     def __init__(self, assignments: list[Assignment], ledger: Ledger, run: SuiteRun, *, excludes: bool) -> None:
         self._run, self._ledger = run, ledger
-        self._exclusions = {each.name: _exclusion(each) for each in assignments} if excludes else {}
+        self._exclusions: dict[str, Exclusion] = {}
+        for each in assignments if excludes else ():
+            shows_all_stages = each.ready.implementation.capabilities.stages == "all"
+            dtypes = {task.dtype for task in each.tasks}
+            self._exclusions[each.name] = Exclusion(each.name, dtypes, shows_all_stages=shows_all_stages)
         self._ready = {each.name: each.ready for each in assignments}
         self._diagnoses: list[Diagnosis] = []
         self._begun = time.monotonic()
@@ -126,9 +130,3 @@ class Collection:
                 where = f"is not kept: {problem}"
             error.add_note(f"what was judged until then {where}" if self.answered else "nothing was judged")
             raise
-
-
-def _exclusion(assignment: Assignment) -> Exclusion:
-    stages = assignment.ready.implementation.capabilities.stages
-    dtypes = {task.dtype for task in assignment.tasks}
-    return Exclusion(assignment.name, dtypes, shows_all_stages=stages == "all")

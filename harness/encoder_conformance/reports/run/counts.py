@@ -123,7 +123,8 @@ class RunCounts:
             return
         self.checks.add(record.check)
         self.predicting[record.implementation] += round(1000 * record.predicting)
-        if _shows_exactness(record) and record.rms is not None:
+        judged = record.outcome in (Outcome.PASS, Outcome.FAIL)
+        if judged and record.rms is not None and record.dtype in _FORMATS and record.check in _CHECKS:
             self._compared[record.implementation, record.dtype] += 1
             self._exact[record.implementation, record.dtype] += record.rms < LIMIT
         if record.outcome not in EXPECTED:
@@ -169,12 +170,7 @@ _FEWEST = 20
 """Checks of which most must be below it: in a few kinds of cases (an empty batch, the sums of BERT's sizes) honest ones
 are, too."""
 _FORMATS, _CHECKS = frozenset({"float32", "float64"}), frozenset({"output", "gradients"})
-
-
-def _shows_exactness(record: Record) -> bool:
-    """Whether the rms of this record says how exact its arithmetic was."""
-    judged = record.outcome in (Outcome.PASS, Outcome.FAIL)
-    return judged and record.dtype in _FORMATS and record.check in _CHECKS
+"""Of records whose rms says how exact the arithmetic was."""
 
 
 def exactness_line(exactness: Exactness) -> str:

@@ -2,6 +2,7 @@
 compactly encoded."""
 
 import hashlib
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -210,8 +211,7 @@ def _label(columns: Iterable[Column]) -> None:
     for column in columns:
         if counted.count(column.judged.name) > 1:
             column.label = f"{column.judged.name} ({column.run.name})"
-        slug = "".join(each if each.isascii() and each.isalnum() else "-" for each in column.label).strip("-").lower()
-        slug = slug[:80] or "implementation"
+        slug = re.sub("[^A-Za-z0-9]", "-", column.label).strip("-").lower()[:80] or "implementation"
         numbered = chain([slug], (f"{slug}-{number}" for number in count(2)))
         column.slug = next(each for each in numbered if each not in slugs)
         slugs.add(column.slug)

@@ -194,11 +194,6 @@ def _bar(point: Point) -> list[tuple[str, str, str]]:
     return parts
 
 
-def smallest_command(column: Column) -> str:
-    """The command that writes the smallest failing case; "" if none failed."""
-    return reproduce_command(column.run.report, column.judged.name, "*", None) if column.unexpected else ""
-
-
 def script_context(column: Column) -> dict[str, Any] | None:
     """Case, dtype, path and text of a script; None where nothing failed, or none can be made here.
 

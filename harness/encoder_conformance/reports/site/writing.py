@@ -14,6 +14,7 @@ import encoder_conformance
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.matrix import format_sigma
+from encoder_conformance.reports.run.repeating import reproduce_command
 from encoder_conformance.reports.site import contexts
 from encoder_conformance.reports.site.cases import facts, group_of, listed, ordered_keys
 from encoder_conformance.reports.site.coding import Rows, alphabet, outcomes
@@ -150,7 +151,12 @@ def _pages(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None
         (made / path).write_text(text, encoding="utf-8")
 
     failing = [each for each in columns if each.tally.unexpected][:_MOST_DIAGNOSED]
-    write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **_heading(columns))
+    every = Tally.of(sum((column.point.outcomes for column in columns), Counter[Outcome]()))
+    heading = {
+        "headline": _headline([column.tally for column in columns]),
+        "summary": contexts.verdict(every) if columns else "No implementation took part.",
+    }
+    write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **heading)
     write("case.html", "case.html")
     write("deviations.html", "deviations.html", **contexts.kill_context(columns))
     write("exporters.html", "exporters.html", **contexts.exporters_context(columns))
@@ -163,7 +169,7 @@ def _pages(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None
             (made / column.script["path"]).write_text(column.script["text"], encoding="utf-8")
         values = {
             "trend": over_runs.get(column.judged.name),
-            "command": contexts.smallest_command(column),
+            "command": reproduce_command(column.run.report, column.judged.name, "*", None),
             "declared": [contexts.declared(name, count) for name, count in column.deviations.items()],
             "facts": contexts.facts(column),
         }
@@ -190,12 +196,6 @@ def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
         "diagnosis": contexts.diagnosis_context,
     }
     return templates
-
-
-def _heading(columns: Sequence[Column]) -> dict[str, str]:
-    every = sum((column.point.outcomes for column in columns), Counter[Outcome]())
-    summary = contexts.verdict(Tally.of(every)) if columns else "No implementation took part."
-    return {"headline": _headline([column.tally for column in columns]), "summary": summary}
 
 
 def _headline(tallies: Sequence[Tally]) -> str:
