@@ -142,7 +142,7 @@ def compare(old: Report, new: Report) -> Comparison:
     before = {record.key: record for record in old.records}
     now = {record.key: record for record in new.records}
     changes = []
-    for key in [*now, *(key for key in before if key not in now)]:
+    for key in now | before:
         one, other = before.get(key), now.get(key)
         if one is not None and not comparable:  # other inputs have other answers
             one = one.model_copy(update={"digest": None})

@@ -51,18 +51,17 @@ class Module:
     @cached_property
     def imports(self) -> list[Import]:
         """The names that it takes out of modules of this project, wherever the statement stands."""
-        return list(self._imports())
-
-    def _imports(self) -> Iterator[Import]:
+        found: list[Import] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     if alias.name.split(".")[0] == OWN or self._beside(alias.name) is not None:
                         raise _cannot(self.path, f"`import {alias.name}`", "write `from … import …`")
             elif isinstance(node, ast.ImportFrom):
-                yield from self._from(node)
+                found += self._from(node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(f"{OWN}."):
                 raise _cannot(self.path, f"names {node.value} in a text", "import it by a statement")
+        return found
 
     def _from(self, node: ast.ImportFrom) -> Iterator[Import]:
         name = node.module or ""

@@ -40,9 +40,8 @@ def script_of(shown: FailingCheck) -> str:
     task, case = shown.task, shown.task.case
     arguments = shown.ready.implementation.command[1:]
     adapter = read_adapter(shown.ready.folder / arguments[0], known, _ADAPTER)
-    masks, run, portable = (
-        _ours(name, known) for name in ("adapter/masks.py", "adapter/request.py", "spec/portable.py")
-    )
+    ours = (PACKAGE / "adapter/masks.py", PACKAGE / "adapter/request.py", PACKAGE / "spec/portable.py")
+    masks, run, portable = (known.get(path) or Module(path, PACKAGE, known) for path in ours)
     roots = {adapter: [_ADAPTER], masks: ["Masks"], run: ["RunRequest"], portable: ["tensor"]}
     bundle = Bundle(roots, ["start", "build", task.check])
     request, tensors = run_request(task, shown.expected.kinked_rows)
@@ -121,10 +120,6 @@ def rendered(template: str, **values: Any) -> str:
     )
     environment.filters.update(packed=_packed, python=_python, text=_text)
     return environment.get_template(template).render(values)
-
-
-def _ours(name: str, known: dict[Path, Module]) -> Module:
-    return known.get(PACKAGE / name) or Module(PACKAGE / name, PACKAGE, known)
 
 
 def _quoted(text: str) -> str:

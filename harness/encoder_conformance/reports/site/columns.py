@@ -169,28 +169,23 @@ def read_columns(folders: Sequence[Path]) -> list[Column]:
         raise InputError(f"{len(folders)} runs; a page shows at most {MOST_RUNS}", where="conform report")
     seen: dict[str, Path] = {}
     columns: list[Column] = []
-    names = run_names(folders)
-    for folder, name in zip(folders, names, strict=True):
+    for folder, name in zip(folders, run_names(folders), strict=True):
         report = read_report(folder)
         digest = hashlib.sha256(report_file(folder).read_bytes()).hexdigest()
         if digest in seen:
             hint = "name each run once"
             raise InputError(f"is the same run as {seen[digest]}", where=str(folder), hint=hint)
         seen[digest] = folder
-        columns += _columns(report, name)
+        facts = RunFacts(name, report.model_copy(update={"records": ()}))
+        found = {judged.name: Column(facts, judged) for judged in report.implementations}
+        for record in report.records:
+            if record.implementation not in found:
+                problem = f"has a record of {record.implementation}, which is not among its implementations"
+                raise InputError(problem, where=name, hint="the file was changed by hand, or is of something else")
+            found[record.implementation].add(record)
+        columns += found.values()
     _label(columns)
     return columns
-
-
-def _columns(report: Report, name: str) -> list[Column]:
-    facts = RunFacts(name, report.model_copy(update={"records": ()}))
-    columns = {judged.name: Column(facts, judged) for judged in report.implementations}
-    for record in report.records:
-        if record.implementation not in columns:
-            problem = f"has a record of {record.implementation}, which is not among its implementations"
-            raise InputError(problem, where=name, hint="the file was changed by hand, or is of something else")
-        columns[record.implementation].add(record)
-    return list(columns.values())
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -203,9 +198,8 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     return [str(folder) for folder in resolved]
 
 
-def _label(columns: Iterable[Column]) -> None:
+def _label(columns: Sequence[Column]) -> None:
     """Tell columns apart: an implementation of several runs has its run's name beside its own."""
-    columns = list(columns)
     counted = [column.judged.name for column in columns]
     slugs: set[str] = set()
     for column in columns:

@@ -169,18 +169,19 @@ def trends(columns: Iterable[Column]) -> Mapping[str, dict[str, Any]]:
     by_name: dict[str, list[Column]] = {}
     for column in columns:
         by_name.setdefault(column.judged.name, []).append(column)
-    return {name: _context(name, of_it) for name, of_it in by_name.items() if len(of_it) > 1}
-
-
-def _context(name: str, columns: list[Column]) -> dict[str, Any]:
-    trend = Trend(name, tuple(column.point for column in columns))
-    return {
-        "columns": [(column, trend.same_bits(number), _bar(column.point)) for number, column in enumerate(columns)],
-        "newest": columns[-1].label,
-        "changes": trend.changes[:_MOST_CHANGES],
-        "more": max(0, len(trend.changes) - _MOST_CHANGES),
-        "most_cases": _MOST_CASES,
-    }
+    found = {}
+    for name, of_it in by_name.items():
+        if len(of_it) == 1:
+            continue
+        trend = Trend(name, tuple(column.point for column in of_it))
+        found[name] = {
+            "columns": [(column, trend.same_bits(number), _bar(column.point)) for number, column in enumerate(of_it)],
+            "newest": of_it[-1].label,
+            "changes": trend.changes[:_MOST_CHANGES],
+            "more": max(0, len(trend.changes) - _MOST_CHANGES),
+            "most_cases": _MOST_CASES,
+        }
+    return found
 
 
 def _bar(point: Point) -> list[tuple[str, str, str]]:
