@@ -23,7 +23,7 @@ from encoder_conformance.reports.run.folder import LOGS, many_runs
 from encoder_conformance.reports.run.last_lines import WholePlan
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.repeating import FailingTensors
-from encoder_conformance.reports.run.terminal import console, show_report
+from encoder_conformance.reports.run.terminal import show_report
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 
 
@@ -54,7 +54,7 @@ class FinishedRun:
         `out`: the folder that the user named."""
         counts, planned = self.ledger.counts, self.planned
         everything = planned.everything or {each.name: WholePlan.of(each.tasks) for each in planned.assignments}
-        show_report(console(), self.report, counts, everything, out, quiet=self.options.quiet)
+        show_report(self.report, counts, everything, out, quiet=self.options.quiet)
         if self.ledger.problem:
             click.echo(f"conform: {self.ledger.problem}: not all of this run is on disk", err=True)
             return INCOMPLETE

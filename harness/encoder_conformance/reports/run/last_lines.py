@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -34,10 +34,9 @@ class WholePlan:
     work: float
 
     @classmethod
-    def of(cls, tasks: Iterable[Task]) -> "WholePlan":
+    def of(cls, tasks: Sequence[Task]) -> "WholePlan":
         """The plan of these tasks."""
-        listed = list(tasks)
-        return cls(frozenset(task.case.id for task in listed), sum(map(work_of, listed)))
+        return cls(frozenset(task.case.id for task in tasks), sum(map(work_of, tasks)))
 
 
 def _seconds_of_all(report: Report, counts: RunCounts, everything: Mapping[str, WholePlan]) -> float | None:

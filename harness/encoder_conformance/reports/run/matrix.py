@@ -47,10 +47,9 @@ def matrix(counts: RunCounts, width: int) -> RenderableType:
 
 def _dtypes_by_case(counts: RunCounts) -> dict[str, list[str]]:
     """Case → its dtypes, sorted; the cases of a layer stand together."""
-    dtypes: dict[str, list[str]] = {}
+    dtypes: dict[str, set[str]] = {}
     for case, _, dtype in counts.reached_cells():
-        if dtype not in dtypes.setdefault(case, []):
-            dtypes[case].append(dtype)
+        dtypes.setdefault(case, set()).add(dtype)
     layers = list(dict.fromkeys(case.partition("/")[0] for case in dtypes))
     return {case: sorted(dtypes[case]) for case in sorted(dtypes, key=lambda c: layers.index(c.partition("/")[0]))}
 

@@ -54,18 +54,13 @@ def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
 
 
 def show_report(
-    screen: Console,
-    report: Report,
-    counts: RunCounts,
-    everything: Mapping[str, WholePlan],
-    out: Path | None,
-    *,
-    quiet: bool = False,
+    report: Report, counts: RunCounts, everything: Mapping[str, WholePlan], out: Path | None, *, quiet: bool
 ) -> None:
     """Print a run. What is wrong comes last: the diagnoses, then the failures. `out`: its --out.
 
     `everything`: implementation → what there is to ask of it. `quiet`: nothing but what is wrong, and the last line.
     """
+    screen = console()
     if not quiet:
         screen.print(matrix(counts, screen.width))
         screen.print(summary(report, counts, screen.width))
