@@ -64,6 +64,11 @@ class Judged(Frozen):
     peak_memory: int | None = None
     """The largest resident bytes of one of its workers, of those that have ended."""
 
+    @property
+    def made_with(self) -> str:
+        """The versions in one line."""
+        return ", ".join(f"{name} {version}" for name, version in self.versions.items()) or "never started"
+
 
 class Absent(Frozen):
     """An implementation that did not take part, because it could not be started here."""

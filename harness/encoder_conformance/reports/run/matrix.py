@@ -130,11 +130,10 @@ def _together(counts: RunCounts, case: str, name: str, dtypes: Iterable[str]) ->
 def _cell(cell: Cell | None) -> Text:
     if cell is None or cell.worst is None:
         return Text(f"{'·' if cell and cell.left else '–':<6}", style="dim")
-    worst, rms = cell.worst, cell.rms
+    worst = cell.worst
+    text = f"{worst.sign}{worst.value if cell.rms is None else format_sigma(cell.rms)}"
     if worst.sign.isalpha():  # written out, where there is room
         text = f"!{worst.value}"
-    else:
-        text = f"{worst.sign}{worst.value if rms is None else format_sigma(rms)}"
     return Text(f"{text[:7]:<6}", style=_STYLES[worst.category])
 
 

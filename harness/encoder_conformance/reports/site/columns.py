@@ -84,11 +84,6 @@ class Column:
         return f"implementations/{self.slug}.html"
 
     @property
-    def versions(self) -> str:
-        """The versions of what it is made with."""
-        return ", ".join(f"{name} {version}" for name, version in self.judged.versions.items()) or "never started"
-
-    @property
     def tally(self) -> Tally:
         """The counts of its checks."""
         return self.point.tally

@@ -90,7 +90,7 @@ def facts(column: Column) -> list[tuple[str, str]]:
     """Versions, settings, command and machine of an implementation."""
     return [
         ("framework", column.judged.framework),
-        ("versions", column.versions),
+        ("versions", column.judged.made_with),
         *((name, str(value)) for name, value in column.judged.settings.items()),
         ("command", shlex.join(column.judged.command)),
         ("run", f"{column.run.name}: {column.run.command}"),

@@ -127,7 +127,7 @@ def _column(column: Column, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {
         "label": column.label,
         "page": column.page,
-        "versions": column.versions,
+        "versions": column.judged.made_with,
         "repeat": repeat,
         "reproduce": reproduce,
         "script": {name: column.script[name] for name in ("case", "dtype")} if column.script else None,
