@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -31,13 +31,13 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 class Planned:
     """A run before it begins. `absent`: the implementations that cannot be started here.
 
-    `everything`: implementation → what there is to ask of it; None if that is its tasks.
+    `everything`: implementation → what there is to ask of it; none if that is its tasks.
     """
 
     assignments: list[Assignment]
     goldens: Goldens
     absent: Sequence[Missing] = ()
-    everything: Mapping[str, WholePlan] | None = None
+    everything: Mapping[str, WholePlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

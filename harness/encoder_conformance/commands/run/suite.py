@@ -50,10 +50,8 @@ def judge_suite(
     with completed(resumed, folder) as completion:
         if assignments:
             everything = {
-                each.name: WholePlan.of(
-                    each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes)
-                )
-                for each in assignments
+                each.name: WholePlan.of(plan(each.ready.implementation, every_case, arguments.dtypes))
+                for each in (() if whole else assignments)
             }
             goldens = Goldens(selected, arguments.at_once)
             planned = Planned(assignments, goldens, absent, everything)
