@@ -14,8 +14,8 @@ import numpy as np
 from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
 from encoder_conformance.judging.checks.training.statistics import smaller_tail
 from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
-from encoder_conformance.oracle.steps import NOISY
-from encoder_conformance.oracle.steps.forward_only import narrowed
+from encoder_conformance.oracle.forms import NOISY
+from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.spec.axes import Array, D, P, Rows
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import Constants

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
-from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS

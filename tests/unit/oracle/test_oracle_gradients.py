@@ -9,8 +9,10 @@ import pytest
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
-from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, evaluate
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.play import Play
 from encoder_conformance.oracle.tape import Tape
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case
@@ -89,7 +91,7 @@ def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:
         tape = Tape(Arithmetic(np.longdouble))
         parameters = {name: tape.leaf(values[name]) for name in case.parameters()}
         memory = tape.leaf(values["memory"]) if "memory" in values else None
-        play = LayerPlay(tape, case.layer, parameters, LayerInputs(values["x"], {}, case.mask()))
+        play = Play(tape, case.layer, parameters, LayerInputs(values["x"], {}, case.mask()))
         stages = play.run(tape.leaf(values["x"]), memory)
         return (stages["output"].value * cotangent).sum()
 
@@ -267,7 +269,7 @@ def gradients_with_bias(case: Case, cotangent: Array, unit: int, by: float) -> A
     values = case.parameters()
     values["feed_forward.hidden.bias"][unit] += by
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = LayerPlay(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(tape.leaf(case.x()))
+    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(tape.leaf(case.x()))
     wanted = {"weight": parameters["feed_forward.hidden.weight"]}
     return tape.gradients(stages["output"], cotangent, wanted)["weight"][:, unit]
 
@@ -298,7 +300,7 @@ def test_relu_slope_at_zero_is_zero() -> None:
         "feed_forward.hidden.bias": np.zeros(5),
     }
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = LayerPlay(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(tape.leaf(case.x()))
+    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(tape.leaf(case.x()))
     gradients = tape.gradients(stages["output"], case.cotangent(NO_ROWS), parameters)
     assert not np.any(gradients["feed_forward.hidden.bias"])
     assert not np.any(gradients["feed_forward.hidden.weight"])

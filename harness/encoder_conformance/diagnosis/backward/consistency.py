@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.oracle.deviant import active_parts, deviant
-from encoder_conformance.oracle.steps.needs import leaves_no_key
+from encoder_conformance.oracle.forms.needs import leaves_no_key
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stage_equations import ACTIVATIONS

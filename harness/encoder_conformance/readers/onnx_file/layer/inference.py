@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from encoder_conformance import Tensors
 from encoder_conformance.oracle.catalogue import catalogue
-from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
