@@ -59,6 +59,7 @@ def without_prefix(name: str) -> tuple[str, str]:
     return f"{word}.{number}.", bare
 
 
+@lru_cache(maxsize=64)
 def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
     """The parameters of a layer or stack, each norm's before those of its sub-layer, wherever it is placed.
 

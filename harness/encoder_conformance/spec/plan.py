@@ -10,6 +10,7 @@ An adapter has a layer as a dict: `with_attributes` makes of it what the plan re
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -51,16 +52,27 @@ class Step:
         return {f"{self.owner}.{role}": axes for role, axes in self.parameters.items()}
 
 
-def plan(layer: "Layer", placement: "Placement | None" = None) -> Iterator[Step]:
+@lru_cache(maxsize=512)
+def plan(layer: "Layer", placement: "Placement | None" = None) -> tuple[Step, ...]:
     """The steps of one encoder layer, from x to output (E-3, E-4), or of attention alone (E-17).
 
     Of a stack, those of each of its layers. `placement` takes the place of the layer's own.
     """
+    return tuple(_steps(layer, placement or layer.norm.placement))
+
+
+@lru_cache(maxsize=512)
+def stack_plan(layer: "Layer") -> tuple[Step, ...]:
+    """The steps of a stack, from x or token ids to output (E-14 to E-16). Its layers are one of them."""
+    return tuple(_steps_of_stack(layer))
+
+
+def _steps(layer: "Layer", placement: "Placement") -> Iterator[Step]:
     if layer.part == "attention":
         yield from _attention(layer, "x", "memory")
         yield Step("output", "same", ("attention_output",), "B S D")
         return
-    pre, x = (placement or layer.norm.placement) == "pre", "x"
+    pre, x = placement == "pre", "x"
     for number, sublayer, branch in ((1, _self_attention, "attention_output"), (2, _feed_forward, "ffn_output")):
         given, total, norm = x, f"residual{number}", f"norm{number}"
         if pre:
@@ -75,8 +87,7 @@ def plan(layer: "Layer", placement: "Placement | None" = None) -> Iterator[Step]
     yield _end(layer, x, "end", "norm2", "final_norm") if pre else Step("output", "same", (x,), "B S D")
 
 
-def stack_plan(layer: "Layer") -> Iterator[Step]:
-    """The steps of a stack, from x or token ids to output (E-14 to E-16). Its layers are one of them."""
+def _steps_of_stack(layer: "Layer") -> Iterator[Step]:
     x = "x"
     if layer.embedding is not None:
         yield Step("tokens", "tokens", (), "B S D", "embedding", {"weight": "V D"}, beside={"ids": "ids"}, shown=False)
@@ -181,6 +192,8 @@ def layer_sizes(layer: "Layer") -> dict[str, int]:
 
 
 class _Attributes(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
     def __getattr__(self, name: str) -> None:
         """A key that is not written down is at its plain choice."""
         return

@@ -31,6 +31,7 @@ def shows_inside(layers: int) -> bool:
     return layers <= INSIDE_UP_TO
 
 
+@lru_cache(maxsize=512)
 def stages(layer: "Layer") -> tuple[str, ...]:
     """The stages of a layer or stack in the order in which they are computed."""
     inside = tuple(step.makes for step in plan(layer) if step.shown)

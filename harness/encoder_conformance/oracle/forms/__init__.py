@@ -54,6 +54,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {name: FORMS[step.form].variants for
 """Step → its variants by name."""
 
 
+@lru_cache(maxsize=512)
 def steps_of(layer: Layer) -> dict[str, Step]:
     """The steps that a layer or stack takes, by the names that deviations have for them."""
     of_stack = (*stack_plan(layer), *between_layers(layer)) if layer.is_stack else ()
