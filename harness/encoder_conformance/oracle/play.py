@@ -111,7 +111,7 @@ class Play:
 
     def _operands(self) -> Operands:
         """What a wrong equation may name: parameters, inputs, and every stage so far."""
-        values = {name: node.value for name, node in (self.parameters | self.known).items()}
+        values = {name: node.value for name, node in {**self.parameters, **self.known}.items()}
         return Operands(self.layer, named_inputs(values, mask=self.inputs.mask), softmax_choices(self.layer))
 
 

@@ -228,3 +228,18 @@ STEPS: Mapping[str, Step] = {
     **STEPS_OF_LAYERS,
 }
 """The steps of stacks too."""
+MAKING: Mapping[str, Step] = {each.makes: each for each in STEPS.values()}
+"""Stage, or another result → the step that makes it."""
+
+
+def stage_of(name: str) -> str:
+    """The first stage that shows the result of a step, such as `attention_weights` for `masked_softmax`."""
+    step: Step | None = STEPS[name]
+    while step is not None and not step.shown:
+        step = next((each for each in STEPS.values() if step.makes in each.reads), None)
+    return name if step is None else step.makes
+
+
+def form_of(stage: str) -> str:
+    """The form of the step that makes a stage: `norm` for `norm2`; "" for what is no stage."""
+    return MAKING[stage].form if stage in MAKING else ""

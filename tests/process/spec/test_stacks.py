@@ -112,7 +112,7 @@ def test_a_stack_is_its_layers_one_after_the_other() -> None:
         own = {n.removeprefix(start): tape.leaf(v) for n, v in parameters.items() if n.startswith(start)}
         assert set(own) == set(Case(alone, case.situation).parameters())
         inputs = LayerInputs(x, {}, case.mask())
-        x = Play(tape, alone, own, inputs).run(tape.leaf(x))["output"].value
+        x = Play(tape, alone, own, inputs).run(x=tape.leaf(x))["output"].value
         assert np.array_equal(shown[f"layer_{number}"], x)
     centred = x - x.mean(-1, keepdims=True)
     normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + case.layer.norm.epsilon)
