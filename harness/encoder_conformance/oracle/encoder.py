@@ -10,6 +10,7 @@ from encoder_conformance.oracle.tape import ForwardTape, Node, Onward, Tape, as_
 from encoder_conformance.spec.axes import BSD, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.plan import plan, stack_plan
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ def encoder(
     evaluated = inputs.evaluated
     if layer.embedding is not None:
         stack = StackPlay(tape, layer, parameters, evaluated, onward)
-        return {}, stack.run(ids=Node(evaluated.x)), stack.layers
+        return {}, stack.run(stack_plan(layer), ids=Node(evaluated.x)), stack.layers
     leaves = {"x": tape.leaf(evaluated.x)}
     if layer.is_stack:
         stack = StackPlay(tape, layer, parameters, evaluated, onward)
-        return leaves, stack.run(**leaves), stack.layers
+        return leaves, stack.run(stack_plan(layer), **leaves), stack.layers
     if evaluated.memory is not None:
         leaves["memory"] = tape.leaf(evaluated.memory)
-    stages = Play(tape, layer, parameters, evaluated, onward).run(**leaves)
+    stages = Play(tape, layer, parameters, evaluated, onward).run(plan(layer), **leaves)
     return leaves, stages, [stages]

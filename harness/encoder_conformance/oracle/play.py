@@ -1,6 +1,6 @@
 """Plays a plan: each step in its order, by the right variant of its form or by a wrong one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -15,7 +15,7 @@ from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
 from encoder_conformance.spec.axes import D
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import prefix
-from encoder_conformance.spec.plan import Step, between_layers, plan, stack_plan
+from encoder_conformance.spec.plan import Step, between_layers, layer_sizes, plan
 from encoder_conformance.spec.stages import layer_stage, shows_inside
 
 Stages = dict[str, Node]
@@ -47,12 +47,12 @@ class Play:
             "attend": self._attend,
         }
 
-    def run(self, **given: Node) -> Stages:
-        """Every stage, in order. x [B, S, D], and of attention alone memory [B, T, D]."""
+    def run(self, steps: Iterable[Step], **given: Node) -> Stages:
+        """Every stage, in order. Given are x [B, S, D] or token ids [B, S], and for attention alone memory [B, T, D]."""
         self.known |= given
         if self.inputs.bias is not None:
             self.known["bias"] = Node(self.inputs.bias)
-        for step in plan(self.layer):
+        for step in steps:
             self.take(step)
         return self.stages
 
@@ -89,8 +89,8 @@ class Play:
         """A parameter of the step. A bias or shift that the layer does not have adds nothing, and no noise."""
         if (name := f"{step.owner}.{role}") in self.parameters:
             return self.parameters[name]
-        like = self.parameters.get(f"{step.owner}.weight")
-        size = self.layer.d_model if like is None else like.value.shape[-1]
+        like = next((self.parameters[name] for name in step.parameter_axes()), None)
+        size = layer_sizes(self.layer)[step.axes[-1]] if like is None else like.value.shape[-1]
         return self.tape.leaf(_constant(size, float(role == "gain")))
 
     def _end(self, step: Step) -> Node:
@@ -123,13 +123,6 @@ class StackPlay(Play):
         self.layers: list[Stages] = []
         self._taken["layers"] = self._layers
 
-    def run(self, **given: Node) -> Stages:
-        """Every stage, in order. x [B, S, D], or ids [B, S] for a layer with an embedding."""
-        self.known |= given
-        for step in stack_plan(self.layer):
-            self.take(step)
-        return self.stages
-
     def _layers(self, step: Step) -> Node:
         x = self.known[step.reads[0]]
         for number, taken in enumerate(self.variant(step)(self.layer.stack.layers)):
@@ -145,7 +138,7 @@ class StackPlay(Play):
         own = {name.removeprefix(start): self.parameters[name] for name in self.parameters if name.startswith(start)}
         shown = shows_inside(self.layer.stack.layers)
         onward = (lambda name, node: self.onward(f"{stage}.{name}", node)) if shown else as_computed
-        inside = Play(self.tape, self.layer, own, self.inputs, onward).run(x=x)
+        inside = Play(self.tape, self.layer, own, self.inputs, onward).run(plan(self.layer, number), x=x)
         if taken is None:
             inside = {name: Node(np.full_like(node.value, np.nan)) for name, node in inside.items()} | {"output": x}
         if shown:

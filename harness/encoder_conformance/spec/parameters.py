@@ -65,13 +65,14 @@ def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
 
     In a stack the names of a layer's begin with its prefix (clause R-2).
     """
-    of_one = _parameters(plan(layer, "pre")).values()
+    as_pre_norm = layer.model_copy(update={"norm": layer.norm.model_copy(update={"placement": "pre"})})
     if not layer.is_stack:
-        return tuple(of_one)
+        return tuple(_parameters(plan(as_pre_norm)).values())
     found: list[Parameter] = []
     for step in stack_plan(layer):
-        if step.form == "layers":
-            found += [replace(p, name=prefix(k) + p.name) for k in range(layer.stack.layers) for p in of_one]
+        for number in range(layer.stack.layers) if step.form == "layers" else ():
+            own = _parameters(plan(as_pre_norm, number)).values()
+            found += [replace(parameter, name=prefix(number) + parameter.name) for parameter in own]
         found += _parameters([step]).values()
     return tuple(found)
 

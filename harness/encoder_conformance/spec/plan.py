@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
-    from encoder_conformance.spec.layer import Layer, Placement
+    from encoder_conformance.spec.layer import Layer
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Step:
 
 
 @lru_cache(maxsize=512)
-def plan(layer: "Layer", placement: "Placement | None" = None) -> tuple[Step, ...]:
+def plan(layer: "Layer", number: int = 0) -> tuple[Step, ...]:
     """The steps of one encoder layer, from x to output (E-3, E-4), or of attention alone (E-17).
 
-    Of a stack, those of each of its layers. `placement` takes the place of the layer's own.
+    `number`: the layer's in a stack, from 0. Nothing that a layer chooses differs by it yet.
     """
-    return tuple(_steps(layer, placement or layer.norm.placement))
+    return tuple(_steps(layer, number))
 
 
 @lru_cache(maxsize=512)
@@ -67,14 +67,14 @@ def stack_plan(layer: "Layer") -> tuple[Step, ...]:
     return tuple(_steps_of_stack(layer))
 
 
-def _steps(layer: "Layer", placement: "Placement") -> Iterator[Step]:
+def _steps(layer: "Layer", number: int) -> Iterator[Step]:
     if layer.part == "attention":
         yield from _attention(layer, "x", "memory")
         yield Step("output", "same", ("attention_output",), "B S D")
         return
-    pre, x = placement == "pre", "x"
-    for number, sublayer, branch in ((1, _self_attention, "attention_output"), (2, _feed_forward, "ffn_output")):
-        given, total, norm = x, f"residual{number}", f"norm{number}"
+    pre, x = layer.norm.placement == "pre", "x"
+    for place, sublayer, branch in ((1, _self_attention, "attention_output"), (2, _feed_forward, "ffn_output")):
+        given, total, norm = x, f"residual{place}", f"norm{place}"
         if pre:
             yield _norm(layer, norm, x)
             given = norm

@@ -4,10 +4,11 @@ They are read off the plan (`spec/plan.py`), which says what the letters of axes
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from encoder_conformance.spec.plan import STEPS, STEPS_OF_LAYERS, layer_sizes, plan, stack_plan
+from encoder_conformance.spec.plan import STEPS, STEPS_OF_LAYERS, Step, layer_sizes, plan, stack_plan
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
@@ -34,18 +35,19 @@ def shows_inside(layers: int) -> bool:
 @lru_cache(maxsize=512)
 def stages(layer: "Layer") -> tuple[str, ...]:
     """The stages of a layer or stack in the order in which they are computed."""
-    inside = tuple(step.makes for step in plan(layer) if step.shown)
     if not layer.is_stack:
-        return inside
-    inside = inside[:-1] if shows_inside(layer.stack.layers) else ()  # without output, which is the layer's
-    of_stack: list[str] = []
+        return _shown(plan(layer))
+    found: list[str] = []
     for step in stack_plan(layer):
-        if step.form == "layers":
-            for name in map(layer_stage, range(layer.stack.layers)):
-                of_stack += [*(f"{name}.{stage}" for stage in inside), name]
-        elif step.shown:
-            of_stack.append(step.makes)
-    return tuple(of_stack)
+        for number in range(layer.stack.layers) if step.form == "layers" else ():
+            inside = _shown(plan(layer, number))[:-1] if shows_inside(layer.stack.layers) else ()
+            found += [*(f"{layer_stage(number)}.{stage}" for stage in inside), layer_stage(number)]
+        found += _shown([step])
+    return tuple(found)
+
+
+def _shown(steps: Iterable[Step]) -> tuple[str, ...]:
+    return tuple(step.makes for step in steps if step.shown)
 
 
 def layer_stage(number: int) -> str:

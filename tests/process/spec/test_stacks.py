@@ -36,6 +36,7 @@ from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.masking import Blind
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.worker.marshalling import encode_inputs, run_request
 
@@ -112,7 +113,7 @@ def test_a_stack_is_its_layers_one_after_the_other() -> None:
         own = {n.removeprefix(start): tape.leaf(v) for n, v in parameters.items() if n.startswith(start)}
         assert set(own) == set(Case(alone, case.situation).parameters())
         inputs = LayerInputs(x, {}, case.mask())
-        x = Play(tape, alone, own, inputs).run(x=tape.leaf(x))["output"].value
+        x = Play(tape, alone, own, inputs).run(plan(alone), x=tape.leaf(x))["output"].value
         assert np.array_equal(shown[f"layer_{number}"], x)
     centred = x - x.mean(-1, keepdims=True)
     normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + case.layer.norm.epsilon)

@@ -18,6 +18,7 @@ from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.situation import Situation
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +93,7 @@ def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:
         parameters = {name: tape.leaf(values[name]) for name in case.parameters()}
         leaves = {name: tape.leaf(values[name]) for name in ("x", "memory") if name in values}
         play = Play(tape, case.layer, parameters, LayerInputs(values["x"], {}, case.mask()))
-        stages = play.run(**leaves)
+        stages = play.run(plan(case.layer), **leaves)
         return (stages["output"].value * cotangent).sum()
 
     return loss
@@ -269,7 +270,9 @@ def gradients_with_bias(case: Case, cotangent: Array, unit: int, by: float) -> A
     values = case.parameters()
     values["feed_forward.hidden.bias"][unit] += by
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(x=tape.leaf(case.x()))
+    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(
+        plan(case.layer), x=tape.leaf(case.x())
+    )
     wanted = {"weight": parameters["feed_forward.hidden.weight"]}
     return tape.gradients(stages["output"], cotangent, wanted)["weight"][:, unit]
 
@@ -300,7 +303,9 @@ def test_relu_slope_at_zero_is_zero() -> None:
         "feed_forward.hidden.bias": np.zeros(5),
     }
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(x=tape.leaf(case.x()))
+    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(
+        plan(case.layer), x=tape.leaf(case.x())
+    )
     gradients = tape.gradients(stages["output"], case.cotangent(NO_ROWS), parameters)
     assert not np.any(gradients["feed_forward.hidden.bias"])
     assert not np.any(gradients["feed_forward.hidden.weight"])

@@ -55,8 +55,9 @@ class Liveness:
 
 def liveness(case: Case, placement: Placement) -> Liveness:
     """The liveness at the case's sizes and activation, as a pre-norm or post-norm layer by `placement`."""
-    steps = layer_operations(case.layer, placement, frozenset())
-    steps_in_training = layer_operations(case.layer, placement, frozenset(case.layer.dropout.rates()))
+    layer = case.layer.model_copy(update={"norm": case.layer.norm.model_copy(update={"placement": placement})})
+    steps = layer_operations(layer, frozenset())
+    steps_in_training = layer_operations(layer, frozenset(layer.dropout.rates()))
     sizes = {"x": case.x_shape, **case.expected_shapes("stages")}
     last_read = {name: at for at, step in enumerate(steps) for name in (*step.reads, step.makes)}
     last_read[steps[-1].makes] = len(steps)
@@ -86,9 +87,9 @@ def _collect_kept(steps: list[ForwardOperation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in steps for name in step.keeps))
 
 
-def layer_operations(layer: Layer, placement: Placement, dropped: frozenset[str]) -> list[ForwardOperation]:
+def layer_operations(layer: Layer, dropped: frozenset[str]) -> list[ForwardOperation]:
     """The operations in order, each with the tensors that its equation names. `dropped`: stages that have dropout."""
-    steps = [(step, FORMS[step.form]) for step in plan(layer, placement)]
+    steps = [(step, FORMS[step.form]) for step in plan(layer)]
     unshown = {step.makes for step, _ in steps if not step.shown}
     # A step's result, where it is no stage → the stage that is the same tensor.
     shown_as = {s.reads[0]: s.makes for s, form in steps if form.makes_no_tensor and s.shown and s.reads[0] in unshown}

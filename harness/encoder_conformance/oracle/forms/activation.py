@@ -128,6 +128,11 @@ ACTIVATION = Form(
         "gelu_tanh": "0.5 * {0} * (1 + tanh(sqrt(2 / pi) * ({0} + 0.044715 * {0} ** 3)))",
         "silu": "{0} * sigmoid({0})",
     },
-    keeps=dict.fromkeys(LAYER, "what it reads") | {"relu": "what it makes"},
+    keeps={
+        "relu": "what it makes",
+        "gelu": "what it reads",
+        "gelu_tanh": "what it reads",
+        "silu": "what it reads",
+    },
 )
 AFTER_FFN = Form(AFTER, {"standard": "{0}"}, makes_no_tensor=True)
