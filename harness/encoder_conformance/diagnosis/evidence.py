@@ -215,10 +215,8 @@ class Evidence:
         return NormRows(given[at], self.seen[name][at], right[at], self.sigma(name)[at], shift, layer.norm.epsilon)
 
     def _norm_input(self, name: str) -> Array | None:
-        layer = self.case.layer
-        if layer.is_stack:
-            return None
-        [source] = next((step.reads for step in plan(layer) if step.makes == name and step.form == "norm"), (None,))
+        steps = () if self.case.layer.is_stack else plan(self.case.layer)
+        [source] = next((step.reads for step in steps if step.makes == name and step.form == "norm"), ("",))
         return self.case.x() if source == "x" else self.seen.get(source)
 
     def predicted(self, deviations: Sequence[Deviation]) -> Array:

@@ -48,7 +48,7 @@ class Play:
         }
 
     def run(self, steps: Iterable[Step], **given: Node) -> Stages:
-        """Every stage, in order. Given are x [B, S, D] or token ids [B, S], and for attention alone memory [B, T, D]."""
+        """Every stage, in order. Given are x [B, S, D] or ids [B, S], and for attention alone memory [B, T, D]."""
         self.known |= given
         if self.inputs.bias is not None:
             self.known["bias"] = Node(self.inputs.bias)

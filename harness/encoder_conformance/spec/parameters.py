@@ -78,9 +78,8 @@ def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
 
 
 def parameter_count(layer: "Layer") -> int:
-    """The number of elements of all parameters together. The layers of a stack are counted, not listed."""
-
-    count = layer.stack.layers * _count(layer, plan(layer))
+    """The number of elements of all parameters together."""
+    count = sum(_count(layer, plan(layer, number)) for number in range(layer.stack.layers))
     return count + _count(layer, stack_plan(layer)) if layer.is_stack else count
 
 
