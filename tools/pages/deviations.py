@@ -161,7 +161,7 @@ def _false_alarms(cases: list[Case], jobs: int) -> tuple[dict[str, int], int]:
 
     with tempfile.TemporaryDirectory() as logs:
         run = SuiteRun(assignments, lambda case: expected[case.id], RunOptions(jobs=jobs), Path(logs), collect)
-        for _ in run:
+        for _ in run.records():
             pass
     return false_alarms(observations), len(observations)
 

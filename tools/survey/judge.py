@@ -97,7 +97,7 @@ def judged(variant: str, dtypes: tuple[DtypeName, ...], interpreters: Mapping[st
     with tempfile.TemporaryDirectory() as logs:
         assignment, goldens = Assignment(ready, tasks), expected()
         run = SuiteRun([assignment], lambda case: goldens[case.id], RunOptions(jobs=1, threads=1), Path(logs))
-        records = list(run)
+        records = list(run.records())
         versions = run.session(implementation.name).versions
     judged_records = [record for record in records if record.outcome != Outcome.UNSUPPORTED]
     passed = [record for record in judged_records if record.outcome in EXPECTED]

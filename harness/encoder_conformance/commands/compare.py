@@ -10,12 +10,12 @@ import click
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.compare.comparison import Comparison, changed_machine, changed_versions, compare
-from encoder_conformance.reports.compare.show import show_comparison, transition
-from encoder_conformance.reports.compare.show_trend import show_trend
+from encoder_conformance.reports.compare.show import show_comparison, show_trend, transition
 from encoder_conformance.reports.compare.trend import trends_of
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.reports.run.terminal import console
-from encoder_conformance.reports.site.runs import changes_context, read_columns, run_names
+from encoder_conformance.reports.site.columns import read_columns, run_names
+from encoder_conformance.reports.site.contexts import changes_context
 from encoder_conformance.reports.site.writing import write_site
 
 _EXAMPLES = """

@@ -69,9 +69,8 @@ def explain(
     screen.print(Text.assemble((first.case, "bold"), f" in {first.dtype}, {first.implementation}{seed}"))
     for record in records:
         _show(screen, record)
-    for diagnosis in report.diagnoses:
-        if diagnosis.implementation == first.implementation and first.dtype in diagnosis.dtype.split(", "):
-            screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", soft_wrap=True)
+    for diagnosis in report.diagnoses_of(first):
+        screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", soft_wrap=True)
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", soft_wrap=True)
     screen.print(f"Repeat: {repeat_command(report, first.implementation, first.case, first.dtype)}", soft_wrap=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.reports.site.runs import read_columns
+from encoder_conformance.reports.site.columns import read_columns
 from encoder_conformance.reports.site.writing import write_site
 
 _EXAMPLES = """

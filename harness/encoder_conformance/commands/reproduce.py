@@ -8,10 +8,9 @@ from encoder_conformance.commands.commands import NOT_AS_EXPECTED
 from encoder_conformance.commands.options import interpreters
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file
-from encoder_conformance.reports.reproduce.failure import failure_of
+from encoder_conformance.reports.reproduce.failure import failure_of, ready_to_show
 from encoder_conformance.reports.reproduce.running import run_script
 from encoder_conformance.reports.reproduce.script import script_of
-from encoder_conformance.reports.reproduce.selection import ready_to_show
 from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName

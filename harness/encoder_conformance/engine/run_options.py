@@ -1,7 +1,7 @@
 """How a run is run: what its command says, and its workers, its diagnosis and its report need."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from encoder_conformance.worker.limits import WorkerLimits
 
@@ -11,11 +11,9 @@ if TYPE_CHECKING:  # options are declared, and their help is printed, without Nu
 
 RANDOM = "random"
 """The word for a seed that is drawn."""
-Verbosity = Literal["quiet", "usual", "verbose"]
-"""How much a run prints."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of a run; None leaves a number to the machine.
 
@@ -23,7 +21,8 @@ class RunOptions:
     processor, and a second worker of an implementation only if it pays off. `threads`: of each worker's framework; by
     default the workers share all processors but one. `budget`: seconds, from `begun` by time.monotonic() on, after
     which all workers are killed. `fail_fast`: the first failing case is finished, and nothing runs after it. `shard`:
-    the part of a plan that is run. `keep_failing`: keep the tensors of checks that fail.
+    the part of a plan that is run. `keep_failing`: keep the tensors of checks that fail. `quiet`: print what is wrong,
+    the result, and nothing else; `verbose`: a line for each check.
     """
 
     jobs: int | None = None
@@ -35,8 +34,9 @@ class RunOptions:
     fail_fast: bool = False
     limits: WorkerLimits = field(default_factory=WorkerLimits)
     shard: "Shard | None" = None
-    verbosity: Verbosity = "usual"
     keep_failing: bool = False
+    quiet: bool = False
+    verbose: bool = False
 
     @property
     def until(self) -> float | None:

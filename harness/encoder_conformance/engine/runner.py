@@ -36,7 +36,7 @@ _REFILL_AT = 2
 
 
 class SuiteRun:
-    """A run of assignments. Iterate over it once to get its records; call `abort` from any thread."""
+    """A run of assignments. Take its `records` once; call `abort` from any thread."""
 
     def __init__(
         self,
@@ -96,11 +96,9 @@ class SuiteRun:
     def _ended(self) -> bool:
         return self._aborted.is_set() or self._stopping.is_set()
 
-    def __iter__(self) -> Generator[Record, None, None]:
-        """`records`, and nothing of them early."""
-        return self.records(lambda record: None)
-
-    def records(self, early: Callable[[Record], None], meanwhile: Iterable[None] = ()) -> Generator[Record, None, None]:
+    def records(
+        self, early: Callable[[Record], None] = lambda record: None, meanwhile: Iterable[None] = ()
+    ) -> Generator[Record, None, None]:
         """Yield every record once its worker can no more be found at fault for it: when it has answered the next check.
 
         `early` gets each when it is judged, which may be minutes before; one that is yielded in its place differs.
@@ -199,11 +197,12 @@ class SuiteRun:
         if work.needs_worker:
             session.worker.start()
         work.worker_started(time.monotonic() - begun)
-        failing: Task | None = None
+        failing: tuple[str, str] | None = None
         upcoming = deque[Task]()
         unconfirmed: Unconfirmed | None = None
         while task := self._next_task(work, session, upcoming):
-            if self._stopping.is_set() and not _same_case(task, failing):
+            of = task.case.id, task.dtype
+            if self._stopping.is_set() and of != failing:
                 break
             answer = self._run_task(session, task, upcoming)
             if answer and not task.opt_out:
@@ -211,7 +210,7 @@ class SuiteRun:
             if answer and (self.options.fail_fast or task.opt_out):
                 verdict = self._judging.judge(work.observations, answer)
                 if self.options.fail_fast and verdict.result() not in {*EXPECTED, None}:
-                    failing = failing or task
+                    failing = failing or of
                     self._stopping.set()
             else:
                 self._judging.confirm(work.observations, unconfirmed, session.worker.take_fault())
@@ -223,7 +222,11 @@ class SuiteRun:
 
     def _next_task(self, work: WorkQueue, session: Session, upcoming: deque[Task]) -> Task | None:
         """The worker's next task. It takes a new block early, so that its first tasks can be sent ahead."""
-        while len(upcoming) <= _REFILL_AT and (block := self._next_block(work, session)):
+        while len(upcoming) <= _REFILL_AT:
+            with self._lock:
+                block = [] if self._ended else work.take(session)
+            if not block:
+                break
             upcoming.extend(block)
             self._add_useful_worker()
         return upcoming.popleft() if upcoming and not self._aborted.is_set() else None
@@ -234,11 +237,3 @@ class SuiteRun:
         answer = put(session, task, self._expected, coming=upcoming)
         # An abort ends the run and is not this worker's crash; earlier answers are judged.
         return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer
-
-    def _next_block(self, work: WorkQueue, session: Session) -> list[Task]:
-        with self._lock:
-            return [] if self._ended else work.take(session)
-
-
-def _same_case(task: Task, other: Task | None) -> bool:
-    return other is not None and (task.case.id, task.dtype) == (other.case.id, other.dtype)

@@ -17,8 +17,6 @@ BUILDS_WORTH_A_WORKER = 4
 """Layers per worker. A worker first imports its framework, which takes as long as a few layers."""
 _STARTS_WORTH_A_WORKER = 0.5
 """The time that one more worker has to save, in multiples of its start time."""
-
-
 _TELLING_TASKS = 4
 """Tasks after which the pace is an estimate."""
 

@@ -64,6 +64,11 @@ class Judged(Frozen):
     peak_memory: int | None = None
     """The largest resident bytes of one of its workers, of those that have ended."""
 
+    @property
+    def made_with(self) -> str:
+        """The versions in one line."""
+        return ", ".join(f"{name} {version}" for name, version in self.versions.items()) or "never started"
+
 
 class Absent(Frozen):
     """An implementation that did not take part, because it could not be started here."""
@@ -239,3 +244,8 @@ class Report(Frozen):
     shard: Shard | None = None
     merged: tuple[MergedRun, ...] = ()
     """The runs that a merged report was made of."""
+
+    def diagnoses_of(self, record: Record) -> list[Diagnosis]:
+        """The diagnoses of its implementation in its dtype."""
+        of_it = (each for each in self.diagnoses if each.implementation == record.implementation)
+        return [each for each in of_it if record.dtype in each.dtype.split(", ")]

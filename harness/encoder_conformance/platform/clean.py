@@ -6,7 +6,7 @@ comes after may store and print any text. Characters are replaced and never drop
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 LONGEST = 4_000
@@ -38,6 +38,12 @@ def line(text: str, longest: int = LONGEST) -> str:
         return text
     joined = _BREAKS.sub(" ", text.strip())
     return "".join(each if each.isprintable() else " " if each.isspace() else _REPLACEMENT for each in joined)
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first few names, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def cleaned(value: Any, depth: int = _DEEPEST) -> Any:

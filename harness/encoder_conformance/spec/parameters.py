@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.spec.plan import STEPS, Step, layer_sizes, plan, stack_plan
 
 if TYPE_CHECKING:
@@ -91,14 +92,10 @@ def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:
     """The difference of tensors of these names and shapes from the parameters of `layer`; "" if they do not."""
     expected = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
     if missing := sorted(set(expected) - set(shapes)):
-        return f"{_first_names(missing)} missing"
+        return f"{first_names(missing, 4)} missing"
     if extra := sorted(set(shapes) - set(expected)):
-        return f"{_first_names(extra)} too many"
+        return f"{first_names(extra, 4)} too many"
     for name, shape in expected.items():
         if shapes[name] != shape:
             return f"{name} is {list(shapes[name])}, and the layer's is {list(shape)}"
     return ""
-
-
-def _first_names(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

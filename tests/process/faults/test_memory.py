@@ -22,7 +22,7 @@ from encoder_conformance.judging.asking import not_run
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.reports.run.ledger import Ledger, environment
+from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
@@ -50,7 +50,7 @@ def ledger_of(assignment: Assignment, folder: Path) -> Ledger:
     run: Any = SimpleNamespace(
         jobs=1, threads=1, options=RunOptions(), peak_memory=lambda _: None, session=lambda _: session
     )
-    return Ledger(folder, [assignment], [], run, environment([assignment], run))
+    return Ledger(folder, [assignment], [], run)
 
 
 def test_records_do_not_stay_in_memory(assignment: Assignment, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from encoder_conformance.oracle.golden.store import read_golden, read_golden_man
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.reports.run.counts import RunCounts, Standing
-from encoder_conformance.reports.run.last_lines import Remainder, last_lines
+from encoder_conformance.reports.run.last_lines import last_lines
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
@@ -406,7 +406,7 @@ def test_declarations_that_take_longer_than_the_answers_are_said(predicting: flo
     digest.standings["slow"] = Standing(1, seconds=20.0)
     digest.predicting["slow"] = round(1000 * predicting)
     report = SimpleNamespace(ended_by=None, shown=(), suspicious=())
-    lines = last_lines(cast(Report, report), digest, Remainder(1, 1, "", None))
+    lines = last_lines(cast(Report, report), digest, {})
     line = (
         "slow: 61 s went into what its declared deviations predict, and 20 s into its answers; `when` in impl.yaml "
         "narrows a declaration"

@@ -1,7 +1,7 @@
 """Since which run what is so: records of several runs, put in a row."""
 
 from encoder_conformance.judging.records import Diagnosis, Record
-from encoder_conformance.reports.compare.show_trend import last_line
+from encoder_conformance.reports.compare.show import trend_line
 from encoder_conformance.reports.compare.trend import Point, Trend, explained_by, state_of
 from encoder_conformance.spec.outcome import Outcome
 
@@ -50,7 +50,7 @@ def test_a_change_says_since_when_and_what_was_before() -> None:
     assert change.keys == ((CASE, "float32", "output"),)
     assert trend.same_bits(3) == (1, 1)
     assert trend.same_bits(0) is None
-    assert last_line(trend).plain == "layer: 1 check changed its verdict from 2.3 to 2.6"
+    assert trend_line(trend).plain == "layer: 1 check changed its verdict from 2.3 to 2.6"
 
 
 def test_what_got_worse_at_the_newest_is_worse_and_what_was_mended_is_not() -> None:
@@ -67,7 +67,7 @@ def test_kinds_of_failure_are_told_apart_and_what_is_not_asked_changes_nothing()
     nothing = record(Outcome.FAIL, stage="output", tensors=[nan])
     asked_later = Trend("layer", (point("1", record(Outcome.UNSUPPORTED)), point("2", record(Outcome.PASS))))
     assert asked_later.changes == ()
-    assert "nothing changed its verdict from 1 to 2" in last_line(asked_later).plain
+    assert "nothing changed its verdict from 1 to 2" in trend_line(asked_later).plain
     three = Trend("layer", (point("1", error), point("2", nothing), point("3", record(Outcome.STALE))))
     assert three.changes[0].sentence == (
         "since 3: a declared deviation is not seen; 2: out of line (not finite at output); "
@@ -81,4 +81,4 @@ def test_a_version_without_a_run_is_left_out_of_the_sentences() -> None:
     trend = Trend("layer", (point("1", wrong), absent, point("3", right)))
     assert trend.changes[0].sentence == "since 3: conforms; before: out of line (at norm1)"
     assert trend.same_bits(2) == (0, 0)
-    assert "1 of 2 versions were judged" in last_line(Trend("layer", (absent, point("3", right)))).plain
+    assert "1 of 2 versions were judged" in trend_line(Trend("layer", (absent, point("3", right)))).plain

@@ -43,7 +43,7 @@ def judge_part(part: PlanPart, folder: Path) -> None:
         seed=question.seed,
         begun=time.monotonic(),
         limits=WorkerLimits(question.memory or default_memory(), question.isolate),
-        verbosity="quiet",
+        quiet=True,
     )
     with begun_run(folder) as out:
         judge_assignments(Planned(assignments, Goldens(cases, part.jobs)), out, options)

@@ -1,8 +1,8 @@
 """Runs assignments to the end: workers, goldens, `report.json` kept true on the way, the diagnosis, what is printed."""
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -20,10 +20,10 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.collection import Collection
 from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.folder import LOGS, many_runs
-from encoder_conformance.reports.run.last_lines import WholePlan, remainder
-from encoder_conformance.reports.run.ledger import Ledger, environment
+from encoder_conformance.reports.run.last_lines import WholePlan
+from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.repeating import FailingTensors
-from encoder_conformance.reports.run.terminal import console, show_report
+from encoder_conformance.reports.run.terminal import show_report
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 
 
@@ -31,13 +31,13 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 class Planned:
     """A run before it begins. `absent`: the implementations that cannot be started here.
 
-    `everything`: for each assignment, what there is to ask of its implementation; None if that is its tasks.
+    `everything`: implementation → what there is to ask of it; none if that is its tasks.
     """
 
     assignments: list[Assignment]
     goldens: Goldens
     absent: Sequence[Missing] = ()
-    everything: Sequence[WholePlan] | None = None
+    everything: Mapping[str, WholePlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,9 @@ class FinishedRun:
     def show(self, out: Path | None) -> int:
         """Print the report, and give the exit status: 0 all as expected, 1 something does not conform, 3 incomplete.
         `out`: the folder that the user named."""
-        counts, assignments = self.ledger.counts, self.planned.assignments
-        everything = self.planned.everything or [WholePlan.of(each.tasks) for each in assignments]
-        rest = remainder(self.report, counts, assignments, everything)
-        show_report(console(), self.report, counts, out, rest, quiet=self.options.verbosity == "quiet")
+        counts, planned = self.ledger.counts, self.planned
+        everything = planned.everything or {each.name: WholePlan.of(each.tasks) for each in planned.assignments}
+        show_report(self.report, counts, everything, out, quiet=self.options.quiet)
         if self.ledger.problem:
             click.echo(f"conform: {self.ledger.problem}: not all of this run is on disk", err=True)
             return INCOMPLETE
@@ -78,12 +77,8 @@ def judge_assignments(
         observed = failing.keep if failing else None
         run = SuiteRun(planned.assignments, planned.goldens, options, folder / LOGS, observed, started)
         stack.callback(run.abort)
-        ledger = Ledger(
-            folder, planned.assignments, planned.absent, run, environment(planned.assignments, run), options.shard
-        )
-        collection = Collection(
-            planned.assignments, ledger, run, excludes=planned.goldens.frozen, verbosity=options.verbosity
-        )
+        ledger = Ledger(folder, planned.assignments, planned.absent, run)
+        collection = Collection(planned.assignments, ledger, run, excludes=planned.goldens.frozen)
         with collection.closed_if_interrupted():
             started.interrupts.close()  # there is a ledger now that says so
             report = _collected(collection, run, planned.goldens)

@@ -15,8 +15,7 @@ from encoder_conformance.platform.errors import InputError
 if TYPE_CHECKING:  # workers of a run start before what judges their answers is imported
     from encoder_conformance.engine.scheduling import Assignment
     from encoder_conformance.judging.records import Report
-    from encoder_conformance.reports.merge.partition import Seconds
-    from encoder_conformance.reports.merge.resume import Resumed
+    from encoder_conformance.reports.merge.partition import Resumed, Seconds
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def earlier_runs(arguments: RunArguments) -> EarlierRuns:
 
 def resumable(assignments: "list[Assignment]", earlier: "Report", arguments: RunArguments) -> "Resumed":
     """Divide these assignments into what an earlier run has judged and the rest; says on standard error how much."""
-    from encoder_conformance.reports.merge.resume import resume
+    from encoder_conformance.reports.merge.partition import resume
 
     resumed = resume(assignments, earlier, arguments.seed, arguments.device)
     left = sum(len(assignment.tasks) for assignment in resumed.rest)

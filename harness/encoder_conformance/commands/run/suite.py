@@ -49,13 +49,13 @@ def judge_suite(
     whole = len(selected) == len(every_case) and not (arguments.shard or resumed)
     with completed(resumed, folder) as completion:
         if assignments:
-            everything = [
-                WholePlan.of(each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes))
-                for each in assignments
-            ]
+            everything = {
+                each.name: WholePlan.of(plan(each.ready.implementation, every_case, arguments.dtypes))
+                for each in (() if whole else assignments)
+            }
             goldens = Goldens(selected, arguments.at_once)
             planned = Planned(assignments, goldens, absent, everything)
-            finished = judge_assignments(planned, folder, arguments.options, started)
+            finished = judge_assignments(planned, folder, arguments, started)
             completion.status = finished.show(arguments.out)
             if arguments.update_declared and finished.report.complete:
                 _update_declared(folder, assignments, arguments.reason)

@@ -13,6 +13,7 @@ from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.oracle.golden.goldens import Goldens
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.platform.paths import READERS
 from encoder_conformance.reports.run.folder import begun_run
 from encoder_conformance.subjects.plan import plan
@@ -64,8 +65,8 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
         status = judge_assignments(Planned([assignment], goldens), folder, options).show(out)
     unanswered = [question.id for question in questions.questions if question.id not in given.names]
     if unanswered:
-        named = ", ".join(unanswered[:5]) + (f" and {len(unanswered) - 5} more" if len(unanswered) > 5 else "")
-        click.echo(f"{len(unanswered)} of {len(questions.questions)} questions have no answer: {named}")
+        count, named = len(unanswered), first_names(unanswered, 5)
+        click.echo(f"{count} of {len(questions.questions)} questions have no answer: {named}")
     return status
 
 

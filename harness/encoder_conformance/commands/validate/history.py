@@ -135,32 +135,6 @@ def _apart(one: Array, two: Array) -> float:
     return far if np.isfinite(far) else float("inf")
 
 
-_SCRIPT = '''"""{runtime} alone: after a run at {before}, [batch, sequence], an answer at {size} is not a fresh one."""
-
-import numpy as np
-{imports}
-
-MODEL = {model!r}
-MASKS = {masks!r}  # name, axes, the number that hides nothing, dtype
-
-
-def loaded():
-{load}
-
-
-def given(batch, sequence):
-    x = np.random.default_rng(0).normal(size=(batch, sequence, {width})).astype({dtype!r})
-    sizes = {{"B": batch, "S": sequence, "H": {heads}, "X": batch * {heads}}}
-    masks = {{n: np.full([sizes.get(a, 1) for a in axes], fill, dtype) for n, axes, fill, dtype in MASKS}}
-    return {{{x!r}: {laid_out}, **masks}}
-
-
-fresh = loaded()(given(*{size}))
-again = loaded()
-again(given(*{before}))
-after = again(given(*{size}))
-print("largest difference", np.abs(fresh - after).max(), "of numbers up to", np.abs(fresh).max())
-'''
 _OPEN = {"attend": 1, "ignore": 0, "additive": 0}
 _LAID_OUT = {"SBD": "x.swapaxes(0, 1)", "SD": "x[0]"}
 
@@ -169,6 +143,8 @@ def history_script(
     model: Path, run: str, runtime: Runtime, level: str, described: FileDescription, dependence: Dependence
 ) -> str | None:
     """None for what is a part of a whole model: its x is no input of the file."""
+    from encoder_conformance.reports.reproduce.script import rendered  # templates, which few validations need
+
     roles, layer = described.roles, described.layer
     if described.cut is not None or roles is None or layer is None:
         return None
@@ -177,17 +153,16 @@ def history_script(
     masks = [
         (mask.name, mask.axes, _OPEN[mask.meaning or "attend"], described.port(mask.name).dtype) for mask in roles.masks
     ]
-    return _SCRIPT.format(
+    return rendered(
+        "history.txt",
         runtime=run,
-        before=dependence.before,
-        size=dependence.size,
+        dependence=dependence,
         imports=runtime.imports,
         model=str(model),
         masks=masks,
         load=runtime.load.format(word=runtime.levels[level], output=roles.output, place=place),
+        x=x,
         width=x.shape[-1] if x.shape else None,
         heads=layer.attention.num_heads,
-        dtype=x.dtype,
-        x=x.name,
         laid_out=_LAID_OUT.get(roles.layout or "", "x"),
     )

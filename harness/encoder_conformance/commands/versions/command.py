@@ -28,9 +28,9 @@ from encoder_conformance.implementation.manifest import Implementation, find_imp
 from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.reports.compare.show_trend import show_trend
+from encoder_conformance.reports.compare.show import show_trend
 from encoder_conformance.reports.compare.trend import History, Point, Trend, point_of
-from encoder_conformance.reports.merge.resume import resume
+from encoder_conformance.reports.merge.partition import resume
 from encoder_conformance.reports.run.folder import NAME, RUNS, begun_run
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.reports.run.terminal import console
@@ -114,7 +114,7 @@ def versions(
     package = package or package_of(implementation)
     available = released(package)
     chosen = named(available, wanted, package) if wanted else newest_of_each_series(available, last)
-    options = RunOptions(jobs=jobs, begun=time.monotonic(), limits=limits, verbosity="quiet")
+    options = RunOptions(jobs=jobs, begun=time.monotonic(), limits=limits, quiet=True)
     asked = _Plan(folder.resolve(), implementation, package, level, globs, dtypes, options, anew)
     out = out or RUNS / "versions" / implementation.name.replace(":", "-").replace(",", "-")
     points, complete = [], True

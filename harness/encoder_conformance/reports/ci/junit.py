@@ -1,12 +1,10 @@
 """A run as JUnit XML: a suite for each implementation, a test case for each check."""
 
-from collections.abc import Iterable
-
 import junitparser
 
-from encoder_conformance.judging.records import Diagnosis, Record, Report
+from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.reports.run.terminal import diagnosis_text
-from encoder_conformance.spec.outcome import EXPECTED, Outcome
+from encoder_conformance.spec.outcome import Outcome
 
 
 def junit(report: Report) -> bytes:
@@ -49,17 +47,6 @@ def _result(record: Record, report: Report) -> junitparser.Failure | junitparser
         return junitparser.Skipped(message)
     kind = junitparser.Failure if record.outcome.state in ("stale", "out of line") else junitparser.Error
     result = kind(message, record.outcome.value)
-    result.text = "\n".join([record.message, *map(diagnosis_text, diagnoses_of(record, report.diagnoses))])
+    diagnoses = [diagnosis_text(each) for each in report.diagnoses_of(record) if record.case in each.cases]
+    result.text = "\n".join([record.message, *diagnoses])
     return result
-
-
-def diagnoses_of(record: Record, diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
-    """The diagnoses of a check that does not conform."""
-    return [
-        diagnosis
-        for diagnosis in diagnoses
-        if record.outcome not in EXPECTED
-        and diagnosis.implementation == record.implementation
-        and record.dtype in diagnosis.dtype.split(", ")
-        and record.case in diagnosis.cases
-    ]

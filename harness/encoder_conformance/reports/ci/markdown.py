@@ -1,15 +1,14 @@
 """A run to look at in CI: as Markdown for a step summary or a comment, with the verdict, what fails and why first, then
 the counts; and as a badge."""
 
-from collections.abc import Iterable
-
 from anybadge import Badge
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from encoder_conformance.judging.records import Record, Report
+from encoder_conformance.judging.records import Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.reports.run.terminal import diagnosis_text
 
-_SHOWN_FAILURES, _SHOWN_DIAGNOSES, _LONGEST = 30, 20, 600
+_MOST_ROWS, _MOST_DIAGNOSES, _LONGEST = 30, 20, 600
 """So that all of it fits the 65,536 characters of a comment."""
 _SPECIAL = str.maketrans(
     {character: f"\\{character}" for character in "\\`*_[]|~"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -18,21 +17,24 @@ _SPECIAL = str.maketrans(
 
 def markdown(report: Report) -> str:
     """The report in Markdown as GitHub and GitLab read it."""
-    lines = [f"## {verdict(report)}", ""]
-    failed = [record for record in report.records if record.outcome.category == "bad"]
-    for diagnosis in report.diagnoses[:_SHOWN_DIAGNOSES]:
-        lines += [f"- **{_escaped(diagnosis_text(diagnosis))}**"]
-    lines += _more(len(report.diagnoses) - _SHOWN_DIAGNOSES, "diagnoses")
-    lines += [""] * bool(report.diagnoses)
-    if failed:
-        lines += _table(("implementation", "case", "dtype", "check", "outcome", "rms σ", "message"), map(_row, failed))
-        lines += [*_more(len(failed) - _SHOWN_FAILURES, "checks that do not conform"), ""]
-    lines += _table(
-        ("implementation", "conforms", "deviates as declared", "does not conform", "versions"), _rows(report)
+    templates = Environment(
+        loader=PackageLoader("encoder_conformance.reports.ci"),
+        autoescape=False,  # Markdown, not HTML
+        finalize=_escaped,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
-    for absent in report.absent:
-        lines += ["", f"Not judged: {_escaped(absent.name)} ({_escaped(absent.reason)})."]
-    return "\n".join(lines) + "\n"
+    return templates.get_template("markdown.txt").render(
+        report=report,
+        verdict=verdict(report),
+        diagnoses=list(map(diagnosis_text, report.diagnoses)),
+        failed=[record for record in report.records if record.outcome.category == "bad"],
+        tally=lambda name: Tally.of(record.outcome for record in report.records if record.implementation == name),
+        most_rows=_MOST_ROWS,
+        most_diagnoses=_MOST_DIAGNOSES,
+    )
 
 
 def badge(report: Report) -> str:
@@ -57,32 +59,7 @@ def verdict(report: Report) -> str:
     return f"✗ Incomplete{ended}: {tally}"
 
 
-def _row(record: Record) -> tuple[str, ...]:
-    size = "" if record.rms is None else f"{record.rms:.3g}"
-    message = " ".join(record.message.split())
-    return record.implementation, record.case, record.dtype, record.check, record.outcome.value, size, message
-
-
-def _rows(report: Report) -> Iterable[tuple[str, ...]]:
-    for implementation in report.implementations:
-        tally = Tally.of(record.outcome for record in report.records if record.implementation == implementation.name)
-        counts = (str(tally.conforming), str(tally.deviating), str(tally.unexpected))
-        versions = ", ".join(f"{name} {version}" for name, version in implementation.versions.items())
-        yield implementation.name, *counts, versions or "never started"
-
-
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
-    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
-    for number, row in enumerate(rows):
-        if number < _SHOWN_FAILURES:
-            lines.append(f"| {' | '.join(map(_escaped, row))} |")
-    return lines
-
-
-def _more(count: int, what: str) -> list[str]:
-    return [f"… and {count} more {what}; report.json has all."] if count > 0 else []
-
-
-def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is: no markup, no mention, no HTML."""
+def _escaped(value: object) -> str:
+    """A value that Markdown shows as it is: no markup, no mention, no HTML."""
+    text = str(value)
     return (text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …").translate(_SPECIAL)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TypeGuard
 
 from encoder_conformance.judging.records import Diagnosis, Record, Report
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
@@ -43,7 +44,10 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
     are within noise otherwise; checks of several requests have no digest, and so only the same outcome.
     """
     if not _asked(new):
-        return _not_asked_now(old, new)
+        if not _asked(old):
+            return None
+        opted_out = new is not None and new.outcome is Outcome.UNSUPPORTED
+        return Change.OPTED_OUT if opted_out and old.outcome.is_in_line else Change.NOT_ASKED_NOW
     if not _asked(old):
         return Change.NOT_ASKED_BEFORE
     was, is_now = old.outcome.is_in_line, new.outcome.is_in_line
@@ -51,8 +55,9 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
         return Change.NEWLY_OUT if was else Change.STILL_OUT
     if not was:
         return Change.NEWLY_IN
-    if deviations := _deviations(old, new):
-        return deviations
+    before, now = set(old.deviations), set(new.deviations)
+    if before != now:
+        return Change.ANOTHER_DEVIATION if now - before else Change.FEWER_DEVIATIONS
     if old.digest is None or new.digest is None:
         return Change.SAME_OUTCOME
     return Change.SAME_BITS if old.digest == new.digest else Change.WITHIN_NOISE
@@ -60,21 +65,6 @@ def change_of(old: Record | None, new: Record | None) -> Change | None:
 
 def _asked(record: Record | None) -> TypeGuard[Record]:
     return record is not None and record.outcome.state != "not asked"
-
-
-def _not_asked_now(old: Record | None, new: Record | None) -> Change | None:
-    if not _asked(old):
-        return None
-    opted_out = new is not None and new.outcome is Outcome.UNSUPPORTED
-    return Change.OPTED_OUT if opted_out and old.outcome.is_in_line else Change.NOT_ASKED_NOW
-
-
-def _deviations(old: Record, new: Record) -> Change | None:
-    """The change of the declared deviations that were observed; None if they are the same."""
-    before, now = set(old.deviations), set(new.deviations)
-    if now - before:
-        return Change.ANOTHER_DEVIATION
-    return Change.FEWER_DEVIATIONS if before - now else None
 
 
 _NAMED = 5
@@ -131,7 +121,7 @@ class Comparison:
     @property
     def new_diagnoses(self) -> tuple[Diagnosis, ...]:
         """The newer run's diagnoses of checks that got worse."""
-        cells = {(each.record.implementation, dtype) for each in self.worse for dtype in [each.record.dtype]}
+        cells = {(each.record.implementation, each.record.dtype) for each in self.worse}
         cases = {each.record.case for each in self.worse}
         return tuple(
             diagnosis
@@ -152,18 +142,13 @@ def compare(old: Report, new: Report) -> Comparison:
     before = {record.key: record for record in old.records}
     now = {record.key: record for record in new.records}
     changes = []
-    for key in [*now, *(key for key in before if key not in now)]:
+    for key in now | before:
         one, other = before.get(key), now.get(key)
         if one is not None and not comparable:  # other inputs have other answers
             one = one.model_copy(update={"digest": None})
         if change := change_of(one, other):
             changes.append(Changed(change, one, other))
     return Comparison(old, new, tuple(changes), reservations)
-
-
-def clauses_of(records: Iterable[Record]) -> Counter[str]:
-    """Clause → the number of records whose case cites it."""
-    return clauses_cited(record.case for record in records)
 
 
 def clauses_cited(names: Iterable[str]) -> Counter[str]:
@@ -177,7 +162,7 @@ def _reservations(old: Report, new: Report) -> Iterator[str]:
         if not report.complete:
             yield f"The {name} run is incomplete{f': ended by the {report.ended_by}' if report.ended_by else ''}."
     if other := sorted(case for case, digest in new.cases.items() if old.cases.get(case, digest) != digest):
-        named = f"{', '.join(other[:_NAMED])}{f' and {len(other) - _NAMED} more' if len(other) > _NAMED else ''}"
+        named = first_names(other, _NAMED)
         yield f"{len(other)} cases are specified otherwise in the newer run, and expect something else: {named}."
     if old.environment.seed != new.environment.seed:
         seeds = f"{old.environment.seed} and {new.environment.seed}"

@@ -1,11 +1,11 @@
-"""Prints a comparison: what changed about each implementation, what got worse, and why."""
+"""Prints what changed between two runs, what got worse and why; and a trend: since which version what is so."""
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.judging.records import Record, Report
+from encoder_conformance.judging.records import Record
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.reports.compare.comparison import (
     AS_BEFORE,
     WORSE,
@@ -14,8 +14,10 @@ from encoder_conformance.reports.compare.comparison import (
     Comparison,
     changed_machine,
     changed_versions,
-    clauses_of,
+    clauses_cited,
 )
+from encoder_conformance.reports.compare.trend import History, Point, Trend
+from encoder_conformance.reports.run.matrix import format_sigma, plain_table
 from encoder_conformance.reports.run.terminal import diagnosis_text
 
 _SHOWN = 12
@@ -25,7 +27,8 @@ def show_comparison(screen: Console, comparison: Comparison) -> None:
     """Print reservations, what differs between the machines, counts, changed versions, the checks that changed, new
     diagnoses, and the last line."""
     for name, report in (("old", comparison.old), ("new", comparison.new)):
-        screen.print(f"{name}: {_run_line(report)}", style="dim", soft_wrap=True)
+        line = f"{name}: {report.started}, conform {report.environment.conform}, {len(report.records)} checks planned"
+        screen.print(line, style="dim", soft_wrap=True)
     for sentence in comparison.reservations:
         screen.print(sentence, style="yellow", soft_wrap=True)
     if machine := changed_machine(comparison.old, comparison.new):
@@ -41,12 +44,8 @@ def show_comparison(screen: Console, comparison: Comparison) -> None:
     screen.print(last_line(comparison), soft_wrap=True)
 
 
-def _run_line(report: Report) -> str:
-    return f"{report.started}, conform {report.environment.conform}, {len(report.records)} checks planned"
-
-
 def _counts_table(comparison: Comparison) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("implementation", no_wrap=True)
     for change in comparison.by_change:
         table.add_column(change.value, justify="right")
@@ -70,7 +69,7 @@ def _show_changed(screen: Console, change: Change, changed: list[Changed]) -> No
     if len(changed) > _SHOWN:
         screen.print(f"  … and {len(changed) - _SHOWN} more; --json lists all")
     if change in WORSE:
-        cited = clauses_of(each.record for each in changed).most_common(_SHOWN)
+        cited = clauses_cited(each.record.case for each in changed).most_common(_SHOWN)
         clauses = ", ".join(f"{clause} ({count})" for clause, count in cited)
         screen.print(f"  clauses, with how many of these checks cite each: {clauses or 'none'}", soft_wrap=True)
 
@@ -102,3 +101,65 @@ def last_line(comparison: Comparison) -> Text:
     if comparison.reservations:
         return Text(f"Nothing of what both runs asked got worse: {rest}", style="bold yellow")
     return Text(f"Nothing got worse: {rest}", style="bold green")
+
+
+_CASES, _CHANGES, _CLAUSES = 4, 12, 8
+
+
+def show_trend(screen: Console, trend: Trend) -> None:
+    """Print the table, the changes, and the last line."""
+    table = plain_table()
+    table.add_column("version", no_wrap=True)
+    for name in ("conforms", "deviates", "out of line", "not asked", "largest rms σ", "same bits"):
+        table.add_column(name, justify="right")
+    for number, point in enumerate(trend.points):
+        if not point.absent:
+            table.add_row(point.label, *_numbers(point, trend.same_bits(number)))
+    screen.print(table)
+    for point in trend.points:
+        if point.absent:
+            screen.print(f"{point.label}: {point.absent}", style="yellow", soft_wrap=True, markup=False)
+    for change in trend.changes[:_CHANGES]:
+        _show_change(screen, change)
+    if len(trend.changes) > _CHANGES:
+        screen.print(f"… and {len(trend.changes) - _CHANGES} more changes; --json lists all", soft_wrap=True)
+    screen.print(trend_line(trend), soft_wrap=True)
+
+
+def _numbers(point: Point, same: tuple[int, int] | None) -> list[str | Text]:
+    tally = point.tally
+    bad = Text(str(tally.unexpected or "–"), style="bold red" if tally.unexpected else "dim")
+    return [
+        str(tally.conforming or "–"),
+        str(tally.deviating or "–"),
+        bad,
+        str(tally.unsupported or "–"),
+        "–" if point.largest is None else format_sigma(point.largest),
+        "" if same is None else f"{same[0]} of {same[1]}",
+    ]
+
+
+def _show_change(screen: Console, change: History) -> None:
+    cases = first_names(change.cases, _CASES)
+    clauses = ", ".join(name for name, _ in clauses_cited(change.cases).most_common(_CLAUSES))
+    count = f"{len(change.keys)} check{'s' * (len(change.keys) != 1)}"
+    screen.print(Text(f"{count}: {change.sentence}", style="red" if change.worse else "cyan"), soft_wrap=True)
+    screen.print(Text(f"  in {cases}; clauses {clauses or 'unknown'}", style="dim"), soft_wrap=True)
+
+
+def trend_line(trend: Trend) -> Text:
+    """A line that says how much changed."""
+    present = trend.present
+    if len(present) < 2:
+        said = f"{trend.implementation}: {len(present)} of {len(trend.points)} versions were judged; a trend needs two"
+        return Text(said, style="bold yellow")
+    span = f"from {present[0].label} to {present[-1].label}"
+    changed = sum(len(change.keys) for change in trend.changes)
+    if not changed:
+        return Text(f"{trend.implementation}: nothing changed its verdict {span}", style="bold green")
+    worse = sum(len(change.keys) for change in trend.changes if change.worse)
+    what = "1 check changed its" if changed == 1 else f"{changed} checks changed their"
+    said = f"{trend.implementation}: {what} verdict {span}"
+    if worse:
+        return Text(f"{said}, {worse} of them for the worse", style="bold red")
+    return Text(said, style="bold cyan")

@@ -6,6 +6,7 @@ from typing import TypeVar
 from encoder_conformance.judging.core.order import Exclusion
 from encoder_conformance.judging.records import Diagnosis, Judged, MergedRun, Record, Report, Shown
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.run.counts import larger
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
 
@@ -35,6 +36,8 @@ def merge(reports: Sequence[Report], names: Sequence[str]) -> Report:
     order = {each.name: number for number, each in enumerate(implementations)}
     absent = {each.name: each for report in reports for each in report.absent if each.name not in order}
     finished = [report.finished for report in reports if report.finished]
+    # It is known what checks exclude of the specification's own cases.
+    frozen = all(report.environment.seed == 0 and report.cases.keys() <= load().cases.keys() for report in reports)
     merged = tuple(sorted(records, key=lambda record: order[record.implementation]))
     return Report(
         complete=complete,
@@ -46,7 +49,7 @@ def merge(reports: Sequence[Report], names: Sequence[str]) -> Report:
         absent=tuple(absent.values()),
         records=merged,
         diagnoses=_diagnoses(reports),
-        shown=_shown_by(implementations, merged) if all(map(_has_frozen_goldens, reports)) else (),
+        shown=_shown_by(implementations, merged) if frozen else (),
         suspicious=tuple(dict.fromkeys(each for report in reports for each in report.suspicious)),
         cases={name: digest for report in reports for name, digest in report.cases.items()},
         merged=sources,
@@ -62,22 +65,10 @@ def missing_parts(reports: Iterable[Report]) -> tuple[str, ...]:
 
 def _sources(reports: Iterable[Report]) -> tuple[MergedRun, ...]:
     """The runs that these reports are, or were merged from."""
-    return tuple(
-        run
-        for report in reports
-        for run in (
-            report.merged
-            or [
-                MergedRun(
-                    complete=report.complete,
-                    started=report.started,
-                    arguments=report.arguments,
-                    environment=report.environment,
-                    shard=report.shard,
-                )
-            ]
-        )
-    )
+    runs: list[MergedRun] = []
+    for report in reports:
+        runs += report.merged or [MergedRun(**{name: getattr(report, name) for name in MergedRun.model_fields})]
+    return tuple(runs)
 
 
 def _agree(
@@ -107,15 +98,14 @@ def _records(reports: Sequence[Report], names: Sequence[str]) -> list[Record]:
     merged: dict[tuple[str, ...], tuple[Record, str]] = {}
     for report, name in zip(reports, names, strict=True):
         for record in report.records:
-            other, where = merged.get(record.key, (record, name))
-            if record.outcome is Outcome.NOT_RUN:
-                merged.setdefault(record.key, (record, name))
-            elif other.outcome is Outcome.NOT_RUN or other.outcome is record.outcome:
-                merged[record.key] = (record, name) if other.outcome is Outcome.NOT_RUN else (other, where)
-            else:
+            other, where = merged.setdefault(record.key, (record, name))
+            if record.outcome in (Outcome.NOT_RUN, other.outcome):
+                continue
+            if other.outcome is not Outcome.NOT_RUN:
                 key = " ".join(record.key)
                 problem = f"contradicts {where}: {key}: {record.outcome.value}, and there {other.outcome.value}"
                 raise InputError(problem, where=name, hint="conform compare shows all that changed")
+            merged[record.key] = record, name
     return [record for record, _ in merged.values()]
 
 
@@ -125,9 +115,8 @@ def _implementations(reports: Iterable[Report]) -> tuple[Judged, ...]:
     for report in reports:
         for each in report.implementations:
             known = found.setdefault(each.name, each)
-            peaks = [peak for peak in (known.peak_memory, each.peak_memory) if peak is not None]
             started = known if known.versions else each
-            found[each.name] = started.model_copy(update={"peak_memory": max(peaks, default=None)})
+            found[each.name] = started.model_copy(update={"peak_memory": larger(known.peak_memory, each.peak_memory)})
     return tuple(found.values())
 
 
@@ -140,15 +129,9 @@ def _diagnoses(reports: Iterable[Report]) -> tuple[Diagnosis, ...]:
             key = (*says, tuple((equation.stage, equation.found) for equation in each.equations))
             if other := found.get(key):
                 cases = tuple(dict.fromkeys((*other.cases, *each.cases)))
-                sizes = [rms for rms in (other.rms, each.rms) if rms is not None]
-                each = other.model_copy(update={"cases": cases, "rms": max(sizes, default=None)})
+                each = other.model_copy(update={"cases": cases, "rms": larger(other.rms, each.rms)})
             found[key] = each
     return tuple(found.values())
-
-
-def _has_frozen_goldens(report: Report) -> bool:
-    """Whether the cases are the specification's own, of whose checks it is known what they exclude."""
-    return report.environment.seed == 0 and report.cases.keys() <= load().cases.keys()
 
 
 def _shown_by(implementations: Iterable[Judged], records: Sequence[Record]) -> tuple[Shown, ...]:

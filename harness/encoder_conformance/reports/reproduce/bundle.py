@@ -6,11 +6,12 @@ Each module becomes a function that returns its names, so that two modules may u
 import ast
 import io
 import re
+import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 
 from encoder_conformance.adapter.base import Adapter
-from encoder_conformance.reports.reproduce.modules import Module
+from encoder_conformance.reports.reproduce.modules import Module, is_text
 
 _NEVER = ("serve",)
 """What an adapter imports to answer the harness, and a script has no use for."""
@@ -42,9 +43,8 @@ class Bundle:
                         self._attributes.add(used.attr)
             for each in module.imports:
                 if self._is_kept_import(module, each.local):
-                    taken = self._needed.setdefault(each.module, set())
                     names = {each.name} if each.name else _top_names(each.module)
-                    taken |= names
+                    self._needed.setdefault(each.module, set()).update(names)
                     self._asked.setdefault(each.module, set()).update(names)
         return self._size() != before
 
@@ -56,16 +56,10 @@ class Bundle:
 
     def _kept(self, module: Module) -> Iterator[ast.stmt]:
         for node in module.tree.body:
-            if isinstance(node, ast.ImportFrom | ast.Import):
-                continue
-            if isinstance(node, ast.If) and _is_main(node):
-                continue
-            if _serves(node):
-                continue
-            bound = _bound(node)
-            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if bound & self._needed[module] or not (bound or is_text):
-                yield node
+            if not (isinstance(node, ast.ImportFrom | ast.Import) or _is_main(node) or _serves(node)):
+                bound = _bound(node)
+                if bound & self._needed[module] or not (bound or is_text(node)):
+                    yield node
 
     def _walk(self, module: Module, node: ast.AST) -> Iterator[ast.AST]:
         """Every node below, without the methods that nothing calls."""
@@ -111,31 +105,29 @@ class Bundle:
 
     def _lines(self, module: Module, node: ast.stmt) -> list[str]:
         """The statement's own text, without methods that nothing calls, and with its imports rewritten."""
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-        lines: dict[int, str | None] = {n: module.lines[n - 1] for n in range(first, (node.end_lineno or first) + 1)}
+        lines = {number: module.lines[number - 1] for number in _span(node)}
         for parent in ast.walk(node):
             if isinstance(parent, ast.ClassDef):
                 for child in parent.body:
                     if self._is_idle(module, child):
-                        start = min([child.lineno, *(d.lineno for d in getattr(child, "decorator_list", []))])
-                        _drop(lines, start, child.end_lineno)
-        for each in {id(i.statement): i.statement for i in module.imports}.values():
-            if first <= each.lineno <= (node.end_lineno or 0) and lines[each.lineno] is not None:
-                indent = " " * each.col_offset
-                _drop(lines, each.lineno, each.end_lineno)
-                lines[each.lineno] = (
-                    "\n".join(indent + line for line in self._assignments(module, each)) or f"{indent}pass"
-                )
-        return [line for line in lines.values() if line is not None]
+                        lines = {number: line for number, line in lines.items() if number not in _span(child)}
+        for each in dict.fromkeys(each.statement for each in module.imports):
+            if each.lineno in lines:
+                assignments = self._assignments(module, each) or ["pass"]
+                lines = {number: line for number, line in lines.items() if number not in _span(each)}
+                lines[each.lineno] = textwrap.indent("\n".join(assignments), " " * each.col_offset)
+        return [lines[number] for number in sorted(lines)]
 
 
-def _drop(lines: dict[int, str | None], start: int, end: int | None) -> None:
-    for number in range(start, (end or start) + 1):
-        lines[number] = None
+def _span(node: ast.stmt) -> range:
+    """The numbers of a statement's lines, its decorators included."""
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+    return range(first, (node.end_lineno or first) + 1)
 
 
-def _is_main(node: ast.If) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in ast.walk(node.test))
+def _is_main(node: ast.stmt) -> bool:
+    names = ast.walk(node.test) if isinstance(node, ast.If) else ()
+    return any(isinstance(each, ast.Name) and each.id == "__name__" for each in names)
 
 
 def _serves(node: ast.stmt) -> bool:
@@ -148,25 +140,24 @@ def _bound(node: ast.stmt) -> set[str]:
     """The names that a statement of a module gives a value."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return {node.name}
-    stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
-    defined = {each.name for each in ast.walk(node) if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    into = {
-        each.value.id
-        for each in ast.walk(node)
-        if isinstance(each, ast.Subscript | ast.Attribute)
-        and isinstance(each.ctx, ast.Store)
-        and isinstance(each.value, ast.Name)
-    }
-    return stored | defined | into
+    bound = set()
+    for each in ast.walk(node):
+        match each:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.Subscript(ast.Name(name), ctx=ast.Store()) | ast.Attribute(ast.Name(name), ctx=ast.Store()):
+                bound.add(name)
+    return bound
 
 
 def _top_names(module: Module) -> set[str]:
     """Every name that a module has once it is imported."""
-    taken = [
-        alias for node in module.tree.body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
-    ]
-    imported = {alias.asname or alias.name.split(".")[0] for alias in taken}
-    return imported.union(*(_bound(node) for node in module.tree.body))
+    names = set[str]()
+    for node in module.tree.body:
+        names |= _bound(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    return names
 
 
 def _indented(text: str) -> str:

@@ -1,6 +1,7 @@
 """The source of an adapter and of all that it imports of this project, as parsed modules."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +31,8 @@ class Module:
         self.path, self._folder, self._known = path, folder, known
         known[path] = self
         text = path.read_text(encoding="utf-8")
-        if self.is_ours:
-            text = bare(text)
+        if self.is_ours:  # without what only its readers need
+            text = ast.unparse(ast.fix_missing_locations(_Bare().visit(ast.parse(text)))) + "\n"
         if served_as:
             text = f"{text.rstrip()}\n\n\n{served_as} = {_served(path, text)}\n"
         self.lines = text.splitlines()
@@ -45,24 +46,22 @@ class Module:
     @property
     def function(self) -> str:
         """The name of the function that makes this module in a script."""
-        parts = [self.path.parent.name, self.path.stem]
-        return "_" + "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts)
+        return re.sub(r"\W", "_", f"_{self.path.parent.name}_{self.path.stem}")
 
     @cached_property
     def imports(self) -> list[Import]:
         """The names that it takes out of modules of this project, wherever the statement stands."""
-        return list(self._imports())
-
-    def _imports(self) -> Iterator[Import]:
+        found: list[Import] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     if alias.name.split(".")[0] == OWN or self._beside(alias.name) is not None:
                         raise _cannot(self.path, f"`import {alias.name}`", "write `from … import …`")
             elif isinstance(node, ast.ImportFrom):
-                yield from self._from(node)
+                found += self._from(node)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(f"{OWN}."):
                 raise _cannot(self.path, f"names {node.value} in a text", "import it by a statement")
+        return found
 
     def _from(self, node: ast.ImportFrom) -> Iterator[Import]:
         name = node.module or ""
@@ -79,8 +78,7 @@ class Module:
         if module == OWN:
             return _exported(name), name
         if module.split(".")[0] != OWN:
-            beside = self._beside(module)
-            return beside, name
+            return self._beside(module), name
         top, *rest = module.split(".")[1:]
         base = IMPLS.joinpath(*rest) if top == "impls" else PACKAGE.joinpath(top, *rest)
         if (base / f"{name}.py").is_file():
@@ -135,16 +133,21 @@ class _Bare(ast.NodeTransformer):
             if argument is not None:
                 argument.annotation = None
         self.generic_visit(node)
-        node.body = _without_texts(node.body)
+        node.body = node.body or [ast.Pass()]
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.bases = [base for base in node.bases if not (isinstance(base, ast.Name) and base.id == "ABC")]
         has_fields = any("dataclass" in ast.unparse(each) for each in node.decorator_list)
-        node.body = [_field(each) if has_fields else each for each in node.body]
+        for each in node.body:
+            if has_fields and isinstance(each, ast.AnnAssign):  # by which a dataclass finds it, whatever it says
+                each.annotation = ast.copy_location(ast.Name("object", ast.Load()), each.annotation)
         self.generic_visit(node)
-        node.body = _without_texts(node.body)
+        node.body = node.body or [ast.Pass()]
         return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        return None if is_text(node) else node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if isinstance(node.annotation, ast.Name) and node.annotation.id == "object":
@@ -154,23 +157,6 @@ class _Bare(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
-def bare(text: str) -> str:
-    """The source without what only its readers need."""
-    tree = _Bare().visit(ast.parse(text))
-    tree.body = [each for each in tree.body if not _is_text(each)]
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-
-
-def _field(node: ast.stmt) -> ast.stmt:
-    """A dataclass finds its fields by their annotations, whatever they say."""
-    if isinstance(node, ast.AnnAssign):
-        node.annotation = ast.copy_location(ast.Name("object", ast.Load()), node.annotation)
-    return node
-
-
-def _without_texts(body: list[ast.stmt]) -> list[ast.stmt]:
-    return [each for each in body if not _is_text(each)] or [ast.Pass()]
-
-
-def _is_text(node: ast.stmt) -> bool:
+def is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a text alone, such as a docstring."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

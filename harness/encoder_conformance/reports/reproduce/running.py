@@ -43,10 +43,9 @@ def run_script(script: Path, ready: Ready, record: Record) -> Ended:
             return Ended(False, f"it did not end within {seconds:g} s")
     printed, raised = (text.strip().splitlines()[-1:] for text in (ended.stdout, ended.stderr))
     if record.outcome is Outcome.FAIL:
-        shows = ended.returncode == 1 and any(text.startswith(f"{record.stage} does not conform") for text in printed)
+        as_seen = any(text.startswith(f"{record.stage} does not conform") for text in printed)
     else:
-        shows = ended.returncode == 1 and any(
-            text.partition(":")[0].split(".")[-1] in record.message for text in raised
-        )
+        as_seen = any(text.partition(":")[0].split(".")[-1] in record.message for text in raised)
+    shows = ended.returncode == 1 and as_seen
     last = (printed or raised or [f"exit status {ended.returncode}"])[0]
     return Ended(shows, line(last if shows or not raised else raised[0]))

@@ -3,7 +3,6 @@
 import base64
 import pprint
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import encoder_conformance
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.records import Record
-from encoder_conformance.oracle.expected import Expected, key
+from encoder_conformance.oracle.expected import key
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Export
 from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
 from encoder_conformance.reports.reproduce.bundle import Bundle
+from encoder_conformance.reports.reproduce.failure import FailingCheck
 from encoder_conformance.reports.reproduce.modules import Module, read_adapter
 from encoder_conformance.spec.case_parameters import drawn
 from encoder_conformance.spec.load import constants
@@ -32,20 +31,6 @@ _ADAPTER = "the_adapter"
 _BYTES_IN_A_LINE = 100
 
 
-@dataclass(frozen=True)
-class FailingCheck:
-    """A check that fails, for a script: its task, its adapter, what the run said of it, and the versions."""
-
-    record: Record
-    task: Task
-    ready: Ready
-    expected: Expected
-    versions: dict[str, str]
-    settings: dict[str, Any]
-    threads: int
-    diagnosis: str
-
-
 def script_of(shown: FailingCheck) -> str:
     """The script. It imports NumPy and what the adapter itself imports, and nothing of this project."""
     if shown.ready.implementation.capabilities.export:
@@ -54,9 +39,8 @@ def script_of(shown: FailingCheck) -> str:
     task, case = shown.task, shown.task.case
     arguments = shown.ready.implementation.command[1:]
     adapter = read_adapter(shown.ready.folder / arguments[0], known, _ADAPTER)
-    masks, run, portable = (
-        _ours(name, known) for name in ("adapter/masks.py", "adapter/request.py", "spec/portable.py")
-    )
+    ours = (PACKAGE / "adapter/masks.py", PACKAGE / "adapter/request.py", PACKAGE / "spec/portable.py")
+    masks, run, portable = (known.get(path) or Module(path, PACKAGE, known) for path in ours)
     roots = {adapter: [_ADAPTER], masks: ["Masks"], run: ["RunRequest"], portable: ["tensor"]}
     bundle = Bundle(roots, ["start", "build", task.check])
     request, tensors = run_request(task, shown.expected.kinked_rows)
@@ -84,7 +68,7 @@ def script_of(shown: FailingCheck) -> str:
 
 def _of_model(shown: FailingCheck) -> str:
     """A script of ONNX Runtime and the model that the exporter writes."""
-    settings = shown.settings
+    settings = shown.judged.settings
     if settings.get("runtime") != "onnxruntime":
         problem, hint = f"ran its model in {settings.get('runtime')}", "a script runs a model in ONNX Runtime"
         raise InputError(problem, where=shown.ready.implementation.name, hint=hint)
@@ -105,6 +89,26 @@ def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
     task = shown.task
     tensor = shown.record.stage or task.tensors[-1]
     expected = shown.expected.tensors[key(task.check, tensor)]
+    return rendered(
+        template,
+        shown=shown,
+        case=task.case,
+        task=task,
+        conform=encoder_conformance.__version__,
+        title=_quoted(shown.ready.implementation.title),
+        message=_quoted(shown.record.message),
+        diagnosis=_quoted(shown.diagnosis),
+        needs=_quoted(", ".join(f"{name} {version}" for name, version in shown.judged.versions.items())),
+        tensor=tensor,
+        expected=expected,
+        sigma=np.maximum(task.format.roundoff * expected.condition.astype(np.float64), task.format.smallest_normal),
+        limits=constants(),
+        **values,
+    )
+
+
+def rendered(template: str, **values: Any) -> str:
+    """A template of a script with these values."""
     environment = Environment(
         loader=PackageLoader("encoder_conformance.reports.reproduce"),
         autoescape=False,  # Python, not HTML
@@ -114,25 +118,7 @@ def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.filters.update(packed=_packed, python=_python, text=_text)
-    return environment.get_template(template).render(
-        shown=shown,
-        case=task.case,
-        task=task,
-        conform=encoder_conformance.__version__,
-        title=_quoted(shown.ready.implementation.title),
-        message=_quoted(shown.record.message),
-        diagnosis=_quoted(shown.diagnosis),
-        needs=_quoted(", ".join(f"{name} {version}" for name, version in shown.versions.items())),
-        tensor=tensor,
-        expected=expected,
-        sigma=np.maximum(task.format.roundoff * expected.condition.astype(np.float64), task.format.smallest_normal),
-        limits=constants(),
-        **values,
-    )
-
-
-def _ours(name: str, known: dict[Path, Module]) -> Module:
-    return known.get(PACKAGE / name) or Module(PACKAGE / name, PACKAGE, known)
+    return environment.get_template(template).render(values)
 
 
 def _quoted(text: str) -> str:

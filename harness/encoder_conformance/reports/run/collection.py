@@ -5,18 +5,15 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from rich.progress import Progress, TaskID
 
-from encoder_conformance.diagnosis.observations import AskInDtype
-from encoder_conformance.engine.run_options import RunOptions, Verbosity
 from encoder_conformance.engine.runner import SuiteRun
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.judging.core.order import Exclusion
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.judging.records import Diagnosis, EndedBy, Record, Report, Shown
+from encoder_conformance.judging.records import Diagnosis, EndedBy, Record, Report
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.reports.run.last_lines import implementation_line
 from encoder_conformance.reports.run.ledger import Ledger
@@ -31,23 +28,15 @@ _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
 
 
 class Collection:
-    """The records of a run. `excludes`: count exclusions, which needs frozen goldens, whose sensitivity is known.
+    """The records of a run. `excludes`: count exclusions, which needs frozen goldens, whose sensitivity is known."""
 
-    `verbosity`: "verbose" prints a line for each record, "quiet" none for an implementation that is done.
-    """
-
-    def __init__(
-        self,
-        assignments: list[Assignment],
-        ledger: Ledger,
-        run: SuiteRun,
-        *,
-        excludes: bool,
-        verbosity: Verbosity = "usual",
-    ) -> None:
-        self._verbosity = verbosity
+    def __init__(self, assignments: list[Assignment], ledger: Ledger, run: SuiteRun, *, excludes: bool) -> None:
         self._run, self._ledger = run, ledger
-        self._exclusions = {each.name: _exclusion(each) for each in assignments} if excludes else {}
+        self._exclusions: dict[str, Exclusion] = {}
+        for each in assignments if excludes else ():
+            shows_all_stages = each.ready.implementation.capabilities.stages == "all"
+            dtypes = {task.dtype for task in each.tasks}
+            self._exclusions[each.name] = Exclusion(each.name, dtypes, shows_all_stages=shows_all_stages)
         self._ready = {each.name: each.ready for each in assignments}
         self._diagnoses: list[Diagnosis] = []
         self._begun = time.monotonic()
@@ -63,13 +52,13 @@ class Collection:
         with contextlib.closing(self._run.records(self._ledger.keep, meanwhile)) as records:
             for record in records:
                 self._add(record)
-                if self._verbosity == "verbose":
+                if self._run.options.verbose:
                     console().print(record_line(record), soft_wrap=True)
                 self._advance(progress, bar, record)
                 standing = standings[record.implementation]
                 if not standing.left and not standing.failed:
                     self._run.observations(record.implementation).forget()
-                if len(standings) > 1 and not standing.left and self._verbosity != "quiet":
+                if len(standings) > 1 and not standing.left and not self._run.options.quiet:
                     line = implementation_line(record.implementation, standing, self._begun)
                     console().print(line, soft_wrap=True)
 
@@ -78,7 +67,8 @@ class Collection:
         bar = progress.add_task("", total=len(self._ready), visible=self.failed)
         for name in self._ready:
             progress.update(bar, description=f"diagnosing {name}; Ctrl-C ends it")
-            self._diagnoses += self._run.observations(name).diagnoses(name, self._run.options.until, self._asking(name))
+            again = partial(self._ask_again, self._ready[name])
+            self._diagnoses += self._run.observations(name).diagnoses(name, self._run.options.until, again)
             progress.update(bar, advance=1)
 
     def _add(self, record: Record) -> None:
@@ -105,18 +95,24 @@ class Collection:
             bar, advance=1, description=f"{exclusion_text}{record.implementation} {record.case} {record.dtype}"
         )
 
-    def shown(self) -> tuple[Shown, ...]:
-        """The exclusions and cited clauses of each implementation."""
-        return tuple(exclusion.shown() for exclusion in self._exclusions.values())
-
     def close(self, ended_by: EndedBy | None) -> Report:
         """Close the ledger: the report with diagnoses. `ended_by`: what ended the run, if it is incomplete."""
-        return self._ledger.close(tuple(self._diagnoses), self.shown(), ended_by)
+        shown = tuple(exclusion.shown() for exclusion in self._exclusions.values())
+        return self._ledger.close(tuple(self._diagnoses), shown, ended_by)
 
-    def _asking(self, name: str) -> AskInDtype:
-        """Returns what asks an implementation again, for a diagnosis."""
-        options = replace(self._run.options, threads=self._run.threads)
-        return partial(ask_again, self._ready[name], options=options, logs=self._run.logs / "asked-again")
+    def _ask_again(self, ready: Ready, dtype: str, cases: Sequence[Case]) -> list[Observation]:
+        """Observe the implementation in these cases, for a diagnosis. The oracle computes them first; those alone that
+        it answers before the run's time is over."""
+        tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
+        if not tasks:
+            return []
+        goldens = {task.case.id: compute(task.case, constants()) for task in tasks}
+        options = replace(self._run.options, threads=self._run.threads, jobs=1, fail_fast=False)
+        logs = self._run.logs / "asked-again"
+        run = SuiteRun([Assignment(ready, tasks)], lambda case: goldens[case.id], options, logs)
+        for _ in run.records():
+            pass
+        return run.observations(ready.implementation.name).of(dtype)
 
     @contextlib.contextmanager
     def closed_if_interrupted(self) -> Generator[None]:
@@ -128,29 +124,9 @@ class Collection:
             for record in self._run.left():
                 self._add(record)
             interrupt: EndedBy | None = "interrupt" if isinstance(error, KeyboardInterrupt) else None
-            self._ledger.close(tuple(self._diagnoses), self.shown(), ended_by=interrupt)
+            self.close(interrupt)
             where = f"is in {self._ledger.path}, marked incomplete"
             if problem := self._ledger.problem:
                 where = f"is not kept: {problem}"
             error.add_note(f"what was judged until then {where}" if self.answered else "nothing was judged")
             raise
-
-
-def _exclusion(assignment: Assignment) -> Exclusion:
-    stages = assignment.ready.implementation.capabilities.stages
-    dtypes = {task.dtype for task in assignment.tasks}
-    return Exclusion(assignment.name, dtypes, shows_all_stages=stages == "all")
-
-
-def ask_again(ready: Ready, dtype: str, cases: Sequence[Case], *, options: RunOptions, logs: Path) -> list[Observation]:
-    """Observe the implementation in these cases, which the oracle computes first; those alone that it answers
-    before the run's time is over."""
-    tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
-    if not tasks:
-        return []
-    goldens = {task.case.id: compute(task.case, constants()) for task in tasks}
-    options = replace(options, jobs=1, fail_fast=False)
-    run = SuiteRun([Assignment(ready, tasks)], lambda case: goldens[case.id], options, logs)
-    for _ in run:
-        pass
-    return run.observations(ready.implementation.name).of(dtype)

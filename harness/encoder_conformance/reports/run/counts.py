@@ -34,11 +34,13 @@ class Cell:
     def add(self, record: Record) -> None:
         """Count one check. An opt-out is no verdict."""
         self.left, self.seen = self.left - 1, self.seen + 1
-        if record.outcome == Outcome.UNSUPPORTED:
-            return
-        if self.worst is None or SEVERITY[record.outcome] > SEVERITY[self.worst]:
-            self.worst = record.outcome
-        self.rms = _larger(self.rms, record.rms)
+        if record.outcome != Outcome.UNSUPPORTED:
+            self.take(record.outcome, record.rms)
+
+    def take(self, outcome: Outcome, rms: float | None) -> None:
+        """Take this outcome if it is worse, and this rms if it is larger."""
+        self.worst = max(self.worst or outcome, outcome, key=SEVERITY.__getitem__)
+        self.rms = larger(self.rms, rms)
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Standing:
     def add(self, task: Task, record: Record) -> None:
         """Count one check."""
         self.outcomes[record.outcome] += 1
-        self.rms, self.max = _larger(self.rms, record.rms), _larger(self.max, record.max)
+        self.rms, self.max = larger(self.rms, record.rms), larger(self.max, record.max)
         self.seconds += record.seconds
         self.work += work_of(task)
 
@@ -99,7 +101,10 @@ class RunCounts:
         """Implementation → how many checks its declared deviations take out of judgement."""
         self.predicting: Counter[str] = Counter()
         """Implementation → milliseconds that went into what its declared deviations predict."""
-        self._exact: dict[tuple[str, str], Count] = {}
+        self._compared: Counter[tuple[str, str]] = Counter()
+        """(implementation, dtype) → the number of its checks whose rms shows how exact its arithmetic was."""
+        self._exact: Counter[tuple[str, str]] = Counter()
+        """The number of those that are more exact than rounding allows."""
         self._failures: list[tuple[int, Record]] = []
         for assignment in assignments:
             for task in assignment.tasks:
@@ -118,8 +123,10 @@ class RunCounts:
             return
         self.checks.add(record.check)
         self.predicting[record.implementation] += round(1000 * record.predicting)
-        if shows_exactness(record) and record.rms is not None:
-            self._exact.setdefault((record.implementation, record.dtype), Count()).add(record.rms)
+        judged = record.outcome in (Outcome.PASS, Outcome.FAIL)
+        if judged and record.rms is not None and record.dtype in _FORMATS and record.check in _CHECKS:
+            self._compared[record.implementation, record.dtype] += 1
+            self._exact[record.implementation, record.dtype] += record.rms < LIMIT
         if record.outcome not in EXPECTED:
             insort(self._failures, (number, record), key=lambda entry: entry[0])
             del self._failures[SHOWN_FAILURES:]
@@ -137,9 +144,9 @@ class RunCounts:
     def suspicious(self) -> tuple[Exactness, ...]:
         """The implementations that are more exact than rounding allows, by dtype."""
         return tuple(
-            Exactness(implementation=name, dtype=dtype, checks=count.checks, below=count.below)
-            for (name, dtype), count in self._exact.items()
-            if count.is_suspicious
+            Exactness(implementation=name, dtype=dtype, checks=checks, below=below)
+            for (name, dtype), checks in self._compared.items()
+            if checks >= _FEWEST and 2 * (below := self._exact[name, dtype]) > checks
         )
 
     def reached_cells(self) -> Iterable[CellKey]:
@@ -152,39 +159,18 @@ def _cell_key(task: Task) -> CellKey:
     return task.case.id, task.implementation.name, task.dtype
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
+def larger(one: float | None, other: float | None) -> float | None:
+    """The larger size; None if there is none."""
     return max((each for each in (one, other) if each is not None), default=None)
 
 
 LIMIT = 0.25
 """σ. Of honest implementations at most 7 % of the checks are below it, of rounded goldens over 95 %."""
 _FEWEST = 20
-"""Checks: in a few kinds of cases (an empty batch, the sums of BERT's sizes) honest ones are below the limit too."""
+"""Checks of which most must be below it: in a few kinds of cases (an empty batch, the sums of BERT's sizes) honest ones
+are, too."""
 _FORMATS, _CHECKS = frozenset({"float32", "float64"}), frozenset({"output", "gradients"})
-
-
-@dataclass(slots=True)
-class Count:
-    """The checks of one implementation in one dtype whose rms was counted, and those `below` the limit."""
-
-    checks: int = 0
-    below: int = 0
-
-    def add(self, rms: float) -> None:
-        """Count a check of this rms, in σ."""
-        self.checks += 1
-        self.below += rms < LIMIT
-
-    @property
-    def is_suspicious(self) -> bool:
-        """Whether most of enough checks are below the limit."""
-        return self.checks >= _FEWEST and 2 * self.below > self.checks
-
-
-def shows_exactness(record: Record) -> bool:
-    """Whether the rms of this record says how exact its arithmetic was."""
-    judged = record.outcome in (Outcome.PASS, Outcome.FAIL) and record.rms is not None
-    return judged and record.dtype in _FORMATS and record.check in _CHECKS
+"""Of records whose rms says how exact the arithmetic was."""
 
 
 def exactness_line(exactness: Exactness) -> str:

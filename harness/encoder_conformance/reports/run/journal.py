@@ -32,9 +32,6 @@ class Journal:
         except OSError as error:
             self._fail(error)
 
-    def __contains__(self, number: int) -> bool:
-        return self._begins[number] >= 0
-
     def append(self, number: int, line: bytes) -> None:
         """Append `line`, which has no line break. The system has it when this returns."""
         if self.problem:
@@ -51,11 +48,10 @@ class Journal:
         if time.monotonic() > self._synced + _SECONDS_BETWEEN_SYNCS:
             self.sync()
 
-    def read(self, number: int) -> bytes:
-        """The line of this number. Raises KeyError if there is none."""
-        if number not in self:
-            raise KeyError(number)
-        return os.pread(self._file, self._sizes[number], self._begins[number])
+    def read(self, number: int) -> bytes | None:
+        """The line of this number; None if there is none."""
+        begin = self._begins[number]
+        return None if begin < 0 else os.pread(self._file, self._sizes[number], begin)
 
     def sync(self) -> None:
         """Have the disk hold what the system holds."""

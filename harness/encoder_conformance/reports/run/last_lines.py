@@ -2,16 +2,16 @@
 
 import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from encoder_conformance.engine.run_options import RANDOM
-from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.core.order import work_of
 from encoder_conformance.judging.records import Report, Shown
+from encoder_conformance.platform.clean import first_names
 from encoder_conformance.reports.run.counts import RunCounts, Standing, exactness_line
 from encoder_conformance.spec.outcome import Outcome
 
@@ -34,40 +34,19 @@ class WholePlan:
     work: float
 
     @classmethod
-    def of(cls, tasks: Iterable[Task]) -> "WholePlan":
+    def of(cls, tasks: Sequence[Task]) -> "WholePlan":
         """The plan of these tasks."""
-        listed = list(tasks)
-        return cls(frozenset(task.case.id for task in listed), sum(map(work_of, listed)))
+        return cls(frozenset(task.case.id for task in tasks), sum(map(work_of, tasks)))
 
 
-@dataclass(frozen=True)
-class Remainder:
-    """The numbers of cases that were run and of all, and the command and estimated seconds of all; None if unknown."""
-
-    run_cases: int
-    cases: int
-    command: str
-    seconds: float | None
-
-
-def remainder(
-    report: Report, counts: RunCounts, assignments: Sequence[Assignment], everything: Sequence[WholePlan]
-) -> Remainder:
-    """The remainder of a run. `everything`: for each assignment, what there is to ask of its implementation.
-
-    The estimate assumes that the checks not run take as long for their work as those that were, builds included.
-    """
-    run_cases = {task.case.id for assignment in assignments for task in assignment.tasks}
-    total_seconds: float | None = 0.0
-    for assignment, each in zip(assignments, everything, strict=True):
-        standing = counts.standings[assignment.name]
-        if not standing.work:
-            total_seconds = None
-        elif total_seconds is not None:
-            total_seconds += standing.seconds * each.work / standing.work
-    seconds = total_seconds and total_seconds / report.environment.jobs
-    cases = len(frozenset().union(*(each.cases for each in everything)))
-    return Remainder(len(run_cases), cases, _command_for_all(report), seconds)
+def _seconds_of_all(report: Report, counts: RunCounts, everything: Mapping[str, WholePlan]) -> float | None:
+    """An estimate: the checks not run take as long for their work as those that were, builds included. None if an
+    implementation has answered nothing."""
+    standings = counts.standings
+    if not all(standings[name].work for name in everything):
+        return None
+    seconds = (standings[name].seconds * each.work / standings[name].work for name, each in everything.items())
+    return sum(seconds) / report.environment.jobs
 
 
 def _command_for_all(report: Report) -> str:
@@ -93,65 +72,58 @@ def implementation_line(name: str, standing: Standing, begun: float) -> Text:
     return Text(f"{name}: {tally}{size}, after {time.monotonic() - begun:.0f} s", style=tally.style)
 
 
-def last_lines(report: Report, counts: RunCounts, remaining: Remainder) -> list[str]:
-    """The number of cases run, the deviations not excluded and clauses not cited, and the command for all cases."""
-    lines = [f"Asked {remaining.run_cases} of {remaining.cases} cases."]
+def last_lines(report: Report, counts: RunCounts, everything: Mapping[str, WholePlan]) -> list[str]:
+    """The number of cases run, the deviations not excluded and clauses not cited, and the command for all cases.
+
+    `everything`: implementation → what there is to ask of it.
+    """
+    asked = len({case for case, _, _ in counts.cells})
+    cases = len(frozenset[str]().union(*(each.cases for each in everything.values())))
+    lines = [f"Asked {asked} of {cases} cases."]
     if report.ended_by in ("budget", "first failure"):
         planned, not_run = counts.outcomes.total(), counts.outcomes[Outcome.NOT_RUN]
         lines[0] = f"Ended by the {report.ended_by}: {planned - not_run} of {planned} checks asked."
-    lines += _not_asked_lines(counts.taken_out)
-    lines += _slow_declarations(counts)
+    lines += _costs_of_declarations(counts)
     if counts.checks == {"invariant"}:
         lines.append(_INVARIANTS_ALONE)
     for shown in report.shown:
         if not counts.standings[shown.implementation].failed:  # what fails excludes little, and has a diagnosis to read
             lines += _coverage_lines(shown)
     lines += map(exactness_line, report.suspicious)
-    if remaining.run_cases < remaining.cases or report.ended_by:
-        duration_text = f" (about {_duration(remaining.seconds)} on this machine)" if remaining.seconds else ""
-        lines.append(f"All {remaining.cases} cases: {remaining.command}{duration_text}")
+    if asked < cases or report.ended_by:
+        seconds = _seconds_of_all(report, counts, everything)
+        duration_text = f" (about {_duration(seconds)} on this machine)" if seconds else ""
+        lines.append(f"All {cases} cases: {_command_for_all(report)}{duration_text}")
     return lines
 
 
-def _not_asked_lines(taken_out: Mapping[str, int]) -> list[str]:
-    """The number of checks that each implementation's declared deviations take out of judgement."""
-    return [
-        f"{name}: {count} check{'s are' if count > 1 else ' is'} not asked because of declared deviations; `when` in "
-        "impl.yaml narrows a declaration"
-        for name, count in taken_out.items()
-        if count
-    ]
-
-
-def _slow_declarations(counts: RunCounts) -> list[str]:
-    """Implementations whose checks take less time than what their declared deviations predict of them."""
-    return [
-        f"{name}: {milliseconds / 1000:.0f} s went into what its declared deviations predict, and "
-        f"{standing.seconds:.0f} s into its answers; `when` in impl.yaml narrows a declaration"
-        for name, standing in counts.standings.items()
-        if (milliseconds := counts.predicting[name]) > 1000 * max(standing.seconds, _SHORT)
-    ]
+def _costs_of_declarations(counts: RunCounts) -> Iterator[str]:
+    """Implementations whose declared deviations take checks out of judgement, or take longer to predict than to
+    answer."""
+    narrow = "`when` in impl.yaml narrows a declaration"
+    for name, count in counts.taken_out.items():
+        if count:
+            are = "s are" if count > 1 else " is"
+            yield f"{name}: {count} check{are} not asked because of declared deviations; {narrow}"
+    for name, standing in counts.standings.items():
+        if (seconds := counts.predicting[name] / 1000) > max(standing.seconds, _SHORT):
+            predicting = f"{seconds:.0f} s went into what its declared deviations predict"
+            yield f"{name}: {predicting}, and {standing.seconds:.0f} s into its answers; {narrow}"
 
 
 def _coverage_lines(shown: Shown) -> list[str]:
     lines = []
     if shown.not_excluded:
-        count, names = len(shown.not_excluded), _first_names(shown.not_excluded)
+        count, names = len(shown.not_excluded), first_names(shown.not_excluded, _MOST_NAMES)
         formats = ", ".join(
             f"{excluded} of {detectable} in {dtype}" for dtype, (excluded, detectable) in shown.by_format.items()
         )
         lines.append(f"{shown.implementation}: {count} of {shown.deviations} deviations not excluded: {names}")
         lines.append(f"{shown.implementation}: excluded {formats}")
     if shown.not_cited:
-        count, names = len(shown.not_cited), _first_names(shown.not_cited)
+        count, names = len(shown.not_cited), first_names(shown.not_cited, _MOST_NAMES)
         lines.append(f"{shown.implementation}: {count} of {shown.clauses} clauses not asked about: {names}")
     return lines
-
-
-def _first_names(names: Sequence[str]) -> str:
-    """The first few names; report.json lists all."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _duration(seconds: float) -> str:

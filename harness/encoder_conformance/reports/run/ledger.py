@@ -8,8 +8,9 @@ import datetime
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import encoder_conformance
 from encoder_conformance.engine.runner import SuiteRun
@@ -26,7 +27,6 @@ from encoder_conformance.judging.records import (
     Record,
     Report,
     RunEnvironment,
-    Shard,
     Shown,
 )
 from encoder_conformance.oracle.golden.store import case_digest
@@ -39,8 +39,14 @@ from encoder_conformance.reports.run.journal import Journal
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 
-CASE_DIGITS = 16
+_CASE_DIGITS = 16
 """Of a case's digest, in hexadecimal: enough to see that a case changed."""
+
+
+def case_digests(tasks: Iterable[Task]) -> dict[str, str]:
+    """Case → a digest of what it specifies, for each case of these tasks."""
+    cases = {task.case.id: task.case for task in tasks}
+    return {name: case_digest(case, constants())[:_CASE_DIGITS] for name, case in cases.items()}
 
 
 class Ledger:
@@ -50,23 +56,15 @@ class Ledger:
     same.
     """
 
-    def __init__(
-        self,
-        out: Path,
-        assignments: Sequence[Assignment],
-        absent: Sequence[Missing],
-        run: SuiteRun,
-        environment: RunEnvironment,
-        shard: Shard | None = None,
-    ) -> None:
+    def __init__(self, out: Path, assignments: Sequence[Assignment], absent: Sequence[Missing], run: SuiteRun) -> None:
         """Begin the report in the folder `out`. What an earlier run left there is gone before anything else is."""
         self.path = out / NAME
-        self._assignments, self._run, self._environment, self._shard = assignments, run, environment, shard
+        self._assignments, self._run = assignments, run
         self._absent = tuple(Absent(name=m.implementation.name, reason=m.reason, hint=m.hint) for m in absent)
         self._tasks = [task for assignment in assignments for task in assignment.tasks]
         self._numbers = {task.key: number for number, task in enumerate(self._tasks)}
-        cases = {task.case.id: task.case for task in self._tasks}
-        self._cases = {name: case_digest(case, constants())[:CASE_DIGITS] for name, case in cases.items()}
+        self._environment = _environment(self._tasks, run)
+        self._cases = case_digests(self._tasks)
         self._locks = {assignment.name: lock_of(assignment.ready) for assignment in assignments}
         self._early: dict[int, Record] = {}
         self._started, self._problem = _now(), ""
@@ -101,13 +99,13 @@ class Ledger:
         """Write the final report. Returns it without its records."""
         whole = not self._journal.problem and not self.counts.outcomes[Outcome.NOT_RUN]
         complete = whole and ended_by != "interrupt"  # a diagnosis may have been interrupted
-        changes = {
-            "diagnoses": diagnoses,
-            "shown": shown,
-            "suspicious": self.counts.suspicious(),
-            "ended_by": None if complete else ended_by,
-        }
-        report = self._report(complete=complete).model_copy(update=changes)
+        report = self._report(
+            complete=complete,
+            diagnoses=diagnoses,
+            shown=shown,
+            suspicious=self.counts.suspicious(),
+            ended_by=None if complete else ended_by,
+        )
         self._write(report)
         self._journal.close()
         return report
@@ -117,7 +115,8 @@ class Ledger:
         """Which file could not be written and why; "" if all could."""
         return self._problem or self._journal.problem
 
-    def _report(self, *, complete: bool) -> Report:
+    def _report(self, *, complete: bool, **end: Any) -> Report:
+        """The report without its records. `end`: its fields that are known when the run has ended."""
         session = self._run.session
         return Report(
             complete=complete,
@@ -144,7 +143,8 @@ class Ledger:
             absent=self._absent,
             records=(),
             cases=self._cases,
-            shard=self._shard,
+            shard=self._run.options.shard,
+            **end,
         )
 
     def _write(self, report: Report) -> None:
@@ -157,28 +157,22 @@ class Ledger:
         try:
             with replacing(self.path) as file:
                 file.write(f'{before}"records": [\n'.encode())
-                for number in range(len(self._tasks)):
+                for number, task in enumerate(self._tasks):
                     file.write(b",\n" if number else b"")
-                    file.write(self._line(number))
+                    file.write(self._journal.read(number) or not_run(task).model_dump_json().encode())
                 file.write(f"\n ]{after}\n".encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
             self._problem = f"{self.path}: {error.strerror}"
 
-    def _line(self, number: int) -> bytes:
-        if number in self._journal:
-            return self._journal.read(number)
-        return not_run(self._tasks[number]).model_dump_json().encode()
-
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def environment(assignments: Sequence[Assignment], run: SuiteRun) -> RunEnvironment:
-    """The machine, versions and sizes of a run, for its report."""
-    cases = {task.case.id: task.case for assignment in assignments for task in assignment.tasks}
+def _environment(tasks: Sequence[Task], run: SuiteRun) -> RunEnvironment:
+    """The machine, versions and sizes of a run."""
     return RunEnvironment(
         conform=encoder_conformance.__version__,
         python=platform.python_version(),
@@ -191,8 +185,8 @@ def environment(assignments: Sequence[Assignment], run: SuiteRun) -> RunEnvironm
         device=run.options.device,
         seed=run.options.seed,
         specification={
-            "cases": len(cases),
-            "layers": len({case.layer.layer for case in cases.values()}),
-            "situations": len({case.situation.situation for case in cases.values()}),
+            "cases": len({task.case.id for task in tasks}),
+            "layers": len({task.case.layer.layer for task in tasks}),
+            "situations": len({task.case.situation.situation for task in tasks}),
         },
     )

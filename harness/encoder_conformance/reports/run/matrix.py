@@ -1,6 +1,6 @@
 """The matrix on the terminal: cases by implementations, in the widest of three forms that fits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich import box
 from rich.cells import cell_len
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from encoder_conformance.judging.records import Report
 from encoder_conformance.reports.run.counts import Cell, RunCounts
-from encoder_conformance.spec.outcome import SEVERITY, Category, Outcome
+from encoder_conformance.spec.outcome import Category, Outcome
 
 _DTYPE = {"float64": "f64", "float32": "f32", "bfloat16": "bf16", "float16": "f16"}
 _STYLES: dict[Category, str] = {"good": "green", "declared": "cyan", "bad": "bold red", "unasked": "dim"}
@@ -47,10 +47,9 @@ def matrix(counts: RunCounts, width: int) -> RenderableType:
 
 def _dtypes_by_case(counts: RunCounts) -> dict[str, list[str]]:
     """Case → its dtypes, sorted; the cases of a layer stand together."""
-    dtypes: dict[str, list[str]] = {}
+    dtypes: dict[str, set[str]] = {}
     for case, _, dtype in counts.reached_cells():
-        if dtype not in dtypes.setdefault(case, []):
-            dtypes[case].append(dtype)
+        dtypes.setdefault(case, set()).add(dtype)
     layers = list(dict.fromkeys(case.partition("/")[0] for case in dtypes))
     return {case: sorted(dtypes[case]) for case in sorted(dtypes, key=lambda c: layers.index(c.partition("/")[0]))}
 
@@ -58,88 +57,83 @@ def _dtypes_by_case(counts: RunCounts) -> dict[str, list[str]]:
 def _by_dtype(counts: RunCounts, names: list[str], dtypes: dict[str, list[str]]) -> Table:
     usual = max(dtypes.values(), key=list(dtypes.values()).count)
     heading = " ".join(f"{_DTYPE[dtype]:<6}" for dtype in usual)
-    table = _table("case, rms σ", [f"{name}\n{heading}" for name in names])
-    for layer, case, situation in _with_layers(dtypes):
-        if layer:
-            table.add_row(Text(layer, style="bold"))
-        others = "" if dtypes[case] == usual else f" ({', '.join(_DTYPE[dtype] for dtype in dtypes[case])})"
-        cells = ([_cell(counts.cells.get((case, name, dtype))) for dtype in dtypes[case]] for name in names)
-        table.add_row(f"  {situation}{others}", *(Text(" ").join(row) for row in cells))
-    return table
+    table = _table("case, rms σ")
+    for name in names:
+        table.add_column(f"{name}\n{heading}", no_wrap=True, min_width=max(cell_len(name), cell_len(heading)))
+    rows = {}
+    for case, of in dtypes.items():
+        others = "" if of == usual else f" ({', '.join(_DTYPE[dtype] for dtype in of)})"
+        cells = ([_cell(counts.cells.get((case, name, dtype))) for dtype in of] for name in names)
+        rows[f"{case}{others}"] = [Text(" ").join(each) for each in cells]
+    return _filled(table, rows)
 
 
 def _by_case(counts: RunCounts, names: list[str], dtypes: dict[str, list[str]]) -> Table:
-    table = _table("case, rms σ", [])
+    table = _table("case, rms σ")
     for name in names:
         table.add_column(name, overflow="fold", min_width=_OF_NAME)
-    for layer, case, situation in _with_layers(dtypes):
-        if layer:
-            table.add_row(Text(layer, style="bold"))
-        table.add_row(f"  {situation}", *(_cell(_together(counts, case, name, dtypes[case])) for name in names))
-    return table
+    together = {case: [_together(counts, case, name, of) for name in names] for case, of in dtypes.items()}
+    return _filled(table, {case: map(_cell, row) for case, row in together.items()})
 
 
 def _signs(counts: RunCounts, names: list[str], dtypes: dict[str, list[str]], width: int) -> RenderableType:
     """A sign for each implementation; which is which, a list above says."""
     columns = [f"{number:<{_IN_A_GROUP}}" for number in range(1, len(names) + 1, _IN_A_GROUP)]
-    table = _table("case", [])
+    table = _table("case")
     table.add_column(" ".join(columns), overflow="fold", min_width=min(width // 2, 6 * len(columns)))
-    for layer, case, situation in _with_layers(dtypes):
-        if layer:
-            table.add_row(Text(layer, style="bold"))
-        row = Text()
+    rows = {case: [Text()] for case in dtypes}
+    for case, [row] in rows.items():
         for number, name in enumerate(names):
             cell = _together(counts, case, name, dtypes[case])
             if number and number % _IN_A_GROUP == 0:
                 row.append(" ")
             worst = cell.worst or (Outcome.NOT_RUN if cell.left else Outcome.UNSUPPORTED)
             row.append(worst.sign, style=_STYLES[worst.category])
-        table.add_row(f"  {situation}", row)
-    listed = Text(
-        "   ".join(f"{number}\N{NO-BREAK SPACE}{name}" for number, name in enumerate(names, 1)), overflow="fold"
-    )
-    return Group(listed, table)
+    numbered = (f"{number}\N{NO-BREAK SPACE}{name}" for number, name in enumerate(names, 1))
+    return Group(Text("   ".join(numbered), overflow="fold"), _filled(table, rows))
 
 
-def _table(first: str, headings: Iterable[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+def plain_table() -> Table:
+    """A table with a line below its head and no others."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+
+
+def _table(first: str) -> Table:
+    table = plain_table()
     table.add_column(first, overflow="ellipsis", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True, min_width=max(map(cell_len, heading.splitlines())))
     return table
 
 
-def _with_layers(cases: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    """(the layer where it begins, case, situation)."""
+def _filled(table: Table, rows: Mapping[str, Iterable[Text]]) -> Table:
+    """The table with a row for each case, and one for each layer where it begins."""
     before = ""
-    for case in cases:
+    for case, row in rows.items():
         layer, _, situation = case.partition("/")
-        yield layer if layer != before else "", case, situation
+        if layer != before:
+            table.add_row(Text(layer, style="bold"))
+        table.add_row(f"  {situation}", *row)
         before = layer
+    return table
 
 
 def _together(counts: RunCounts, case: str, name: str, dtypes: Iterable[str]) -> Cell:
     """The cells of a case in all dtypes as one."""
     whole = Cell()
     for dtype in dtypes:
-        cell = counts.cells.get((case, name, dtype))
-        if cell is None:
-            continue
+        cell = counts.cells.get((case, name, dtype), Cell())
         whole.left += cell.left
-        if cell.worst is not None and (whole.worst is None or SEVERITY[cell.worst] > SEVERITY[whole.worst]):
-            whole.worst = cell.worst
-        whole.rms = max((rms for rms in (whole.rms, cell.rms) if rms is not None), default=None)
+        if cell.worst is not None:
+            whole.take(cell.worst, cell.rms)
     return whole
 
 
 def _cell(cell: Cell | None) -> Text:
     if cell is None or cell.worst is None:
         return Text(f"{'·' if cell and cell.left else '–':<6}", style="dim")
-    worst, rms = cell.worst, cell.rms
+    worst = cell.worst
+    text = f"{worst.sign}{worst.value if cell.rms is None else format_sigma(cell.rms)}"
     if worst.sign.isalpha():  # written out, where there is room
         text = f"!{worst.value}"
-    else:
-        text = f"{worst.sign}{worst.value if rms is None else format_sigma(rms)}"
     return Text(f"{text[:7]:<6}", style=_STYLES[worst.category])
 
 
@@ -159,7 +153,7 @@ _WIDE = 140
 
 def summary(report: Report, counts: RunCounts, width: int) -> Table:
     """A row for each implementation: its checks by outcome, and what they cover."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column("implementation", overflow="fold")
     headings = list(_COLUMNS) if width >= _WIDE else list(_COLUMNS.values())
     for heading in filter(None, headings):

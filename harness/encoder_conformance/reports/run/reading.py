@@ -5,10 +5,10 @@ A report may have 100,000 records. `StoredReport` has all but them in memory, an
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from sys import intern
-from typing import Any, NoReturn
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -40,26 +40,13 @@ class StoredReport:
         self._path = report_file(out)
         if self._path.exists() and not self._path.is_file():  # a pipe or a device may never end
             raise InputError("is no regular file", where=str(self._path), hint="give the folder of a run")
-        try:
+        with self._readable():
             report: Any = json.loads(b"".join(line for line in self._lines() if not line.startswith(b'{"')))
             _refuse_newer(report, self._path)
             # A file that somebody has indented anew is read whole.
             self._whole = report.get("records") if isinstance(report, dict) else None
             found = cleaned({**report, "records": []} if isinstance(report, dict) else report, _LEVELS)
             self.report = Report.model_validate(found)
-        except OSError as error:
-            if self._path.with_name(LOGS).is_dir() and not self._path.exists():
-                problem = "is not there: its run has planned nothing yet, or ended before it had"
-                raise InputError(problem, where=str(self._path), hint=_AGAIN) from None
-            raise InputError(
-                f"cannot be read: {error.strerror}",
-                where=str(self._path),
-                hint="conform run writes it; --out names its folder",
-            ) from None
-        except ValidationError as error:
-            self._refuse_version(error)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"is no report: {error}", where=str(self._path), hint=_AGAIN) from None
         self._judged = {} if self.report.complete else _judged(self._path.with_name(JOURNAL))
 
     def records(self) -> Iterator[Raw]:
@@ -79,18 +66,14 @@ class StoredReport:
 
     def record(self, raw: Raw) -> Record:
         """Validate a record. Raises InputError."""
-        try:
+        with self._readable():
             return Record.model_validate(cleaned(raw, _LEVELS))
-        except ValidationError as error:
-            self._refuse_version(error)
 
     def _planned(self) -> Iterator[Any]:
-        for line in self._lines():
-            if line.startswith(b'{"'):
-                try:
+        with self._readable():
+            for line in self._lines():
+                if line.startswith(b'{"'):
                     yield json.loads(line.rstrip().removesuffix(b","))
-                except ValueError as error:
-                    raise InputError(f"is no report: {error}", where=str(self._path), hint=_AGAIN) from None
 
     def _lines(self) -> Iterator[bytes]:
         """The lines of the file. Those that begin with a brace and a quote are a record each."""
@@ -101,9 +84,23 @@ class StoredReport:
                 among_records = is_record or line.rstrip().endswith(_RECORDS) or (among_records and not line.strip())
                 yield line if is_record else b" " + line
 
-    def _refuse_version(self, error: ValidationError) -> NoReturn:
-        problem = error.errors()[0]["msg"]
-        raise InputError(f"is no report of this version: {problem}", where=str(self._path), hint=_AGAIN) from None
+    @contextlib.contextmanager
+    def _readable(self) -> Generator[None]:
+        """Raises InputError for what the block cannot read, or what it finds to be no report."""
+        hint = _AGAIN
+        try:
+            yield
+            return
+        except OSError as error:
+            problem = "is not there: its run has planned nothing yet, or ended before it had"
+            if self._path.exists() or not self._path.with_name(LOGS).is_dir():
+                problem = f"cannot be read: {error.strerror}"
+                hint = "conform run writes it; --out names its folder"
+        except ValidationError as error:
+            problem = f"is no report of this version: {error.errors()[0]['msg']}"
+        except (ValueError, RecursionError) as error:
+            problem = f"is no report: {error}"
+        raise InputError(problem, where=str(self._path), hint=hint)
 
 
 def read_report(out: Path) -> Report:

@@ -22,18 +22,10 @@ def repeat_command(report: Report, implementation: str, case: str, dtype: str) -
     """
     if report.arguments[:1] not in (("run",), ("versions",)):  # `judge` and `check` have all in their own arguments
         return shlex.join(["conform", *report.arguments])
-    command = [
-        "conform",
-        "run",
-        "--impl",
-        _implementation_argument(report, implementation),
-        "--case",
-        case,
-        "--dtype",
-        dtype,
-    ]
+    command = ["conform", "run", "--impl", _implementation_argument(report, implementation)]
+    command += ["--case", case, "--dtype", dtype]
     arguments = report.arguments
-    if report.arguments[0] == "versions":  # the environment was this version's own
+    if arguments[0] == "versions":  # the environment was this version's own
         interpreter = next(each.command[0] for each in report.implementations if each.name == implementation)
         command += ["--python", f"{implementation.partition(':')[0]}={interpreter}"]
     for option in ("--layer", "--device", "--python"):

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +13,7 @@ from encoder_conformance.judging.records import Diagnosis, Record, Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.reports.run.counts import RunCounts
-from encoder_conformance.reports.run.last_lines import Remainder, last_lines
+from encoder_conformance.reports.run.last_lines import WholePlan, last_lines
 from encoder_conformance.reports.run.matrix import format_sigma, matrix, summary
 from encoder_conformance.spec.outcome import Outcome
 
@@ -54,21 +54,20 @@ def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
 
 
 def show_report(
-    screen: Console, report: Report, counts: RunCounts, out: Path | None, remaining: Remainder, *, quiet: bool = False
+    report: Report, counts: RunCounts, everything: Mapping[str, WholePlan], out: Path | None, *, quiet: bool
 ) -> None:
     """Print a run. What is wrong comes last: the diagnoses, then the failures. `out`: its --out.
 
-    `quiet`: nothing but what is wrong, and the last line.
+    `everything`: implementation → what there is to ask of it. `quiet`: nothing but what is wrong, and the last line.
     """
+    screen = console()
     if not quiet:
         screen.print(matrix(counts, screen.width))
         screen.print(summary(report, counts, screen.width))
         for implementation in report.implementations:
-            versions = ", ".join(f"{name} {version}" for name, version in implementation.versions.items())
-            line = f"{implementation.name}: {versions or 'never started'}"
-            screen.print(line, style="dim", soft_wrap=True)
+            screen.print(f"{implementation.name}: {implementation.made_with}", style="dim", soft_wrap=True)
         _show_gaps(screen, report, counts)
-        for line in last_lines(report, counts, remaining):
+        for line in last_lines(report, counts, everything):
             screen.print(line, soft_wrap=True)
     for diagnosis in report.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)
@@ -125,7 +124,9 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     if diagnosis.cut_short:
         return f"{prefix}: the time ended before the catalogue was tried; run it without --budget.{stage}"
     if diagnosis.confidence == "seen":
-        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {_and_more(diagnosis.cases)}."
+        more = len(diagnosis.cases) - 1
+        others = f" and {more} more case{'s' * (more > 1)}" if more else ""
+        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {diagnosis.cases[0]}{others}."
     if diagnosis.confidence == "unknown":
         text = f"no deviation of the catalogue, nor any two, account for most of it.{stage}"
         if diagnosis.of == "backward":
@@ -139,11 +140,6 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
 def _stage_text(diagnosis: Diagnosis) -> str:
     text = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
     return text + (f" Right before it: {', '.join(diagnosis.right_before)}." if diagnosis.right_before else "")
-
-
-def _and_more(cases: Sequence[str]) -> str:
-    more = len(cases) - 1
-    return cases[0] + (f" and {more} more case{'s' * (more > 1)}" if more else "")
 
 
 def _deviations_text(diagnosis: Diagnosis) -> str:

@@ -23,7 +23,7 @@ def ordered_keys(columns: Iterable[Column]) -> list[tuple[str, str]]:
     """Every (case, dtype) of which a column has a record: by clause, then as the specification has the cases."""
     formats = list(FORMATS)
     numbers = {case: number for number, case in enumerate(load().cases)}
-    keys = {key for column in columns for key in column.results}
+    keys = {key for column in columns for key in column.cells}
 
     def place(key: tuple[str, str]) -> tuple[int, str, int, str, int]:
         case, dtype = key
@@ -40,32 +40,35 @@ def group_of(case: str) -> str:
     return known.situation.clauses[0] if known else OTHER
 
 
-def level_of(case: str) -> int:
-    """The number of the level of a case, as the specification has it; of others it is the last."""
-    known = load().cases.get(case)
-    return LEVELS.index(known.level) if known else len(LEVELS) - 1
+def listed(cases: Iterable[str]) -> dict[str, Any]:
+    """A row for each of these cases: the number of its level, its group and clauses. Those that the specification does
+    not have are of the last level, and cite none."""
+    rows = Rows("group", "clauses")
+    for name in cases:
+        case = load().cases.get(name)
+        level, cited = (LEVELS.index(case.level), case.clauses) if case else (len(LEVELS) - 1, ())
+        rows.add({"name": name, "level": level, "group": group_of(name), "clauses": cited})
+    return rows.written()
 
 
 def facts(cases: Iterable[str]) -> dict[str, Any]:
     """A row of facts for each of these cases; an empty one for those that the specification does not have."""
     rows = Rows("layer", "layer_title", "choices", "situation", "situation_title", "sizes", "clauses", "mask")
     for name in cases:
-        case = load().cases.get(name)
-        rows.add({} if case is None else _row(case))
+        row = {}
+        if case := load().cases.get(name):
+            row = {
+                "layer": case.layer.layer,
+                "layer_title": case.layer.title,
+                "choices": _choices(case),
+                "situation": case.situation.situation,
+                "situation_title": case.situation.title,
+                "sizes": _sizes(case),
+                "clauses": case.clauses,
+                "mask": _mask(case),
+            }
+        rows.add(row)
     return {"rows": rows.written(), "clauses": clauses()}
-
-
-def _row(case: Case) -> dict[str, Any]:
-    return {
-        "layer": case.layer.layer,
-        "layer_title": case.layer.title,
-        "choices": _choices(case),
-        "situation": case.situation.situation,
-        "situation_title": case.situation.title,
-        "sizes": _sizes(case),
-        "clauses": case.clauses,
-        "mask": _mask(case),
-    }
 
 
 def _choices(case: Case) -> str:

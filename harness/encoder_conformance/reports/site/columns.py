@@ -1,16 +1,25 @@
-"""A column of the matrix: one implementation of one run, its records compactly encoded."""
+"""Reads runs, one after the other, into the columns of the matrix: one implementation of one run each, its records
+compactly encoded."""
 
+import hashlib
+import re
+import shlex
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
 from typing import Any
 
-from encoder_conformance.judging.records import Absent, Diagnosis, Judged, Record, Report, Shown
+from encoder_conformance.judging.records import Diagnosis, Judged, Record, Report, Shown
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.judging.verdict import TensorVerdict
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.compare.trend import Point, explained_by, state_of
-from encoder_conformance.reports.site.coding import CODES, MISSING, NO_RECORD, Rows, encode
-from encoder_conformance.spec.outcome import SEVERITY, Outcome
+from encoder_conformance.reports.run.counts import Cell, larger
+from encoder_conformance.reports.run.reading import read_report, report_file
+from encoder_conformance.reports.site.coding import CODES, NO_RECORD, Rows, encode
+from encoder_conformance.spec.outcome import Outcome
 
 _MOST_IN_FULL = 4
 """How many tensors out of line of one check are kept in full. The others have their size."""
@@ -18,28 +27,32 @@ _MOST_IN_FULL = 4
 
 @dataclass(frozen=True)
 class RunFacts:
-    """A run without its records. `name`: its folder's; `cut_short`: why it is incomplete, "" if it is complete."""
+    """A run without its records. `name`: its folder's."""
 
     name: str
     report: Report
-    cut_short: str
-    absent: tuple[Absent, ...]
 
+    @property
+    def cut_short(self) -> str:
+        """Why the run is incomplete; "" if it is complete."""
+        if self.report.complete:
+            return ""
+        return f"ended by the {self.report.ended_by}" if self.report.ended_by else "not complete"
 
-@dataclass
-class CaseResults:
-    """The worst outcome of a case in a dtype, the largest rms in σ, and the rows of its checks."""
+    @property
+    def command(self) -> str:
+        """The command of the run."""
+        return f"conform {shlex.join(self.report.arguments)}"
 
-    worst: Outcome
-    rms: float | None = None
-    checks: list[int] = field(default_factory=list)
-
-    def add(self, record: Record, row: int) -> None:
-        """Add a record, and the number of its row."""
-        self.checks.append(row)
-        self.worst = max(self.worst, record.outcome, key=SEVERITY.__getitem__)
-        if record.rms is not None and (self.rms is None or record.rms > self.rms):
-            self.rms = record.rms
+    @property
+    def machine(self) -> str:
+        """The machine of the run, and how it was used."""
+        place = self.report.environment
+        return (
+            f"{place.processor}, {place.cpus} processors, {place.platform}, Python {place.python}, "
+            f"conform {place.conform}, {place.threads_per_worker} thread{'s' * (place.threads_per_worker > 1)} each, "
+            f"on {place.device}" + (f", seed {place.seed}" if place.seed else "")
+        )
 
 
 class Column:
@@ -50,13 +63,18 @@ class Column:
         self.label = self.slug = judged.name
         self.diagnoses: list[Diagnosis] = [each for each in run.report.diagnoses if each.implementation == judged.name]
         self.shown: Shown | None = next((s for s in run.report.shown if s.implementation == judged.name), None)
-        self.results: dict[tuple[str, str], CaseResults] = {}
+        self.cells: dict[tuple[str, str], Cell] = {}
+        """(case, dtype) → the worst outcome of its checks, and the largest rms."""
+        self._rows: dict[tuple[str, str], list[int]] = {}
+        """(case, dtype) → the numbers of its checks' rows."""
         self.levels: dict[str, Counter[Outcome]] = {}
         self.reasons: Counter[str] = Counter()
         self.deviations: Counter[str] = Counter()
         self.unexpected: list[Record] = []
         self.largest: float | None = None
         self.point = Point(run.name)
+        self.script: dict[str, Any] | None = None
+        """The smallest failing case as a script: its case, dtype, path and text."""
         self._explanations = explained_by(self.diagnoses, judged.name)
         self._checks = Rows("check", "tensors", "text", "deviations")
 
@@ -64,11 +82,6 @@ class Column:
     def page(self) -> str:
         """The path of its page."""
         return f"implementations/{self.slug}.html"
-
-    @property
-    def versions(self) -> str:
-        """The versions of what it is made with."""
-        return ", ".join(f"{name} {version}" for name, version in self.judged.versions.items()) or "never started"
 
     @property
     def tally(self) -> Tally:
@@ -81,27 +94,23 @@ class Column:
         self.levels.setdefault(record.level, Counter())[record.outcome] += 1
         if record.outcome == Outcome.UNSUPPORTED:
             self.reasons[record.message] += 1
-        elif record.rms is not None:
-            self.largest = max(self.largest or 0.0, record.rms)
+        self.largest = larger(self.largest, record.rms)
         self.deviations.update(record.deviations)
         if record.outcome.category == "bad":
             self.unexpected.append(record.model_copy(update={"tensors": ()}))
-        row = self._checks.add(_row(record))
-        self.results.setdefault((record.case, record.dtype), CaseResults(record.outcome)).add(record, row)
+        key = record.case, record.dtype
+        self.cells.setdefault(key, Cell()).take(record.outcome, record.rms)
+        self._rows.setdefault(key, []).append(self._checks.add(_row(record)))
 
-    def outcome_at(self, key: tuple[str, str]) -> str:
-        """The character of the worst outcome of a case in a dtype."""
-        found = self.results.get(key)
-        return NO_RECORD if found is None else CODES[found.worst]
+    def codes(self, keys: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """The outcome and the size of each of these cells, a character each."""
+        cells = [self.cells.get(key, Cell()) for key in keys]
+        outcomes = (CODES[cell.worst] if cell.worst else NO_RECORD for cell in cells)
+        return {"cells": "".join(outcomes), "sigmas": "".join(encode(cell.rms) for cell in cells)}
 
-    def sigma_at(self, key: tuple[str, str]) -> str:
-        """The character of the largest rms of a case in a dtype."""
-        found = self.results.get(key)
-        return MISSING if found is None else encode(found.rms)
-
-    def details(self, keys: list[tuple[str, str]]) -> dict[str, Any]:
+    def details(self, keys: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Every check, and how many each cell has. `keys`: the cases and dtypes of the matrix, in its order."""
-        rows = [found.checks if (found := self.results.get(key)) else [] for key in keys]
+        rows = [self._rows.get(key, []) for key in keys]
         return {"checks": self._checks.written(list(chain.from_iterable(rows))), "counts": list(map(len, rows))}
 
 
@@ -141,3 +150,57 @@ def _in_full(number: int, tensor: TensorVerdict) -> dict[str, Any]:
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.3g}")
+
+
+MOST_RUNS = 500
+
+
+def read_columns(folders: Sequence[Path]) -> list[Column]:
+    """A column for each implementation of each run, in the order given. Of one run at a time records are in memory.
+
+    Raises InputError for what is no report, and for a run that is given twice.
+    """
+    if len(folders) > MOST_RUNS:
+        raise InputError(f"{len(folders)} runs; a page shows at most {MOST_RUNS}", where="conform report")
+    seen: dict[str, Path] = {}
+    columns: list[Column] = []
+    for folder, name in zip(folders, run_names(folders), strict=True):
+        report = read_report(folder)
+        digest = hashlib.sha256(report_file(folder).read_bytes()).hexdigest()
+        if digest in seen:
+            hint = "name each run once"
+            raise InputError(f"is the same run as {seen[digest]}", where=str(folder), hint=hint)
+        seen[digest] = folder
+        facts = RunFacts(name, report.model_copy(update={"records": ()}))
+        found = {judged.name: Column(facts, judged) for judged in report.implementations}
+        for record in report.records:
+            if record.implementation not in found:
+                problem = f"has a record of {record.implementation}, which is not among its implementations"
+                raise InputError(problem, where=name, hint="the file was changed by hand, or is of something else")
+            found[record.implementation].add(record)
+        columns += found.values()
+    _label(columns)
+    return columns
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """A name for each run: its folder's, with as many folders above as tell it from the others."""
+    resolved = [folder.resolve() for folder in folders]
+    for depth in range(1, 6):
+        names = ["/".join(folder.parts[-depth:]) for folder in resolved]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in resolved]
+
+
+def _label(columns: Sequence[Column]) -> None:
+    """Tell columns apart: an implementation of several runs has its run's name beside its own."""
+    counted = [column.judged.name for column in columns]
+    slugs: set[str] = set()
+    for column in columns:
+        if counted.count(column.judged.name) > 1:
+            column.label = f"{column.judged.name} ({column.run.name})"
+        slug = re.sub("[^A-Za-z0-9]", "-", column.label).strip("-").lower()[:80] or "implementation"
+        numbered = chain([slug], (f"{slug}-{number}" for number in count(2)))
+        column.slug = next(each for each in numbered if each not in slugs)
+        slugs.add(column.slug)

@@ -1,7 +1,6 @@
 """Writes the site: pages from templates, data as scripts. A folder gets all of it or nothing."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -15,27 +14,19 @@ import encoder_conformance
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.matrix import format_sigma
+from encoder_conformance.reports.run.repeating import reproduce_command
 from encoder_conformance.reports.site import contexts
-from encoder_conformance.reports.site.cases import facts, group_of, level_of, ordered_keys
+from encoder_conformance.reports.site.cases import facts, group_of, listed, ordered_keys
 from encoder_conformance.reports.site.coding import Rows, alphabet, outcomes
 from encoder_conformance.reports.site.columns import Column
-from encoder_conformance.reports.site.pages import (
-    exporters_context,
-    kill_context,
-    script_context,
-    smallest_command,
-    trends,
-)
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.load import clauses, constants, load
+from encoder_conformance.spec.load import clauses, constants
 from encoder_conformance.spec.outcome import Outcome
 
 MARKER = "encoder-conformance-site"
 """A file that a site has, and by which --overwrite knows one."""
 STATIC = Path(__file__).with_name("static")
 _MOST_DIAGNOSED, _MOST_FAILURES = 12, 60
-_Script = dict[str, Any] | None
-"""The script of an implementation, as script_context has it."""
 _MENU = (
     ("index.html", "Matrix"),
     ("case.html", "Cases"),
@@ -81,7 +72,6 @@ def _refuse(folder: Path, *, overwrite: bool) -> None:
 
 def _put(made: Path, folder: Path, before: Path) -> None:
     """Put the finished site in its place. What was there goes aside first, and comes back if that fails."""
-    made.chmod(0o777 & ~_umask())
     if folder.exists():
         folder.rename(before)
     try:
@@ -92,12 +82,6 @@ def _put(made: Path, folder: Path, before: Path) -> None:
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None) -> None:
     keys = ordered_keys(columns)
     names = list(dict.fromkeys(case for case, _ in keys))
@@ -105,28 +89,26 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     (made / "data").mkdir()
     (made / "implementations").mkdir()
     (made / MARKER).write_text(f"conform {encoder_conformance.__version__}\n")
-    scripts = list(map(script_context, columns))
-    _data(made, "index", index(columns, keys, names, scripts))
+    for column in columns:
+        column.script = contexts.script_context(column)
+    _data(made, "index", _index(columns, keys, names))
     _data(made, "cases", facts(names))
     for number, column in enumerate(columns):
         diagnoses = [contexts.diagnosis_context(each) for each in column.diagnoses]
-        machine = contexts.machine(column.run)
-        _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": machine})
-    _pages(made, columns, scripts, changes)
+        _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": column.run.machine})
+    _pages(made, columns, changes)
 
 
-def index(
-    columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str], scripts: Sequence[_Script]
-) -> dict[str, Any]:
-    """The data of the matrix. `keys`: its cases and dtypes; `names`: its cases; `scripts`: each column's."""
+def _index(columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, Any]:
+    """The data of the matrix. `keys`: its cases and dtypes; `names`: its cases."""
     groups = list(dict.fromkeys(map(group_of, names)))
     slots = Rows("dtype")
     numbers = {case: number for number, case in enumerate(names)}
     for case, dtype in keys:
         slots.add({"case": numbers[case], "dtype": dtype})
     return {
-        "columns": [_column(column, keys, script) for column, script in zip(columns, scripts, strict=True)],
-        "cases": _cases(names),
+        "columns": [_column(column, keys) for column in columns],
+        "cases": listed(names),
         "slots": slots.written(),
         "groups": groups,
         "clauses": list(clauses()),
@@ -139,27 +121,17 @@ def index(
     }
 
 
-def _cases(names: Sequence[str]) -> dict[str, Any]:
-    known = load().cases
-    rows = Rows("group", "clauses")
-    for name in names:
-        cited = known[name].clauses if name in known else ()
-        rows.add({"name": name, "level": level_of(name), "group": group_of(name), "clauses": cited})
-    return rows.written()
-
-
-def _column(column: Column, keys: Sequence[tuple[str, str]], script: _Script) -> dict[str, Any]:
+def _column(column: Column, keys: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """An implementation, and the outcome and size of each of its cells."""
     repeat, reproduce = contexts.commands(column)
     return {
         "label": column.label,
         "page": column.page,
-        "versions": column.versions,
+        "versions": column.judged.made_with,
         "repeat": repeat,
         "reproduce": reproduce,
-        "script": {name: script[name] for name in ("case", "dtype")} if script else None,
-        "cells": "".join(map(column.outcome_at, keys)),
-        "sigmas": "".join(map(column.sigma_at, keys)),
+        "script": {name: column.script[name] for name in ("case", "dtype")} if column.script else None,
+        **column.codes(keys),
     }
 
 
@@ -169,7 +141,7 @@ def _data(made: Path, name: str, value: Any) -> None:
     (made / "data" / f"{name}.js").write_text(f'conform.receive("{name}",{text});\n', encoding="ascii")
 
 
-def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], changes: dict[str, Any] | None) -> None:
+def _pages(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None) -> None:
     runs = list({id(column.run): column.run for column in columns}.values())
     templates = _templates(len(runs), [*_MENU, *([("changes.html", "Changes")] if changes else [])])
 
@@ -179,21 +151,25 @@ def _pages(made: Path, columns: Sequence[Column], scripts: Sequence[_Script], ch
         (made / path).write_text(text, encoding="utf-8")
 
     failing = [each for each in columns if each.tally.unexpected][:_MOST_DIAGNOSED]
-    write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **_heading(columns))
+    every = Tally.of(sum((column.point.outcomes for column in columns), Counter[Outcome]()))
+    heading = {
+        "headline": _headline([column.tally for column in columns]),
+        "summary": contexts.verdict(every) if columns else "No implementation took part.",
+    }
+    write("index.html", "index.html", columns=columns, runs=runs, failing=failing, **heading)
     write("case.html", "case.html")
-    write("deviations.html", "deviations.html", **kill_context(columns))
-    write("exporters.html", "exporters.html", **exporters_context(columns))
+    write("deviations.html", "deviations.html", **contexts.kill_context(columns))
+    write("exporters.html", "exporters.html", **contexts.exporters_context(columns))
     if changes:
         write("changes.html", "changes.html", **changes)
-    over_runs = trends(columns)
-    for column, script in zip(columns, scripts, strict=True):
-        if script:
+    over_runs = contexts.trends(columns)
+    for column in columns:
+        if column.script:
             (made / "scripts").mkdir(exist_ok=True)
-            (made / script["path"]).write_text(script["text"], encoding="utf-8")
+            (made / column.script["path"]).write_text(column.script["text"], encoding="utf-8")
         values = {
             "trend": over_runs.get(column.judged.name),
-            "script": script,
-            "command": smallest_command(column),
+            "command": reproduce_command(column.run.report, column.judged.name, "*", None),
             "declared": [contexts.declared(name, count) for name, count in column.deviations.items()],
             "facts": contexts.facts(column),
         }
@@ -218,16 +194,8 @@ def _templates(runs: int, menu: Sequence[tuple[str, str]]) -> Environment:
         "tally": Tally.of,
         "verdict": contexts.verdict,
         "diagnosis": contexts.diagnosis_context,
-        "command": contexts.command_of,
-        "machine": contexts.machine,
     }
     return templates
-
-
-def _heading(columns: Sequence[Column]) -> dict[str, str]:
-    every = sum((column.point.outcomes for column in columns), Counter[Outcome]())
-    summary = contexts.verdict(Tally.of(every)) if columns else "No implementation took part."
-    return {"headline": _headline([column.tally for column in columns]), "summary": summary}
 
 
 def _headline(tallies: Sequence[Tally]) -> str:
