@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Fact, LiveProof
+from encoder_conformance.protocol.description import LiveProof, MapSearch
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
@@ -15,10 +15,10 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
-from encoder_conformance.readers.module_target.naming import alike, best_named, better_owner
+from encoder_conformance.readers.module_target.naming import alike, best_named, score
 from encoder_conformance.readers.module_target.probing import causal_with_open_masks, live_semantics, with_masks
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
-from encoder_conformance.readers.module_target.searching import SearchedMap, search_map
+from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -47,7 +47,7 @@ class Examination:
     taken: tuple[DtypeName, ...] = ()
     """Those of the formats asked for in which it computes."""
     proof: LiveProof | None = None
-    searched: SearchedMap | None = None
+    searched: MapSearch | None = None
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
@@ -67,12 +67,6 @@ class Examination:
             with suppress(PackageNotFoundError):
                 found[name] = version(name)
         return found
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """The layer's choices, each with its evidence in the graph."""
-        inferred = self.exported.inferred
-        return tuple(fact for fact in inferred.facts if fact.key != "proved") if inferred else ()
 
     def bench(self, dtype: DtypeName) -> Bench:
         """A copy of the module in this dtype."""
@@ -103,9 +97,8 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     semantics = live_semantics(module)
     exported = export_and_infer(module, semantics)
     examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
-    inferred = exported.inferred
-    if inferred is not None and inferred.layer is not None and not exported.unplaced:
-        examination.layer = inferred.layer.with_decimal_epsilon
+    if exported.layer is not None and not exported.unplaced:
+        examination.layer = exported.layer.with_decimal_epsilon
         examination.absent, examination.map = exported.absent, exported.map
         _separate(examination)
         _reclaim(examination)
@@ -144,9 +137,9 @@ def _choose_map(examination: Examination, stated: Layer | None) -> None:
         _prove(examination, examination.map, layer)
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
-        examination.searched = search_map(bench, stated, examination.exported.own)
-        if examination.searched is not None:
-            examination.map, examination.absent = examination.searched.map, examination.searched.absent
+        found = search_map(bench, stated, examination.exported.own)
+        if found is not None:
+            examination.map, examination.absent, examination.searched = found
     if examination.map is None:
         return
     examination.own_values = examination.map.held(examination.module.flat())
@@ -191,7 +184,7 @@ def _separate(examination: Examination) -> None:
         other = alike(map.own, map.unused(), map.elements[second].shape, second)
         moved = second
         if other is not None:
-            moved = second if better_owner(source, first, second) == first else first
+            moved = second if score(source, first) >= score(source, second) else first
             turned = map.own.elements(other)
             like = map.elements[moved] - map.elements[moved].min() + turned.min()
             found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned

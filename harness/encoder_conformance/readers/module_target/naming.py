@@ -49,7 +49,7 @@ def names_by_number(names: Iterable[str]) -> list[list[str]]:
 def score(own: str, spec: str) -> float:
     """Measures how much an own name sounds like a parameter of the specification: 0 for not at all."""
     words = words_of(own)
-    part, _, kind = spec.rpartition(".")
+    part, _, kind = without_prefix(spec)[1].rpartition(".")
     found = _best(words, _WORDS[part]) * 2.0
     place = part.partition(".")[0]
     for other, names in _PLACES.items():
@@ -65,11 +65,6 @@ def score(own: str, spec: str) -> float:
 def _best(words: list[str], names: tuple[str, ...]) -> float:
     """1 for the first of the names, less for later ones."""
     return max((1 - names.index(word) / (2 * len(names)) for word in words if word in names), default=0.0)
-
-
-def better_owner(own: str, one: str, other: str) -> str:
-    """Which of two parameters of the specification an own name sounds more like; the first, if neither."""
-    return one if score(own, without_prefix(one)[1]) >= score(own, without_prefix(other)[1]) else other
 
 
 def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -92,12 +87,11 @@ _SOUNDS = 1.5
 
 def best_named(names: list[str], spec: str) -> str | None:
     """The own name that sounds most like the parameter; None if none does."""
-    bare = without_prefix(spec)[1]
-    best = max(names, key=lambda name: score(name, bare), default=None)
-    return best if best is not None and score(best, bare) >= _SOUNDS else None
+    best = max(names, key=lambda name: score(name, spec), default=None)
+    return best if best is not None and score(best, spec) >= _SOUNDS else None
 
 
 def alike(own: OwnParameters, names: list[str], shape: tuple[int, ...], spec: str) -> str | None:
     """The best of these own parameters that have the shape, either way round; None if there is none."""
     fitting = [name for name in names if own.shapes[name] in (shape, shape[::-1])]
-    return max(fitting, key=lambda name: score(name, without_prefix(spec)[1]), default=None)
+    return max(fitting, key=lambda name: score(name, spec), default=None)

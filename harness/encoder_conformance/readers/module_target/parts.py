@@ -19,17 +19,16 @@ class Tree(Protocol):
         ...
 
 
-def at(tree: Tree, module: Any, path: str) -> Any:
-    """The submodule of this path. Raises BadTarget, with the names that are there."""
+def at(tree: Tree, module: Any, path: str | None) -> Any:
+    """The submodule of this path, or the module itself. Raises BadTarget, with the names that are there."""
     found = module
-    walked: list[str] = []
-    for part in path.split("."):
+    parts = [] if path is None else path.split(".")
+    for number, part in enumerate(parts):
         children = tree.children(found)
         if part not in children:
-            where = ".".join(walked) or type(module).__name__
+            where = ".".join(parts[:number]) or type(module).__name__
             raise BadTarget(f"--at {path}: {where} has no part {part!r}", f"it has {', '.join(children) or 'no parts'}")
         found = children[part]
-        walked.append(part)
     return found
 
 
