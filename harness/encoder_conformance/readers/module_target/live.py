@@ -1,7 +1,7 @@
 """Calls a module, whatever its framework, gives it parameters, differentiates and exports it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,6 @@ class LiveModule(ABC):
     """The other names of a parameter that several have → its first."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
-    problem: str = ""
-    session: None = None
 
     @property
     @abstractmethod
@@ -106,14 +104,14 @@ def pieces(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
         at += size
 
 
-def of_shape(tensors: Iterable[Any], shape: tuple[int, ...], kind: str) -> Any:
+def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
     """The first tensor of the shape of x in what a module returns. Raises ExecutionError."""
-    found = list(tensors)
+    found = [value for value in leaves(answer) if is_tensor(value)]
     for value in found:
-        if tuple(value.shape) == shape:
+        if tuple(value.shape) == tuple(x.shape):
             return value
-    shapes = ", ".join(str(list(value.shape)) for value in found) or kind
-    raise ExecutionError(f"it returns {shapes}, and x is {list(shape)}")
+    shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
+    raise ExecutionError(f"it returns {shapes}, and x is {list(x.shape)}")
 
 
 def leaves(answer: Any) -> Iterator[Any]:

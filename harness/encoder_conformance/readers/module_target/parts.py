@@ -1,6 +1,6 @@
 """Finds what may be encoder layers in a model: parts that have two norms and four matrices each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -37,6 +37,34 @@ def walk(tree: Tree, module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     yield path, module
     for name, child in tree.children(module).items():
         yield from walk(tree, child, f"{path}.{name}" if path else name)
+
+
+def calls(tree: Tree, module: Any, keep: Callable[[str, str, Any], None], work: Callable[[], Any]) -> Any:
+    """`work()`, in which `__call__` of every part tells what it takes and gives.
+
+    The classes are patched for as long: an instance has no call of its own.
+    """
+    names = {id(part): path for path, part in walk(tree, module) if path}
+    kinds: set[Any] = {type(part) for path, part in walk(tree, module) if path and callable(part)}
+    before = {kind: kind.__call__ for kind in kinds}
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(part: Any, *given: Any, **named: Any) -> Any:
+            answer, path = original(part, *given, **named), names.get(id(part))
+            if path is not None:
+                keep(path, "input", given)
+                keep(path, "output", answer)
+            return answer
+
+        return call
+
+    try:
+        for kind, original in before.items():
+            kind.__call__ = watched(original)
+        return work()
+    finally:
+        for kind, original in before.items():
+            kind.__call__ = original
 
 
 def candidates(tree: Tree, module: Any) -> list[str]:

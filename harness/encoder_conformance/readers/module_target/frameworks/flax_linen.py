@@ -1,6 +1,6 @@
 """Flax Linen: nn.Module, by itself, bound to its variables, or in a pair with them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -40,7 +40,9 @@ def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
     """Its submodules by their paths, in the order in which they are called. Empty if it takes neither x nor ids."""
     unbound, variables = _split(module)
     signature = signature_of(unbound.__call__, f"{type(unbound).__name__}.__call__")
-    for x in _inputs(unbound):
+    shapes = [*((3, 5, width) for width in _widths(unbound)), (3, 5)]
+    for shape in shapes:
+        x = jnp.zeros(shape, jnp.float32 if len(shape) == 3 else jnp.int32)
         found: dict[tuple[str, ...], nn.Module] = {}
 
         def note(call: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
@@ -58,18 +60,10 @@ def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
     return {}
 
 
-def _inputs(module: nn.Module) -> Iterator[jax.Array]:
-    """x of each width that it may have, and token ids."""
-    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
-        yield jnp.zeros((3, 5, width), jnp.float32)
-    yield jnp.zeros((3, 5), jnp.int32)
-
-
 def _nested(found: Mapping[tuple[str, ...], nn.Module], held: Mapping[str, Any]) -> dict[tuple[str, ...], _Part]:
-    parts = {}
-    for path, module in found.items():
-        part = _Part((module, {name: _at(tree, path) for name, tree in held.items()}))
-        parts[path] = part
+    parts = {
+        path: _Part((module, {name: _at(tree, path) for name, tree in held.items()})) for path, module in found.items()
+    }
     for path, part in parts.items():
         part.below = {other[len(path) :]: each for other, each in parts.items() if other[: len(path)] == path != other}
     return parts
@@ -83,7 +77,6 @@ def _at(tree: Any, path: tuple[str, ...]) -> Any:
 
 class _Linen(JaxFramework):
     name = "Flax Linen"
-    homepage = "https://flax-linen.readthedocs.io"
     packages = ("flax", "jax")
     tree: Tree = _Parts()
 
@@ -143,7 +136,7 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives. Raises BadTarget."""
     problem = "it gives another width than it takes"
     variables: Mapping[str, Any]
-    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
+    for width in _widths(module):
         x = jnp.zeros((3, 5, width), jnp.float32)
         try:
             output, variables = module.init_with_output(jax.random.key(0), x, **signature.fixed)
@@ -156,10 +149,10 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", hint)
 
 
-def _numbers(module: nn.Module) -> Iterator[int]:
-    """The numbers among its fields and those of its parts, the largest first: d_ff is one of them, too."""
+def _widths(module: nn.Module) -> Iterable[int]:
+    """Widths of x: the numbers among its fields and those of its parts, the largest first; d_ff is one of them, too."""
     found = {value for part in _modules(module) for value in vars(part).values() if type(value) is int and value > 1}
-    yield from sorted(found, reverse=True)
+    return dict.fromkeys([*sorted(found, reverse=True), *USUAL_WIDTHS])
 
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:

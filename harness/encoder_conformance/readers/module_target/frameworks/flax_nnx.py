@@ -14,7 +14,6 @@ from encoder_conformance.readers.module_target.parts import Tree
 
 class _Nnx(JaxFramework):
     name = "Flax NNX"
-    homepage = "https://flax.readthedocs.io"
     packages = ("flax", "jax")
     tree: Tree = Nested(nnx.Module)
 

@@ -17,16 +17,8 @@ from torch import Tensor, nn
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.live import (
-    Feeds,
-    LiveModule,
-    Seen,
-    Signature,
-    joined,
-    leaves,
-    of_shape,
-    pieces,
-)
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
 from encoder_conformance.readers.module_target.parts import Tree, walk
 from encoder_conformance.spec.axes import Array
 
@@ -132,8 +124,7 @@ class _Alone(nn.Module):
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
     answer = module(x, **{**signature.fixed, **masks})
-    tensors = (value for value in leaves(answer) if isinstance(value, Tensor))
-    found: Tensor = of_shape(tensors, tuple(x.shape), type(answer).__name__)
+    found: Tensor = like_x(answer, x, lambda value: isinstance(value, Tensor))
     return found
 
 
@@ -148,9 +139,8 @@ class _TorchTree:
         return sum(value.ndim == 2 for value in module.parameters())
 
 
-class _PyTorch:
+class _PyTorch(ModuleFramework):
     name = "PyTorch"
-    homepage = "https://pytorch.org"
     packages = ("torch", "transformers")
     tree: Tree = _TorchTree()
 
@@ -165,8 +155,9 @@ class _PyTorch:
         if any(value.is_meta for value in module.parameters()):
             problem = "its parameters are on the device 'meta' and have no numbers"
             raise BadTarget(problem, "give them some: module.to_empty")
-        convolution = next((name for name, each in module.named_modules() if _is(each, "Conv") and name), None)
-        linear = any(isinstance(each, nn.Linear) or _is(each, "Conv1D", whole=True) for each in module.modules())
+        kinds = {name: type(each).__name__ for name, each in module.named_modules()}
+        convolution = next((name for name, kind in kinds.items() if kind.startswith("Conv") and name), None)
+        linear = "Conv1D" in kinds.values() or any(isinstance(each, nn.Linear) for each in module.modules())
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
             raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
         if not list(module.parameters()):
@@ -199,11 +190,6 @@ class _PyTorch:
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
             torch.set_float32_matmul_precision(precision)
-
-
-def _is(module: nn.Module, name: str, *, whole: bool = False) -> bool:
-    kind = type(module).__name__
-    return kind == name if whole else kind.startswith(name)
 
 
 FRAMEWORK = _PyTorch()
