@@ -14,7 +14,7 @@ from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
-from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap
@@ -29,7 +29,7 @@ PROGRAM = "adapter.py"
 class ModuleTarget(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
-        self.opened: tuple[str, Any] | None = None
+        self.opened: tuple[str, ModuleFramework, Any] | None = None
         self.examination: Examination | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
@@ -47,10 +47,8 @@ class ModuleTarget(ModuleAdapter):
         """The description, and as tensors the own values and the source of an adapter. Raises BadTarget."""
         key = json.dumps([message["target"], message["arguments"]])
         if self.opened is None or self.opened[0] != key:
-            self.opened = key, load_target(message["target"], message["arguments"], Path(message["folder"]))
-        module = self.opened[1]
-        framework = framework_of(module)
-        assert framework is not None, "load_target gives no other"
+            self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
+        _, framework, module = self.opened
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:

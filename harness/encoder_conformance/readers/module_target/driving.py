@@ -41,7 +41,8 @@ class ModuleAdapter(Adapter):
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """The stages of x [B, S, D], by name."""
-        seen, answer = self.module.watched(self.feeds(x, masks), {place.module for place in self.places.values()})
+        shown = frozenset(place.module for place in self.places.values())
+        seen, answer = self.module.watched(self.feeds(x, masks), shown)
         B, S = x.shape[:2]
         stages = {}
         for stage, place in self.places.items():

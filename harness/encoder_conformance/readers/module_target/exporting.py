@@ -31,7 +31,6 @@ class Exported:
     `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
     """
 
-    own: OwnParameters
     layer: Layer | None = None
     facts: tuple[Fact, ...] = ()
     map: ElementMap | None = None
@@ -50,25 +49,23 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
     try:
         model = module.export(semantics.x_shape(semantics.B, semantics.S))
     except Exception as error:
-        return Exported(own, problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
+        return Exported(problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
     finally:
         module.assign(before)
     findings = Findings()
     try:
         graph = Graph(model)
-        x, output = (
-            semantics.x.model_copy(update={"name": value.name})
-            for value in (graph.inputs[0], graph.model.graph.output[0])
-        )
+        names = graph.inputs[0].name, graph.model.graph.output[0].name
+        x, output = (semantics.x.model_copy(update={"name": name}) for name in names)
         named = replace(semantics, x=x, output=output, masks=())
         inferred = infer_layer(graph, named, ModelRunner(graph.model), findings, verified=False)
     except Exception as error:  # a graph that the reader was never shown is no reason to judge nothing
-        return Exported(own, problem=f"its graph cannot be read: {type(error).__name__}: {error}")
+        return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     errors = [finding.message for finding in findings.errors()]
     notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
-        return Exported(own, problem=problem, where=_source_line(model, problem, module.library), notes=notes)
+        return Exported(problem=problem, where=_source_line(model, problem, module.library), notes=notes)
     return replace(_placed(own, inferred, marks, before), notes=notes)
 
 
@@ -90,7 +87,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
         else:
             unplaced.append(name)
     map = ElementMap(own, found, more)
-    return Exported(own, inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced))
+    return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced))
 
 
 def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) -> Array | None:

@@ -64,7 +64,7 @@ class LiveModule(ABC):
         """The gradients by x, and by all elements of its parameters, [n]."""
 
     @abstractmethod
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Shows what its submodules, or those in `only`, take and give in one call; and the output."""
 
     @abstractmethod
@@ -87,6 +87,24 @@ class LiveModule(ABC):
             raise
         except Exception as error:
             raise ExecutionError(last_frames(error)) from None
+
+
+class HeldModule(LiveModule):
+    """A module that is called with other values in the place of its parameters, and held with those."""
+
+    def __init__(self, signature: Signature, names: Iterable[str], values: Iterable[Array]) -> None:
+        self.signature, self.names, self.values = signature, list(names), list(values)
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: value.shape for name, value in zip(self.names, self.values, strict=True)}
+
+    def flat(self) -> Array:
+        return joined(self.values)
+
+    def assign(self, flat: Array) -> None:
+        pairs = zip(self.values, pieces(flat, self.shapes.values()), strict=True)
+        self.values = [piece.astype(value.dtype) for value, piece in pairs]
 
 
 def joined(values: Iterable[Array]) -> Array:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.spec.parameters import without_prefix
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -81,17 +80,10 @@ def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return found
 
 
-_SOUNDS = 1.5
+SOUNDS = 1.5
 """The least score of a name that is taken for a parameter's by itself."""
 
 
-def best_named(names: list[str], spec: str) -> str | None:
-    """The own name that sounds most like the parameter; None if none does."""
-    best = max(names, key=lambda name: score(name, spec), default=None)
-    return best if best is not None and score(best, spec) >= _SOUNDS else None
-
-
-def alike(own: OwnParameters, names: list[str], shape: tuple[int, ...], spec: str) -> str | None:
-    """The best of these own parameters that have the shape, either way round; None if there is none."""
-    fitting = [name for name in names if own.shapes[name] in (shape, shape[::-1])]
-    return max(fitting, key=lambda name: score(name, spec), default=None)
+def best_named(names: Iterable[str], spec: str) -> str | None:
+    """The own name that sounds most like the parameter; None if there is none."""
+    return max(names, key=lambda name: score(name, spec), default=None)

@@ -12,11 +12,9 @@ class Tree(Protocol):
     def children(self, module: Any) -> Mapping[str, Any]: ...
     def is_container(self, module: Any) -> bool:
         """Whether it only holds others, as a list does."""
-        ...
 
     def matrices(self, module: Any) -> int:
         """Counts the parameters of it and its parts that have two axes or more."""
-        ...
 
 
 def at(tree: Tree, module: Any, path: str | None) -> Any:
@@ -80,10 +78,6 @@ def _is_layer(tree: Tree, module: Any) -> bool:
     """Two norms and no more, and at least four matrices."""
     if tree.is_container(module):
         return False
-    norms = [part for _, part in walk(tree, module) if "norm" in _class_name(part).lower()]
+    parts = (part[0] if isinstance(part, tuple) else part for _, part in walk(tree, module))  # Linen's have variables
+    norms = [part for part in parts if "norm" in type(part).__name__.lower()]
     return len(norms) == 2 and tree.matrices(module) >= 4
-
-
-def _class_name(part: Any) -> str:
-    """The name of a module's class, or of that in a pair with its variables, as Linen has it."""
-    return type(part[0] if isinstance(part, tuple) else part).__name__

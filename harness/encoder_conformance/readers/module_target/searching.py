@@ -28,12 +28,12 @@ _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
 
 
-def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> tuple[ElementMap, tuple[str, ...], MapSearch] | None:
+def search_map(bench: Bench, stated: Layer) -> tuple[ElementMap, tuple[str, ...], MapSearch] | None:
     """The best map, the parameters that it lacks, and how it was found.
 
     None if the module's parameters cannot be those of the stated layer, by number and shape.
     """
-    shapes = shapes_of(stated)
+    own, shapes = OwnParameters(bench.module.shapes), shapes_of(stated)
     maps = list(islice(_candidates_of_stack(own, shapes), _CANDIDATES))
     if not maps:
         return None

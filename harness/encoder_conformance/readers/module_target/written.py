@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from encoder_conformance import Environment, ParameterMap, Tensors
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
-from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
@@ -25,9 +24,7 @@ class WrittenAdapter(ModuleAdapter):
     signature: ClassVar[Signature]
 
     def start(self, device: str, threads: int) -> Environment:
-        module = load_target(self.target, self.arguments, Path(self.folder))
-        framework = framework_of(module)
-        assert framework is not None, "load_target gives no other"
+        framework, module = load_target(self.target, self.arguments, Path(self.folder))
         self.given = framework.live(at(framework.tree, module, self.at))
         self.map = self.parameters
         versions = {name: version(name) for name in (framework.packages[0], "numpy")}

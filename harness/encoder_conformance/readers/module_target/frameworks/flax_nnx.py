@@ -28,8 +28,7 @@ class _Nnx(JaxFramework):
         still = nnx.merge(graph, parameters, rest)
         still.eval()
         graph, parameters, rest = nnx.split(still, nnx.Param, ...)
-        kind = type(module)
-        signature = signature_of(still.__call__, f"{kind.__name__}.__call__")
+        signature = signature_of(still.__call__, f"{type(module).__name__}.__call__")
 
         def made(tree: Any) -> Any:
             state = jax.tree.map(lambda leaf: leaf, parameters)

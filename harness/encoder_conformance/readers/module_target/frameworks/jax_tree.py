@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
+from encoder_conformance.readers.module_target.live import Feeds, HeldModule, Seen, Signature, joined, like_x
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -23,10 +22,11 @@ from encoder_conformance.spec.axes import Array
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
 Tree = Any
-Apply = Callable[..., Any]
-"""(tree of parameters, x, **masks) → what the module returns."""
-Watch = Callable[[Tree, jax.Array, Mapping[str, jax.Array], Callable[[str, str, Any], None]], Any]
-"""The same, and tells (path of a submodule, "input" or "output", what that takes or gives)."""
+Masks = Mapping[str, jax.Array]
+Keep = Callable[[str, str, Any], None]
+"""(path of a submodule, "input" or "output", what that takes or gives)."""
+Apply = Callable[[Tree, jax.Array, Masks, Keep | None], Any]
+"""(tree of parameters, x, masks, who is told of the submodules) → what the module returns."""
 
 
 class Compiled:
@@ -52,7 +52,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Functional:
-    """`parameters`: a tree of arrays. `watch` None: its parts are not seen. `parts`: for their attributes.
+    """`parameters`: a tree of arrays. `parts`: for their attributes. `shown`: whether `apply` tells of them.
 
     A module's copies in every dtype are run by its programs, which are compiled.
     """
@@ -62,12 +62,12 @@ class Functional:
     signature: Signature
     type_name: str
     parts: tuple[object, ...] = ()
-    watch: Watch | None = None
+    shown: bool = True
 
     @cached_property
     def forward(self) -> Compiled:
         """(tree, feeds) → the output."""
-        return Compiled(lambda tree, feeds: _output(tree, feeds, self.apply))
+        return Compiled(self.output)
 
     @cached_property
     def backward(self) -> Compiled:
@@ -75,7 +75,7 @@ class Functional:
 
         def gradients(tree: Tree, feeds: Tree, cotangent: jax.Array) -> Any:
             def output(tree: Tree, x: jax.Array) -> Any:
-                return _output(tree, {**feeds, "x": x}, self.apply)
+                return self.output(tree, {**feeds, "x": x})
 
             return jax.vjp(output, tree, feeds["x"])[1](cotangent)
 
@@ -90,8 +90,7 @@ class Functional:
         """An array of the inside of a mapped or scanned part is refused where all is compiled, which then is not; and
         left out where it is called as it comes."""
         seen: dict[Any, jax.Array] = {}
-        traced, watch = isinstance(feeds["x"], jax.core.Tracer), self.watch
-        assert watch is not None
+        traced = isinstance(feeds["x"], jax.core.Tracer)
 
         def keep(name: str, side: str, value: Any) -> None:
             if only is None or name in only:
@@ -99,29 +98,22 @@ class Functional:
                     if isinstance(each, jax.Array) and (traced or not isinstance(each, jax.core.Tracer)):
                         seen[name, side, index] = each
 
-        output = _output(tree, feeds, lambda tree, x, **masks: watch(tree, x, masks, keep))
+        output = self.output(tree, feeds, keep)
         return seen, output
 
+    def output(self, tree: Tree, feeds: Tree, keep: Keep | None = None) -> Any:
+        """The tensor of the answer that has the shape of x."""
+        masks = {name: value for name, value in feeds.items() if name != "x"}
+        answer = self.apply(tree, feeds["x"], masks, keep)
+        return like_x(answer, feeds["x"], lambda value: isinstance(value, jax.Array))
 
-class JaxModule(LiveModule):
-    library = str(Path(jax.__file__).parent)
 
+class JaxModule(HeldModule):
     def __init__(self, of: Functional, dtype: str = "float32") -> None:
-        self.of, self.dtype = of, dtype
-        self.signature, self.type_name = of.signature, of.type_name
         found, self._structure = tree_flatten_with_path(of.parameters)
-        self._names = [keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found]
-        self._values = [np.asarray(value).astype(dtype) for _, value in found]
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {name: value.shape for name, value in zip(self._names, self._values, strict=True)}
-
-    def flat(self) -> Array:
-        return joined(self._values)
-
-    def assign(self, flat: Array) -> None:
-        self._values = [piece.astype(self.dtype) for piece in pieces(flat, self.shapes.values())]
+        names = (keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found)
+        super().__init__(of.signature, names, (np.asarray(value).astype(dtype) for _, value in found))
+        self.of, self.dtype, self.type_name = of, dtype, of.type_name
 
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype):
@@ -133,16 +125,15 @@ class JaxModule(LiveModule):
             by_tree, by_x = self.of.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
             return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
 
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
-        if self.of.watch is None:
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
+        if not self.of.shown:
             return {}, self.call(feeds)
-        watched = self.of.watched(None if only is None else frozenset(only))
         with wide(self.dtype):
-            seen, output = watched(self._tree(), _arrays(feeds))
+            seen, output = self.of.watched(only)(self._tree(), _arrays(feeds))
             return {place: np.asarray(value) for place, value in seen.items()}, np.asarray(output)
 
     def _tree(self) -> Tree:
-        return jax.tree.unflatten(self._structure, [jnp.asarray(value) for value in self._values])
+        return jax.tree.unflatten(self._structure, [jnp.asarray(value) for value in self.values])
 
     def in_dtype(self, dtype: str) -> "JaxModule":
         made = JaxModule(self.of, dtype)
@@ -151,7 +142,7 @@ class JaxModule(LiveModule):
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         tree = self._tree()
-        return exported(lambda x: _output(tree, {"x": x}, self.of.apply), x_shape)
+        return exported(lambda x: self.of.output(tree, {"x": x}), x_shape)
 
     def objects(self) -> Iterator[object]:
         return iter(self.of.parts)
@@ -159,12 +150,6 @@ class JaxModule(LiveModule):
 
 def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
     return {name: jnp.asarray(value) for name, value in feeds.items()}
-
-
-def _output(tree: Tree, feeds: Tree, apply: Apply) -> Any:
-    """The tensor of the answer that has the shape of x."""
-    masks = {name: value for name, value in feeds.items() if name != "x"}
-    return like_x(apply(tree, feeds["x"], **masks), feeds["x"], lambda value: isinstance(value, jax.Array))
 
 
 def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...]) -> onnx.ModelProto:
@@ -192,35 +177,31 @@ def functional_of(
 ) -> Functional:
     """The function of a module that is an object; `made` gives it other parameters."""
 
-    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
-        return made(tree)(x, **{**signature.fixed, **masks})
-
-    def watch(tree: Tree, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]) -> Any:
-        live = made(tree)
-        return calls(parts, live, keep, lambda: live(x, **{**signature.fixed, **masks}))
+    def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+        live, named = made(tree), {**signature.fixed, **masks}
+        return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
-    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside, watch)
+    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside)
 
 
 def batched(functional: Functional) -> Functional:
     """The function itself where it takes x [3, 5, d_model]; else it takes one item [S, D], as most modules of Equinox,
     and is mapped over the batch, as are its masks."""
-    for width in widths(functional.parameters):
+    sizes = [size for leaf in jax.tree.leaves(functional.parameters) for size in np.shape(leaf)]
+
+    def plain(tree: Tree, x: jax.Array) -> Any:
+        return functional.apply(tree, x, {}, None)
+
+    for width in sorted(set(sizes), key=sizes.count, reverse=True):
         try:
-            answer = jax.eval_shape(functional.apply, functional.parameters, jnp.zeros((3, 5, width)))
+            answer = jax.eval_shape(plain, functional.parameters, jnp.zeros((3, 5, width)))
         except Exception:  # whatever it does with a shape that is not its own
             continue
         if any(np.shape(leaf) == (3, 5, width) for leaf in jax.tree.leaves(answer)):
             return functional
 
-    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
-        return jax.vmap(lambda x, masks: functional.apply(tree, x, **masks))(x, masks)
+    def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+        return jax.vmap(lambda x, masks: functional.apply(tree, x, masks, keep))(x, masks)
 
-    return replace(functional, apply=apply, watch=None)
-
-
-def widths(parameters: Tree) -> list[int]:
-    """Sizes that x may have, the commonest first."""
-    sizes = [size for leaf in jax.tree.leaves(parameters) for size in np.shape(leaf)]
-    return sorted(set(sizes), key=sizes.count, reverse=True)
+    return replace(functional, apply=apply, shown=False)

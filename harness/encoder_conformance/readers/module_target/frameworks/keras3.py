@@ -17,13 +17,13 @@ from encoder_conformance.readers.module_target.frameworks.backends import BACKEN
 from encoder_conformance.readers.module_target.live import (
     USUAL_WIDTHS,
     Feeds,
+    HeldModule,
     LiveModule,
     Seen,
     Signature,
     joined,
     leaves,
     like_x,
-    pieces,
 )
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -37,27 +37,16 @@ Call = Callable[[Any, Mapping[str, Any]], Any]
 """(x, masks) → what the layer returns."""
 
 
-class KerasModule(LiveModule):
+class KerasModule(HeldModule):
     """The layer itself, whose variables stay as they are: it is called with values in their place."""
 
     library = str(Path(keras.__file__).parent)
 
     def __init__(self, layer: Any, signature: Signature, values: list[Array], call: Call) -> None:
-        self.layer, self.signature, self._call = layer, signature, call
+        super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
+        self.layer, self._weights, self._call = layer, list(layer.weights), call
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
-        self._weights = list(layer.weights)
-        self._values = values
         self._backend: Backend = BACKENDS[keras.backend.backend()]()
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {weight.path.replace("/", "."): tuple(weight.shape) for weight in self._weights}
-
-    def flat(self) -> Array:
-        return joined(self._values)
-
-    def assign(self, flat: Array) -> None:
-        self._values = list(pieces(flat, self.shapes.values()))
 
     def call(self, feeds: Feeds) -> Array:
         return np.asarray(keras.ops.convert_to_numpy(self._output(self._tensors(), feeds)))
@@ -72,7 +61,7 @@ class KerasModule(LiveModule):
         by_x, *own = self._backend.gradients(output, given, cotangent)
         return by_x, joined(own)
 
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         seen: Seen = {}
 
         def keep(path: str, side: str, value: Any) -> None:
@@ -83,7 +72,7 @@ class KerasModule(LiveModule):
         return seen, calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
 
     def _tensors(self) -> list[Any]:
-        return [keras.ops.convert_to_tensor(value) for value in self._values]
+        return [keras.ops.convert_to_tensor(value) for value in self.values]
 
     def _output(self, values: list[Any], feeds: Mapping[str, Any]) -> Any:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
@@ -95,7 +84,7 @@ class KerasModule(LiveModule):
         """A layer casts what it is given to the dtype of its policy."""
         if dtype != "float32":
             raise ExecutionError(f"a layer of Keras computes in the dtype of its policy, and not in {dtype}")
-        return KerasModule(self.layer, self.signature, [value.copy() for value in self._values], self._call)
+        return KerasModule(self.layer, self.signature, [value.copy() for value in self.values], self._call)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
@@ -149,8 +138,7 @@ class _Keras(ModuleFramework):
     def live(self, module: Any) -> LiveModule:
         if isinstance(module, keras.Model) and getattr(module, "inputs", None):
             return self._functional(module)
-        kind = type(module)
-        signature = signature_of(module.call, f"{kind.__name__}.call")
+        signature = signature_of(module.call, f"{type(module).__name__}.call")
         _build(module, signature)
         return KerasModule(
             module, signature, _values(module), lambda x, masks: module(x, **{**signature.fixed, **masks})

@@ -3,7 +3,7 @@
 import gc
 import logging
 import warnings
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -66,7 +66,7 @@ class TorchModule(LiveModule):
         x = tensors.pop("x").requires_grad_(grad)
         return x, called(self.module, self.signature, x, tensors)
 
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Run as for gradients, for which no fused path leaves submodules out."""
         seen: Seen = {}
 
@@ -93,32 +93,37 @@ class TorchModule(LiveModule):
         return TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        """Every node of it keeps the line of source that it is of."""
-        warnings.filterwarnings("ignore", module="torch|copyreg")
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
-        try:
-            alone = _Alone(self.module, self.signature).eval()
-            program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
-        finally:
-            gc.unfreeze()
-        model: onnx.ModelProto = program.model_proto
-        return model
+        return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
 
     def objects(self) -> Iterator[object]:
         yield from self.module.modules()
 
 
-class _Alone(nn.Module):
-    """x in, the layer's output out."""
+class _OfFunction(nn.Module):
+    """A function of x as a module. `module`: whose parameters it takes."""
 
-    def __init__(self, module: nn.Module, signature: Signature) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], module: nn.Module | None) -> None:
         super().__init__()
-        self.module = module
-        self._signature = signature
+        self.module, self._function = module, function
 
     def forward(self, x: Tensor) -> Tensor:
-        return called(self.module, self._signature, x, {})
+        return self._function(x)
+
+
+def exported(
+    function: Callable[[Tensor], Tensor], x_shape: tuple[int, ...], module: nn.Module | None = None
+) -> onnx.ModelProto:
+    """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
+    warnings.filterwarnings("ignore", module="torch|copyreg")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
+    try:
+        alone = _OfFunction(function, module).eval()
+        program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
+    finally:
+        gc.unfreeze()
+    model: onnx.ModelProto = program.model_proto
+    return model
 
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
