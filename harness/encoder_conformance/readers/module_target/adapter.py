@@ -11,11 +11,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
 from encoder_conformance.readers.module_target.describing import described
-from encoder_conformance.readers.module_target.driving import Driven, ModuleAdapter
+from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
-from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
+from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import at, candidates
 from encoder_conformance.readers.module_target.writing import adapter_source
 from encoder_conformance.spec.layer import Layer
@@ -27,7 +29,7 @@ PROGRAM = "adapter.py"
 class ModuleTarget(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
-        self.loaded: tuple[str, Any] | None = None
+        self.opened: tuple[str, ModuleFramework, Any] | None = None
         self.examination: Examination | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
@@ -36,42 +38,38 @@ class ModuleTarget(ModuleAdapter):
         if message["op"] != "examine":
             return super().other(message)
         try:
-            description = self.examined(message)
+            description, tensors = self.examined(message)
         except BadTarget as error:
             return {"description": {"problem": {"message": error.problem, "hint": error.hint}}}, {}
-        source = description.pop("adapter", None)
-        if source is None or self.examination is None:
-            return {"description": description}, {}
-        program = np.frombuffer(source.encode(), dtype=np.uint8)
-        return {"description": description}, {**self.examination.own_values, PROGRAM: program}
+        return {"description": description}, tensors
 
-    def examined(self, message: dict[str, Any]) -> dict[str, Any]:
+    def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+        """The description, and as tensors the own values and the source of an adapter. Raises BadTarget."""
         key = json.dumps([message["target"], message["arguments"]])
-        if self.loaded is None or self.loaded[0] != key:
-            module = load_target(message["target"], message["arguments"], Path(message["folder"]))
-            self.loaded = key, module
-        module = self.loaded[1]
-        framework = framework_of(module)
-        assert framework is not None, "load_target gives no other"
-        whole = module if message["at"] is None else at(framework.tree, module, message["at"])
+        if self.opened is None or self.opened[0] != key:
+            self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
+        _, framework, module = self.opened
+        whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:
-            return {"candidates": candidates(framework.tree, whole), "type": type(whole).__name__}
+            return {"candidates": candidates(framework.tree, whole), "type": type(whole).__name__}, {}
         stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         self.examination = None
-        self.examination = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
-        source = adapter_source(
-            self.examination, {key: message[key] for key in ("target", "arguments", "folder", "at")}
-        )
-        return described(self.examination, source).model_dump(mode="json")
+        found = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
+        self.examination = found
+        self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
+        self.tied = frozenset(name for pair in found.tied for name in pair)
+        source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
+        program = np.frombuffer(source.encode(), dtype=np.uint8)
+        return described(found).model_dump(mode="json"), {**found.own_values, PROGRAM: program}
 
-    def driven(self, dtype: str) -> Driven:
+    def loaded(self, parameters: Tensors, dtype: str) -> tuple[LiveModule, ElementMap]:
         found = self.examination
         if found is None or found.map is None:
             raise RuntimeError("nothing was examined, or no map was found")
-        bench = found.bench(dtype)  # type: ignore[arg-type]
-        tied = frozenset(name for pair in found.tied for name in pair)
-        return Driven(bench.module, found.semantics, found.always_causal, found.stages, found.map, tied)
+        module = found.module.in_dtype(dtype)
+        found.map.load(module, parameters)
+        return module, found.map
 
 
 if __name__ == "__main__":

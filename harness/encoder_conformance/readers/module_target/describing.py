@@ -8,12 +8,12 @@ _LAYOUTS = {"BSD": "[batch, sequence, d_model]", "SBD": "[sequence, batch, d_mod
 _AXES = {"B": "batch", "H": "heads", "S": "sequence", "1": "1", "X": "batch · heads"}
 
 
-def described(found: Examination, adapter: str) -> ModuleDescription:
-    """`adapter`: the source of an adapter that does the same."""
+def described(found: Examination) -> ModuleDescription:
+    """The description but for the source of an adapter, which crosses the border as a tensor."""
     exported, semantics, sources = found.exported, found.semantics, _sources(found)
     return ModuleDescription(
         layer=found.layer,
-        facts=found.facts,
+        facts=exported.facts,
         type=found.module.type_name,
         framework=found.framework.name,
         versions=found.versions,
@@ -29,18 +29,18 @@ def described(found: Examination, adapter: str) -> ModuleDescription:
         parameters=sources,
         absent=found.absent,
         unused=tuple(found.map.unused()) if found.map else (),
-        aliases=dict(exported.own.aliases),
+        aliases=dict(found.module.aliases),
         tied=found.tied,
         read_twice=found.read_twice,
         unread=found.unread,
         misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
         proof=found.proof,
-        searched=found.searched.search if found.searched else None,
+        searched=found.searched,
         stages={stage: place.module for stage, place in found.stages.items()},
         dtypes=found.taken,
         narrow_inside=found.narrow_inside,
         padded_item_is_nan=found.padded_item_is_nan,
-        adapter=adapter,
+        adapter="",
     )
 
 
@@ -72,5 +72,6 @@ def _sources(found: Examination) -> dict[str, ModuleSource]:
     """The specification's name → the own parameters that it is."""
     if found.map is None:
         return {}
-    sources = {name: (*found.map.source(name), found.map.more.get(name, 0.0)) for name in found.map.elements}
-    return {name: ModuleSource(own=own, form=form, more=more) for name, (own, form, more) in sources.items()}
+    sources = {name: found.map.source(name) for name in found.map.elements}
+    more = found.map.more
+    return {name: ModuleSource(own=own, form=form, more=more.get(name, 0.0)) for name, (own, form) in sources.items()}

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Fact, LiveProof
+from encoder_conformance.protocol.description import LiveProof, MapSearch
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
@@ -15,10 +15,10 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
-from encoder_conformance.readers.module_target.naming import alike, best_named, better_owner
+from encoder_conformance.readers.module_target.naming import SOUNDS, best_named, score
 from encoder_conformance.readers.module_target.probing import causal_with_open_masks, live_semantics, with_masks
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
-from encoder_conformance.readers.module_target.searching import SearchedMap, search_map
+from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -47,7 +47,7 @@ class Examination:
     taken: tuple[DtypeName, ...] = ()
     """Those of the formats asked for in which it computes."""
     proof: LiveProof | None = None
-    searched: SearchedMap | None = None
+    searched: MapSearch | None = None
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
@@ -67,12 +67,6 @@ class Examination:
             with suppress(PackageNotFoundError):
                 found[name] = version(name)
         return found
-
-    @property
-    def facts(self) -> tuple[Fact, ...]:
-        """The layer's choices, each with its evidence in the graph."""
-        inferred = self.exported.inferred
-        return tuple(fact for fact in inferred.facts if fact.key != "proved") if inferred else ()
 
     def bench(self, dtype: DtypeName) -> Bench:
         """A copy of the module in this dtype."""
@@ -103,12 +97,10 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     semantics = live_semantics(module)
     exported = export_and_infer(module, semantics)
     examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
-    inferred = exported.inferred
-    if inferred is not None and inferred.layer is not None and not exported.unplaced:
-        examination.layer = inferred.layer.with_decimal_epsilon
-        examination.absent, examination.map = exported.absent, exported.map
-        _separate(examination)
-        _reclaim(examination)
+    if exported.layer is not None and exported.map is not None and not exported.unplaced:
+        layer = examination.layer = exported.layer.with_decimal_epsilon
+        map, examination.tied, examination.read_twice = _separated(exported.map)
+        examination.map, examination.absent, examination.unread = _reclaimed(map, layer, exported.absent)
     if stated is not None:
         sized = with_sizes_of(module, stated, semantics.d_model, examination.layer) if resize else stated
         stated = examination.stated = sized.with_decimal_epsilon
@@ -144,9 +136,9 @@ def _choose_map(examination: Examination, stated: Layer | None) -> None:
         _prove(examination, examination.map, layer)
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
-        examination.searched = search_map(bench, stated, examination.exported.own)
-        if examination.searched is not None:
-            examination.map, examination.absent = examination.searched.map, examination.searched.absent
+        found = search_map(bench, stated)
+        if found is not None:
+            examination.map, examination.absent, examination.searched = found
     if examination.map is None:
         return
     examination.own_values = examination.map.held(examination.module.flat())
@@ -159,39 +151,35 @@ def _choose_map(examination: Examination, stated: Layer | None) -> None:
 
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
     """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that."""
-    proofs = {}
-    for dtype in examination.dtypes:
-        proofs[dtype] = examination.proof = prove(examination.bench(dtype), map, layer, examination.absent)
-        if examination.proof.holds:
-            break
-    if len(proofs) > 1 and proofs["float32"].holds:
-        examination.dtypes = ("float32",)
-        examination.narrow_inside = True
-    elif len(proofs) > 1:
-        examination.proof = proofs["float64"]
+    widest, *narrower = examination.dtypes
+    examination.proof = prove(examination.bench(widest), map, layer, examination.absent)
+    if narrower and not examination.proof.holds:
+        narrow = prove(examination.bench("float32"), map, layer, examination.absent)
+        if narrow.holds:
+            examination.proof, examination.dtypes, examination.narrow_inside = narrow, ("float32",), True
 
 
 def _fits(examination: Examination, stated: Layer) -> bool:
     """Whether the map that was read has the stated layer's parameters, but for those that do nothing."""
     if examination.map is None:
         return False
-    due = shapes_of(stated)
     have = {name: elements.shape for name, elements in examination.map.elements.items()}
-    return due.keys() - set(examination.absent) == have.keys() and all(due[name] == have[name] for name in have)
+    return have == {name: shape for name, shape in shapes_of(stated).items() if name not in examination.absent}
 
 
-def _separate(examination: Examination) -> None:
+def _separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
     """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
-    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied."""
-    map = examination.map
-    assert map is not None
+    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied.
+
+    Returns the map, the pairs that are tied, and what was read twice.
+    """
     tied, read_twice = [], []
     for first, second in map.shared():
-        source = map.source(first)[0]
-        other = alike(map.own, map.unused(), map.elements[second].shape, second)
+        source, shape = map.source(first)[0], map.elements[second].shape
+        other = best_named((name for name in map.unused() if map.own.shapes[name] in (shape, shape[::-1])), second)
         moved = second
         if other is not None:
-            moved = second if better_owner(source, first, second) == first else first
+            moved = second if score(source, first) >= score(source, second) else first
             turned = map.own.elements(other)
             like = map.elements[moved] - map.elements[moved].min() + turned.min()
             found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned
@@ -203,24 +191,25 @@ def _separate(examination: Examination) -> None:
             found = rest
         map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
         read_twice.append((source, moved, other))
-    examination.map = map
-    examination.tied, examination.read_twice = tuple(tied), tuple(read_twice)
+    return map, tuple(tied), tuple(read_twice)
 
 
-def _reclaim(examination: Examination) -> None:
-    """A bias that the graph lacks is the own parameter that sounds like it, where that is read nowhere."""
-    map, layer, absent = examination.map, examination.layer, []
-    assert map is not None and layer is not None
-    shapes = shapes_of(layer)
-    for name in examination.absent:
+def _reclaimed(
+    map: ElementMap, layer: Layer, absent: tuple[str, ...]
+) -> tuple[ElementMap, tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """A bias that the graph lacks is the own parameter that sounds like it, where that is read nowhere.
+
+    Returns the map, what is absent still, and the own parameters that are not read.
+    """
+    shapes, unread = shapes_of(layer), {}
+    for name in absent:
         size = int(np.prod(shapes[name]))
-        own = best_named([each for each in map.unused() if map.own.shapes[each] == (size,)], name)
-        if own is None:
-            absent.append(name)
-            continue
-        map = replace(map, elements={**map.elements, name: map.own.elements(own)})
-        examination.unread += ((own, name),)
-    examination.map, examination.absent = map, tuple(absent)
+        own = best_named((each for each in map.unused() if map.own.shapes[each] == (size,)), name)
+        if own is not None and score(own, name) >= SOUNDS:
+            map = replace(map, elements={**map.elements, name: map.own.elements(own)})
+            unread[name] = own
+    still = tuple(name for name in absent if name not in unread)
+    return map, still, tuple((own, name) for name, own in unread.items())
 
 
 def _runs_in(examination: Examination, dtype: DtypeName) -> bool:

@@ -2,12 +2,11 @@
 each number in the graph tells where it comes from, whatever the exporter did to names and shapes."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import onnx
 
-from encoder_conformance.protocol.description import Port
+from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
@@ -17,6 +16,7 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.layer import Layer
 
 _MARK_SIZE = 0.125
 _ROUNDED = 2.0**-23
@@ -24,55 +24,52 @@ _ROUNDED = 2.0**-23
 _TRACE = "pkg.torch.onnx.stack_trace"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Exported:
-    """The yield of an export. `inferred` None: `problem` says which part is no layer's, `where` its source line."""
+    """The yield of an export. `layer` None: `problem` says which part is no layer's, `where` its source line.
 
-    own: OwnParameters
-    inferred: InferredLayer | None = None
+    `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
+    """
+
+    layer: Layer | None = None
+    facts: tuple[Fact, ...] = ()
+    map: ElementMap | None = None
     absent: tuple[str, ...] = ()
-    found: dict[str, Array] | None = None
-    more: dict[str, float] | None = None
     unplaced: tuple[str, ...] = ()
     problem: str = ""
     where: str = ""
     notes: tuple[str, ...] = ()
 
-    @cached_property
-    def map(self) -> ElementMap:
-        return ElementMap(self.own, self.found or {}, self.more or {})
-
 
 def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
     """`module` has its own parameters afterwards, as before."""
-    own, before = OwnParameters.of(module), module.flat().copy()
+    own, before = OwnParameters(module.shapes), module.flat().copy()
     marks = _marks(own.size)
     module.assign(marks)
     try:
         model = module.export(semantics.x_shape(semantics.B, semantics.S))
     except Exception as error:
-        return Exported(own, problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
+        return Exported(problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
     finally:
         module.assign(before)
     findings = Findings()
     try:
         graph = Graph(model)
-        ports = graph.inputs[0].name, graph.model.graph.output[0].name
-        named = _with_names(semantics, *ports)
+        names = graph.inputs[0].name, graph.model.graph.output[0].name
+        x, output = (semantics.x.model_copy(update={"name": name}) for name in names)
+        named = replace(semantics, x=x, output=output, masks=())
         inferred = infer_layer(graph, named, ModelRunner(graph.model), findings, verified=False)
     except Exception as error:  # a graph that the reader was never shown is no reason to judge nothing
-        return Exported(own, problem=f"its graph cannot be read: {type(error).__name__}: {error}")
+        return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     errors = [finding.message for finding in findings.errors()]
     notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
-        return Exported(own, problem=problem, where=_source_line(model, problem, module.library), notes=notes)
-    exported = Exported(own, inferred, notes=notes)
-    _place(exported, inferred, marks, before)
-    return exported
+        return Exported(problem=problem, where=_source_line(model, problem, module.library), notes=notes)
+    return replace(_placed(own, inferred, marks, before), notes=notes)
 
 
-def _place(exported: Exported, inferred: InferredLayer, marks: Array, before: Array) -> None:
+def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:
     """Finds the own elements that each parameter in the graph is, by marks [n]. `before`: their own numbers [n]."""
     order = np.argsort(marks)
     found, more, absent, unplaced = {}, {}, [], []
@@ -85,12 +82,12 @@ def _place(exported: Exported, inferred: InferredLayer, marks: Array, before: Ar
         elements = order[at]
         if np.array_equal(marks[elements], values):
             found[name] = elements
-        elif name.endswith("gain") and (less := _less_one(values, exported.own, marks, before)) is not None:
+        elif name.endswith("gain") and (less := _less_one(values, own, marks, before)) is not None:
             found[name], more[name] = less, 1.0
         else:
             unplaced.append(name)
-    exported.found, exported.more = found, more
-    exported.absent, exported.unplaced = tuple(absent), tuple(unplaced)
+    map = ElementMap(own, found, more)
+    return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced))
 
 
 def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) -> Array | None:
@@ -118,13 +115,6 @@ def _cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _with_names(semantics: InputSemantics, x: str, output: str) -> InputSemantics:
-    shape = semantics.x_shape(semantics.B, semantics.S)
-    ports = (Port(name=name, dtype="float32", shape=shape) for name in (x, output))
-    first, last = ports
-    return replace(semantics, x=first, output=last, masks=())
 
 
 def _source_line(model: onnx.ModelProto, problem: str, library: str) -> str:

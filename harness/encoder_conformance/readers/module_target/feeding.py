@@ -24,10 +24,9 @@ def module_feeds(semantics: InputSemantics, x: BSD, masks: Masks, num_heads: int
         return feeds
     shut = {mask.name: mask.polarity.shut for mask in semantics.masks if mask.polarity}
     for name, mask in mask_feeds(semantics, masks, B, S, num_heads).items():
-        if mask.dtype.kind != "f":
-            feeds[name] = mask
-            continue
-        turned = mask.astype(x.dtype)
-        hidden = turned <= shut[name] / 2 if shut[name] < 0 else np.zeros(turned.shape, np.bool_)
-        feeds[name] = np.where(hidden, ml_dtypes.finfo(x.dtype).min, turned)
+        feeds[name] = mask
+        if mask.dtype.kind == "f":
+            turned = mask.astype(x.dtype)
+            hidden = (shut[name] < 0) & (turned <= shut[name] / 2)
+            feeds[name] = np.where(hidden, ml_dtypes.finfo(x.dtype).min, turned)
     return feeds

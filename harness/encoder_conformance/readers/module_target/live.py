@@ -1,7 +1,7 @@
 """Calls a module, whatever its framework, gives it parameters, differentiates and exports it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,6 @@ class LiveModule(ABC):
     """The other names of a parameter that several have → its first."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
-    problem: str = ""
-    session: None = None
 
     @property
     @abstractmethod
@@ -66,7 +64,7 @@ class LiveModule(ABC):
         """The gradients by x, and by all elements of its parameters, [n]."""
 
     @abstractmethod
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Shows what its submodules, or those in `only`, take and give in one call; and the output."""
 
     @abstractmethod
@@ -91,6 +89,24 @@ class LiveModule(ABC):
             raise ExecutionError(last_frames(error)) from None
 
 
+class HeldModule(LiveModule):
+    """A module that is called with other values in the place of its parameters, and held with those."""
+
+    def __init__(self, signature: Signature, names: Iterable[str], values: Iterable[Array]) -> None:
+        self.signature, self.names, self.values = signature, list(names), list(values)
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: value.shape for name, value in zip(self.names, self.values, strict=True)}
+
+    def flat(self) -> Array:
+        return joined(self.values)
+
+    def assign(self, flat: Array) -> None:
+        pairs = zip(self.values, pieces(flat, self.shapes.values()), strict=True)
+        self.values = [piece.astype(value.dtype) for value, piece in pairs]
+
+
 def joined(values: Iterable[Array]) -> Array:
     """All elements of several arrays, [n], one after the other."""
     flat = [value.reshape(-1) for value in values]
@@ -106,14 +122,14 @@ def pieces(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
         at += size
 
 
-def of_shape(tensors: Iterable[Any], shape: tuple[int, ...], kind: str) -> Any:
+def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
     """The first tensor of the shape of x in what a module returns. Raises ExecutionError."""
-    found = list(tensors)
+    found = [value for value in leaves(answer) if is_tensor(value)]
     for value in found:
-        if tuple(value.shape) == shape:
+        if tuple(value.shape) == tuple(x.shape):
             return value
-    shapes = ", ".join(str(list(value.shape)) for value in found) or kind
-    raise ExecutionError(f"it returns {shapes}, and x is {list(shape)}")
+    shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
+    raise ExecutionError(f"it returns {shapes}, and x is {list(x.shape)}")
 
 
 def leaves(answer: Any) -> Iterator[Any]:

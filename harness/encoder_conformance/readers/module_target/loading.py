@@ -14,17 +14,20 @@ from typing import Any
 
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
-from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 
 
-def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> Any:
-    """`arguments` are Python literals, or else words. Paths and packages are those of `folder`. Raises BadTarget."""
+def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[ModuleFramework, Any]:
+    """The module, and whose it is. Raises BadTarget.
+
+    `arguments` are Python literals, or else words. Paths and packages are those of `folder`.
+    """
     source, _, name = target.rpartition(":")
     values = {key: _value(text) for key, text in arguments.items()}
     if target.startswith(LIVE):
         return _made(without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE)))), "it", values)
     if source == "hf":
-        return _from_transformers(name, values, folder)
+        return _made(_from_transformers(name, values, folder), name, {})
     if not (source and name):
         raise BadTarget(f"{target!r} names no module", "write package.module:name, file.py:name or hf:NAME")
     sys.path.insert(0, str(folder))
@@ -40,9 +43,9 @@ def without_input(work: Callable[[], Any]) -> Any:
     except EOFError as error:
         problem = f"it asks for input, and nobody is there: {last_frames(error)}"
         raise BadTarget(problem, "put that under `if __name__ == '__main__':`") from None
+    except BadTarget:
+        raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, BadTarget):
-            raise
         raise BadTarget(last_frames(error)) from None
     finally:
         sys.stdin = stdin
@@ -62,9 +65,8 @@ def _imported(source: str, folder: Path) -> Any:
         except (ImportError, ValueError):
             found = None
         if found is None:
-            raise BadTarget(
-                f"there is no module {source!r}", f"it is looked for in {folder} and among what is installed"
-            )
+            hint = f"it is looked for in {folder} and among what is installed"
+            raise BadTarget(f"there is no module {source!r}", hint)
         return without_input(lambda: importlib.import_module(source))
     path = (folder / source).resolve()
     if not path.is_file():
@@ -84,11 +86,8 @@ def _attribute(module: Any, name: str, source: str) -> Any:
         if not hasattr(found, part):
             own = [each for each in dir(found) if not each.startswith("_")]
             matches = difflib.get_close_matches(part, own, n=3, cutoff=0.5)
-            hint = (
-                f"did you mean {' or '.join(matches)}?"
-                if matches
-                else f"it has {', '.join(_modules_in(found)) or 'no module'}"
-            )
+            meant = f"did you mean {' or '.join(matches)}?" if matches else ""
+            hint = meant or f"it has {', '.join(_modules_in(found)) or 'no module'}"
             raise BadTarget(f"{source} has no {part!r}", hint)
         found = getattr(found, part)
     return found
@@ -103,19 +102,19 @@ def _modules_in(found: Any) -> list[str]:
     ][:8]
 
 
-def _made(found: Any, name: str, arguments: Mapping[str, Any]) -> Any:
-    if framework_of(found) is not None:
+def _made(found: Any, name: str, arguments: Mapping[str, Any]) -> tuple[ModuleFramework, Any]:
+    if framework := framework_of(found):
         if arguments:
             raise BadTarget(f"{name} is a module already, and takes no --arg", "name the class that makes it")
-        return found
+        return framework, found
     if not callable(found):
         problem = f"{name} is {type(found).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX"
         raise BadTarget(problem, "nor a class or function that makes one")
     _check_arguments(found, name, arguments)
     made = without_input(lambda: found(**arguments))
-    if framework_of(made) is None:
-        raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX")
-    return made
+    if framework := framework_of(made):
+        return framework, made
+    raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX")
 
 
 def _check_arguments(found: Any, name: str, arguments: Mapping[str, Any]) -> None:

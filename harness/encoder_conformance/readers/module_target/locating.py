@@ -35,11 +35,8 @@ def locate(bench: Bench, layer: Layer, parameters: Mapping[str, Array]) -> dict[
     x = bench.x()
     stages = bench.oracle(layer, x, parameters)
     seen, _ = bench.module.watched(bench.feeds(x))
-    found: dict[str, Place] = {}
-    for stage, value in stages.items():
-        place = None if stage == "output" else _place_of(np.asarray(value), seen, bench)
-        if place is not None:
-            found[stage] = place
+    places = {stage: _place_of(value, seen, bench) for stage, value in stages.items() if stage != "output"}
+    found = {stage: place for stage, place in places.items() if place}
     everywhere = Counter(map(kind_of, stages))  # a layer that shows fewer stages than another answers wrong names
     shown = Counter(map(kind_of, found))
     return {stage: place for stage, place in found.items() if shown[kind_of(stage)] == everywhere[kind_of(stage)]}
@@ -48,13 +45,13 @@ def locate(bench: Bench, layer: Layer, parameters: Mapping[str, Array]) -> dict[
 def _place_of(stage: Array, seen: Seen, bench: Bench) -> Place | None:
     for (name, side, index), value in seen.items():
         for swapped in (False, True):
-            if value.ndim < 2 or value.size != stage.size or (swapped and stage.ndim != 3):
+            if swapped:
+                fits = stage.ndim == 3 and value.shape[:2] == (bench.semantics.S, bench.semantics.B)
+            else:
+                fits = value.shape == stage.shape or value.ndim == 2
+            if not fits or value.ndim < 2 or value.size != stage.size:
                 continue
             place = Place(name, side, index, swapped)
-            if swapped and value.shape[:2] != (bench.semantics.S, bench.semantics.B):
-                continue
-            if not swapped and value.shape != stage.shape and value.ndim != 2:
-                continue
             turned = place.of(value, stage.shape).astype(np.float64)
             if np.abs(turned - stage).max() <= _CLOSE[bench.dtype] * max(1.0, float(np.abs(stage).max())):
                 return place

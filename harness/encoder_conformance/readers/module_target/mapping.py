@@ -17,12 +17,6 @@ class OwnParameters:
     """A module's parameters, each once, with their elements numbered one after the other in this order."""
 
     shapes: Mapping[str, tuple[int, ...]]
-    aliases: Mapping[str, str]
-    """The other names of a parameter that several have → its first."""
-
-    @classmethod
-    def of(cls, module: LiveModule) -> "OwnParameters":
-        return cls(dict(module.shapes), dict(module.aliases))
 
     @cached_property
     def ends(self) -> dict[str, int]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.spec.parameters import without_prefix
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +48,7 @@ def names_by_number(names: Iterable[str]) -> list[list[str]]:
 def score(own: str, spec: str) -> float:
     """Measures how much an own name sounds like a parameter of the specification: 0 for not at all."""
     words = words_of(own)
-    part, _, kind = spec.rpartition(".")
+    part, _, kind = without_prefix(spec)[1].rpartition(".")
     found = _best(words, _WORDS[part]) * 2.0
     place = part.partition(".")[0]
     for other, names in _PLACES.items():
@@ -67,11 +66,6 @@ def _best(words: list[str], names: tuple[str, ...]) -> float:
     return max((1 - names.index(word) / (2 * len(names)) for word in words if word in names), default=0.0)
 
 
-def better_owner(own: str, one: str, other: str) -> str:
-    """Which of two parameters of the specification an own name sounds more like; the first, if neither."""
-    return one if score(own, without_prefix(one)[1]) >= score(own, without_prefix(other)[1]) else other
-
-
 def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Own weight of attention, the part that it was read as, and the part whose name it has. `sources`: the
     specification's name → the own name, which is of one parameter alone."""
@@ -86,18 +80,10 @@ def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return found
 
 
-_SOUNDS = 1.5
+SOUNDS = 1.5
 """The least score of a name that is taken for a parameter's by itself."""
 
 
-def best_named(names: list[str], spec: str) -> str | None:
-    """The own name that sounds most like the parameter; None if none does."""
-    bare = without_prefix(spec)[1]
-    best = max(names, key=lambda name: score(name, bare), default=None)
-    return best if best is not None and score(best, bare) >= _SOUNDS else None
-
-
-def alike(own: OwnParameters, names: list[str], shape: tuple[int, ...], spec: str) -> str | None:
-    """The best of these own parameters that have the shape, either way round; None if there is none."""
-    fitting = [name for name in names if own.shapes[name] in (shape, shape[::-1])]
-    return max(fitting, key=lambda name: score(name, without_prefix(spec)[1]), default=None)
+def best_named(names: Iterable[str], spec: str) -> str | None:
+    """The own name that sounds most like the parameter; None if there is none."""
+    return max(names, key=lambda name: score(name, spec), default=None)

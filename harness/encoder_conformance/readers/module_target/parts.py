@@ -1,6 +1,6 @@
 """Finds what may be encoder layers in a model: parts that have two norms and four matrices each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -12,24 +12,21 @@ class Tree(Protocol):
     def children(self, module: Any) -> Mapping[str, Any]: ...
     def is_container(self, module: Any) -> bool:
         """Whether it only holds others, as a list does."""
-        ...
 
     def matrices(self, module: Any) -> int:
         """Counts the parameters of it and its parts that have two axes or more."""
-        ...
 
 
-def at(tree: Tree, module: Any, path: str) -> Any:
-    """The submodule of this path. Raises BadTarget, with the names that are there."""
+def at(tree: Tree, module: Any, path: str | None) -> Any:
+    """The submodule of this path, or the module itself. Raises BadTarget, with the names that are there."""
     found = module
-    walked: list[str] = []
-    for part in path.split("."):
+    parts = [] if path is None else path.split(".")
+    for number, part in enumerate(parts):
         children = tree.children(found)
         if part not in children:
-            where = ".".join(walked) or type(module).__name__
+            where = ".".join(parts[:number]) or type(module).__name__
             raise BadTarget(f"--at {path}: {where} has no part {part!r}", f"it has {', '.join(children) or 'no parts'}")
         found = children[part]
-        walked.append(part)
     return found
 
 
@@ -38,6 +35,34 @@ def walk(tree: Tree, module: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     yield path, module
     for name, child in tree.children(module).items():
         yield from walk(tree, child, f"{path}.{name}" if path else name)
+
+
+def calls(tree: Tree, module: Any, keep: Callable[[str, str, Any], None], work: Callable[[], Any]) -> Any:
+    """`work()`, in which `__call__` of every part tells what it takes and gives.
+
+    The classes are patched for as long: an instance has no call of its own.
+    """
+    names = {id(part): path for path, part in walk(tree, module) if path}
+    kinds: set[Any] = {type(part) for path, part in walk(tree, module) if path and callable(part)}
+    before = {kind: kind.__call__ for kind in kinds}
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(part: Any, *given: Any, **named: Any) -> Any:
+            answer, path = original(part, *given, **named), names.get(id(part))
+            if path is not None:
+                keep(path, "input", given)
+                keep(path, "output", answer)
+            return answer
+
+        return call
+
+    try:
+        for kind, original in before.items():
+            kind.__call__ = watched(original)
+        return work()
+    finally:
+        for kind, original in before.items():
+            kind.__call__ = original
 
 
 def candidates(tree: Tree, module: Any) -> list[str]:
@@ -53,10 +78,6 @@ def _is_layer(tree: Tree, module: Any) -> bool:
     """Two norms and no more, and at least four matrices."""
     if tree.is_container(module):
         return False
-    norms = [part for _, part in walk(tree, module) if "norm" in _class_name(part).lower()]
+    parts = (part[0] if isinstance(part, tuple) else part for _, part in walk(tree, module))  # Linen's have variables
+    norms = [part for part in parts if "norm" in type(part).__name__.lower()]
     return len(norms) == 2 and tree.matrices(module) >= 4
-
-
-def _class_name(part: Any) -> str:
-    """The name of a module's class, or of that in a pair with its variables, as Linen has it."""
-    return type(part[0] if isinstance(part, tuple) else part).__name__

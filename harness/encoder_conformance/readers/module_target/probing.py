@@ -46,8 +46,7 @@ def with_masks(runner: LiveModule, found: InputSemantics, num_heads: int) -> Inp
         together = replace(found, masks=masks)
         if _runs(runner, together):
             return together
-    alone = next((each[0] for each in forms if each), None)
-    return found if alone is None else replace(found, masks=(alone,))
+    return replace(found, masks=tuple(each[0] for each in forms if each)[:1])
 
 
 def causal_with_open_masks(runner: LiveModule, found: InputSemantics) -> bool:
@@ -113,5 +112,4 @@ def _forms(found: InputSemantics, num_heads: int, name: str) -> Iterator[tuple[s
     shapes = [(B, H, S, S), (B * H, S, S), (B, 1, S, S), (B, S, S), (S, S), (B, 1, 1, S), (B, 1, S), (B, S)]
     if "padding" in name:
         shapes.reverse()
-    for shape in dict.fromkeys(shapes):
-        yield from ((dtype, shape) for dtype in ("bool", "float32", "int64"))
+    yield from ((dtype, shape) for shape in dict.fromkeys(shapes) for dtype in ("bool", "float32", "int64"))

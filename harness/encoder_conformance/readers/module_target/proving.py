@@ -89,18 +89,15 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
         rms, conforms = None, bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
     names = list(map.elements)
     chosen = names[:: max(1, -(-len(names) // _MOVED))]
-    wrong, inert = [], []
     right = bench.oracle(layer, x, parameters)["output"]
+    compared = {}
     for name in chosen:
         moved = _moved(name, parameters, map)
         map.load(bench.module, moved)
         change = bench.output(x).astype(np.float64) - observed.astype(np.float64)
         due = bench.oracle(layer, x, moved)["output"] - right
-        match _compared(change, due, right, bench.dtype):
-            case "inert":
-                inert.append(name)
-            case "wrong":
-                wrong.append(name)
+        compared[name] = _compared(change, due, right, bench.dtype)
+    wrong, inert = (tuple(name for name in chosen if compared[name] == word) for word in ("wrong", "inert"))
     map.load(bench.module, parameters)
     problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
     return LiveProof(
@@ -109,8 +106,8 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
         rms=rms,
         moved=len(chosen),
         of=len(names),
-        wrong=tuple(wrong),
-        inert=tuple(inert),
+        wrong=wrong,
+        inert=inert,
         problem=problem,
     )
 

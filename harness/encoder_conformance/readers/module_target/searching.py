@@ -1,7 +1,6 @@
 """Finds the map of a module whose graph is no layer's: candidates by shapes and names, tried with each deviation."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 import numpy as np
@@ -23,23 +22,18 @@ from encoder_conformance.spec.parameters import without_prefix
 
 Elements = dict[str, Array]
 _QKV = ("attention.query", "attention.key", "attention.value")
+_OTHER_NORM = {"norm1": "norm2", "norm2": "norm1"}
 _CANDIDATES = 192
 _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
 
 
-@dataclass(frozen=True)
-class SearchedMap:
-    """The best map, which lacks the parameters in `absent`."""
+def search_map(bench: Bench, stated: Layer) -> tuple[ElementMap, tuple[str, ...], MapSearch] | None:
+    """The best map, the parameters that it lacks, and how it was found.
 
-    map: ElementMap
-    absent: tuple[str, ...]
-    search: MapSearch
-
-
-def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> SearchedMap | None:
-    """None if the module's parameters cannot be those of the stated layer, by number and shape."""
-    shapes = shapes_of(stated)
+    None if the module's parameters cannot be those of the stated layer, by number and shape.
+    """
+    own, shapes = OwnParameters(bench.module.shapes), shapes_of(stated)
     maps = list(islice(_candidates_of_stack(own, shapes), _CANDIDATES))
     if not maps:
         return None
@@ -62,7 +56,7 @@ def search_map(bench: Bench, stated: Layer, own: OwnParameters) -> SearchedMap |
     search = MapSearch(
         deviation=deviation if matches else None, distance=distance, maps=len(maps), deviations=len(predictions)
     )
-    return SearchedMap(ElementMap(own, maps[chosen]), absent, search)
+    return ElementMap(own, maps[chosen]), absent, search
 
 
 def _predictions(case: Case) -> dict[str, Array]:
@@ -119,18 +113,12 @@ def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names
     weights = [part for part in (*_QKV, "attention.output") if f"{part}.weight" in base]
     seen: set[bytes] = set()
     for order, norms, turned in product(_orders(weights), (False, True), (False, True)):
-        elements = {name: at for name, (_, at) in base.items()}
-        for kind in ("weight", "bias"):
-            for to, source in zip(weights, order, strict=True):
-                if f"{to}.{kind}" in base and f"{source}.{kind}" in base:
-                    elements[f"{to}.{kind}"] = base[f"{source}.{kind}"][1]
-        if norms:
-            for kind in ("gain", "shift"):
-                one, two = f"norm1.{kind}", f"norm2.{kind}"
-                if one in base and two in base:
-                    elements[one], elements[two] = base[two][1], base[one][1]
-        if turned:
-            elements = {n: at.T if at.ndim == 2 and at.shape[0] == at.shape[1] else at for n, at in elements.items()}
+        sources = dict(zip(weights, order, strict=True)) | (_OTHER_NORM if norms else {})
+        elements = {}
+        for name, piece in base.items():
+            part, _, kind = name.rpartition(".")
+            _, at = base.get(f"{sources.get(part, part)}.{kind}", piece)
+            elements[name] = at.T if turned and at.ndim == 2 and at.shape[0] == at.shape[1] else at
         key = b"".join(elements[name].tobytes() for name in sorted(elements))
         if key not in seen:
             seen.add(key)
@@ -145,31 +133,24 @@ def _orders(weights: Sequence[str]) -> list[tuple[str, ...]]:
 def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> list[tuple[str, Array]]:
     """Name → elements in a form that a parameter may have: matrices [in, out], fused ones cut in three."""
     found: list[tuple[str, Array]] = []
-    square = shapes["attention.query.weight"]
+    D, P = shapes["attention.query.weight"]
     for name in names:
         shape, at = own.shapes[name], own.elements(name)
-        if len(shape) == 2:
-            found += _matrices(name, at, square)
-            if at.size == square[1]:  # a bias of each head
+        if shape in ((3 * P, D), (D, 3 * P), (3 * P,)):
+            axis = shape.index(3 * P)
+            parts = zip("qkv", np.split(at, 3, axis), strict=True)
+            found += [(f"{name}.{word}", part if axis else part.T) for word, part in parts]
+        elif len(shape) == 2:
+            forms = [at, at.T] if name.endswith("kernel") else [at.T, at]  # [in, out]; torch's weights are [out, in]
+            found += [(name, form) for form in forms]
+            if at.size == P:  # a bias of each head
                 found.append((name, at.reshape(-1)))
         elif len(shape) == 3:
             flat = (at.reshape(shape[0], -1), at.reshape(-1, shape[2]), at.transpose(1, 0, 2).reshape(shape[1], -1))
             found += [(name, each) for each in flat]
-        elif len(shape) == 1 and shape[0] == 3 * square[1]:
-            found += [(f"{name}.{word}", part) for word, part in zip("qkv", np.split(at, 3), strict=True)]
         else:
             found.append((name, at.reshape(-1)))
     return found
-
-
-def _matrices(name: str, at: Array, square: tuple[int, ...]) -> list[tuple[str, Array]]:
-    D, P = square
-    if at.shape == (3 * P, D):
-        return [(f"{name}.{word}", part.T) for word, part in zip("qkv", np.split(at, 3, axis=0), strict=True)]
-    if at.shape == (D, 3 * P):
-        return [(f"{name}.{word}", part) for word, part in zip("qkv", np.split(at, 3, axis=1), strict=True)]
-    forms = [(name, at), (name, at.T)]
-    return forms if name.endswith("kernel") else forms[::-1]  # a kernel is [in, out], and torch's weights are [out, in]
 
 
 def _assigned(
@@ -180,39 +161,27 @@ def _assigned(
     Weights and gains come before biases and shifts, which are looked for beside them.
     """
     found: dict[str, tuple[str, Array]] = {}
-    biases = {name for name in shapes if name.endswith((".bias", ".shift"))}
-    for names in (set(shapes) - biases, biases):
-        _assign(pieces, {name: shape for name, shape in shapes.items() if name in names}, found)
-    missing = set(shapes) - set(found)
-    if missing - biases:
+    taken: set[str] = set()
+    widths = {_part(label): at.size for label, at in pieces if label.rpartition(".")[2] == "bias"}
+    biases = [name for name in shapes if name.endswith((".bias", ".shift"))]
+    for names in ([name for name in shapes if name not in biases], biases):
+        beside = {_part(name): _part(label) for name, (label, _) in found.items()}
+        pairs = []
+        for name in names:
+            for label, at in pieces:
+                if at.shape == shapes[name]:
+                    companion = _part(label) == beside.get(_part(name))
+                    turned = at.ndim == 2 and widths.get(_part(label), at.shape[1]) != at.shape[1]
+                    pairs.append((score(label, name) + 2 * companion - turned, name, label, at))
+        for _, name, label, at in sorted(pairs, key=lambda pair: -pair[0]):
+            if name not in found and label not in taken:
+                found[name] = label, at
+                taken.add(label)
+    if any(name not in found and name not in biases for name in shapes):
         return None
     return {name: found[name] for name in shapes if name in found}
 
 
-def _assign(
-    pieces: list[tuple[str, Array]], shapes: Mapping[str, tuple[int, ...]], found: dict[str, tuple[str, Array]]
-) -> None:
-    """Adds the pieces of these parameters to those `found`."""
-    widths = {_module(label): at.size for label, at in pieces if label.rpartition(".")[2] == "bias"}
-    beside = {_part(name): _module(label) for name, (label, _) in found.items()}
-    pairs = []
-    for order, (name, shape) in enumerate(shapes.items()):
-        for number, (label, at) in enumerate(pieces):
-            if at.shape == shape:
-                companion = _module(label) == beside.get(_part(name))
-                turned = at.ndim == 2 and widths.get(_module(label), shape[1]) != shape[1]
-                pairs.append((score(label, name) + 2 * companion - turned, -order, name, number))
-    taken = {label for label, _ in found.values()}
-    for _, _, name, number in sorted(pairs, key=lambda pair: (-pair[0], -pair[1], pair[3])):
-        label, at = pieces[number]
-        if name not in found and label not in taken:
-            found[name] = label, at
-            taken.add(label)
-
-
-def _module(label: str) -> str:
-    return label.rpartition(".")[0]
-
-
 def _part(name: str) -> str:
+    """The name without its last word: the module of an own parameter, the step of one of the specification."""
     return name.rpartition(".")[0]

@@ -26,12 +26,10 @@ def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer |
 
 
 def _heads(module: LiveModule, stated: Layer, d_model: int) -> int:
-    for each in module.objects():
-        for name in _HEADS:
-            value = getattr(each, name, None)
-            if isinstance(value, int) and not isinstance(value, bool) and value > 0 and d_model % value == 0:
-                return value
-    return stated.attention.num_heads if d_model % stated.attention.num_heads == 0 else 1
+    values = (getattr(each, name, None) for each in module.objects() for name in _HEADS)
+    numbers = (value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0)
+    usual = stated.attention.num_heads
+    return next((value for value in numbers if d_model % value == 0), usual if d_model % usual == 0 else 1)
 
 
 def _d_ff(module: LiveModule, d_model: int) -> int:

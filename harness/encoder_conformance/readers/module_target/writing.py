@@ -78,8 +78,7 @@ def _takes(map: ElementMap, num_heads: int) -> Iterator[tuple[str, str | None]]:
         elements = map.own.elements(own)
         within = [name for name, at in map.elements.items() if np.isin(at.reshape(-1)[:1], elements).all()]
         if within:
-            within.sort(key=lambda name: int(map.elements[name].min()))
-            yield own, _take(within, map, elements)
+            yield own, _take(sorted(within, key=lambda name: int(map.elements[name].min())), map, elements)
 
 
 def _take(sources: list[str], own: ElementMap, elements: Array) -> str | None:

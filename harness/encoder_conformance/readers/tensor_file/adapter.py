@@ -7,32 +7,22 @@ import numpy as np
 import safetensors.numpy
 
 from encoder_conformance import Adapter, Array, Environment, Masks, RunRequest, Tensors, serve
-from encoder_conformance.protocol.tensors import ASKED, COTANGENT, PARAMETERS, digest_of, question_tensors
+from encoder_conformance.protocol.tensors import COTANGENT, PARAMETERS, digest_of, question_tensors
 
 GRADIENT = "gradient."
 
 
 class TensorFile(Adapter):
     def start(self, device: str, threads: int) -> Environment:
-        asked = safetensors.numpy.load_file(self.choices["asked"])
-        by_question: dict[str, Tensors] = {}
-        parameters: dict[str, Tensors] = {}
-        for name, value in asked.items():
-            group, _, rest = name.partition("/")
-            if rest.startswith(f"{PARAMETERS}/"):
-                parameters.setdefault(group, {})[rest.removeprefix(f"{PARAMETERS}/")] = value
-            elif name != ASKED:
-                question, _, tensor = name.rpartition("/")
-                by_question.setdefault(question, {})[tensor] = value
-        self.groups = {digest_of(held): group for group, held in parameters.items()}
-        self.questions = {
-            (question.partition("/")[0], question_digest(tensors)): question
-            for question, tensors in by_question.items()
-        }
-        self.answers: dict[str, Tensors] = {}
-        for name, value in safetensors.numpy.load_file(self.choices["answers"]).items():
-            question, _, tensor = name.rpartition("/")
-            self.answers.setdefault(question, {})[tensor] = value
+        self.groups: dict[bytes, str] = {}
+        self.questions: dict[tuple[str, bytes], str] = {}
+        for question, tensors in by_question(self.choices["asked"]).items():
+            group, _, kind = question.partition("/")
+            if kind == PARAMETERS:
+                self.groups[digest_of(tensors)] = group
+            else:
+                self.questions[group, question_digest(tensors)] = question
+        self.answers = by_question(self.choices["answers"])
         return Environment({"numpy": np.__version__, "safetensors": safetensors.__version__})
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
@@ -62,6 +52,15 @@ class TensorFile(Adapter):
         """The gradients by x [B, S, D] and by each parameter, for a gradient of the output in the shape of x."""
         answer = self.answered(x, masks, run)[1]
         return {name.removeprefix(GRADIENT): value for name, value in answer.items() if name.startswith(GRADIENT)}
+
+
+def by_question(path: str) -> dict[str, Tensors]:
+    """The tensors of a file, each under the last part of its name, by all before it."""
+    found: dict[str, Tensors] = {}
+    for name, value in safetensors.numpy.load_file(path).items():
+        question, _, tensor = name.rpartition("/")
+        found.setdefault(question, {})[tensor] = value
+    return found
 
 
 def question_digest(tensors: Tensors) -> bytes:

@@ -1,41 +1,41 @@
 """The frameworks whose modules are judged, each imported only if the target has imported it."""
 
 import sys
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import Tree
 
 
-class ModuleFramework(Protocol):
+class ModuleFramework(ABC):
     """`packages`: the distributions whose versions a report has."""
 
     name: str
-    homepage: str
     packages: tuple[str, ...]
     tree: Tree
 
+    @abstractmethod
     def owns(self, found: object) -> bool:
         """Whether it is a module of this framework."""
-        ...
 
+    @abstractmethod
     def refuse_unfit(self, module: Any) -> None:
         """Raises BadTarget for what cannot be computed in float32 on this machine's processor."""
-        ...
 
+    @abstractmethod
     def live(self, module: Any) -> LiveModule:
         """A copy in float32, in eval mode; `module` stays as it is. Raises BadTarget."""
-        ...
 
+    @abstractmethod
     def notes(self, module: Any) -> tuple[str, ...]:
         """Says what that copy is not."""
-        ...
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """Settings and random state are afterwards what they were."""
-        ...
+        """Settings and random state are afterwards what they were: by itself, where there are none."""
+        return nullcontext()
 
 
 _BY_PACKAGE = (

@@ -26,7 +26,7 @@ class TensorFlow:
             output = function(*given)
         by = tape.gradient(output, list(given), output_gradients=tf.constant(cotangent))
         pairs = zip(given, by, strict=True)
-        return [np.zeros(each.shape, cotangent.dtype) if g is None else _dense(g) for each, g in pairs]
+        return [np.asarray(tf.zeros_like(each) if g is None else tf.convert_to_tensor(g)) for each, g in pairs]
 
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
         import tensorflow as tf
@@ -58,12 +58,6 @@ def _without_erfc(graph: onnx.GraphProto) -> None:
     graph.node.extend(nodes)
 
 
-def _dense(gradient: Any) -> Array:
-    import tensorflow as tf
-
-    return np.asarray(tf.convert_to_tensor(gradient))
-
-
 class Jax:
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
         import jax
@@ -88,15 +82,9 @@ class Torch:
         return [each.numpy(force=True) for each in by]
 
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        import torch
+        from encoder_conformance.readers.module_target.frameworks.pytorch import exported
 
-        class OfFunction(torch.nn.Module):
-            def forward(self, x: torch.Tensor) -> Any:
-                return function(x)
-
-        program = torch.onnx.export(OfFunction(), (torch.zeros(x_shape),), dynamo=True, verbose=False)
-        model: onnx.ModelProto = program.model_proto
-        return model
+        return exported(function, x_shape)
 
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}

@@ -13,7 +13,6 @@ from encoder_conformance.readers.module_target.parts import Tree
 
 class _Equinox(JaxFramework):
     name = "Equinox"
-    homepage = "https://docs.kidger.site/equinox"
     packages = ("equinox", "jax")
     tree: Tree = Nested(eqx.Module)
 

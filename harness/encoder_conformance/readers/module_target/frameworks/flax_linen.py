@@ -1,6 +1,7 @@
 """Flax Linen: nn.Module, by itself, bound to its variables, or in a pair with them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import flax.linen as nn
@@ -11,23 +12,24 @@ import numpy as np
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
-from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule
+from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule, Keep, Masks
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
-    """A submodule and its variables. `below`: its own submodules, by their paths from it."""
+    """A submodule and its variables. `every`: all of the module that was called, by their paths in it."""
 
-    below: Mapping[tuple[str, ...], "_Part"]
+    path: tuple[str, ...]
+    every: Mapping[tuple[str, ...], "_Part"]
 
 
 class _Parts:
     """Submodules of Linen come into being in a call: it is called, in shapes alone, and they are noted."""
 
     def children(self, module: Any) -> Mapping[str, Any]:
-        below = module.below if isinstance(module, _Part) else _called(module)
-        return {path[0]: part for path, part in below.items() if len(path) == 1}
+        path, every = (module.path, module.every) if isinstance(module, _Part) else ((), _called(module))
+        return {other[-1]: part for other, part in every.items() if other[:-1] == path}
 
     def is_container(self, module: Any) -> bool:
         return type(_module_of(module)).__name__ == "Sequential"
@@ -36,11 +38,25 @@ class _Parts:
         return sum(np.ndim(leaf) >= 2 for leaf in jax.tree.leaves(FRAMEWORK.arrays(module)))
 
 
+def _told(keep: Keep) -> AbstractContextManager[Any]:
+    """`keep` is told what each submodule takes and gives."""
+
+    def intercept(call: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
+        answer = call(*given, **named)
+        if context.method_name == "__call__" and context.module.path:
+            keep(".".join(context.module.path), "input", given)
+            keep(".".join(context.module.path), "output", answer)
+        return answer
+
+    return nn.intercept_methods(intercept)
+
+
 def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
     """Its submodules by their paths, in the order in which they are called. Empty if it takes neither x nor ids."""
     unbound, variables = _split(module)
     signature = signature_of(unbound.__call__, f"{type(unbound).__name__}.__call__")
-    for x in _inputs(unbound):
+    for shape in (*((3, 5, width) for width in _widths(unbound)), (3, 5)):
+        x = jnp.zeros(shape, jnp.float32 if len(shape) == 3 else jnp.int32)
         found: dict[tuple[str, ...], nn.Module] = {}
 
         def note(call: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
@@ -54,25 +70,12 @@ def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
                 jax.eval_shape(lambda x: unbound.apply(held, x, **signature.fixed), x)  # noqa: B023
         except Exception:  # whatever a module does with inputs that are not its own
             continue
-        return _nested(found, held)
+        every: dict[tuple[str, ...], _Part] = {}
+        for path, part in found.items():
+            every[path] = _Part((part, {name: _at(tree, path) for name, tree in held.items()}))
+            every[path].path, every[path].every = path, every
+        return every
     return {}
-
-
-def _inputs(module: nn.Module) -> Iterator[jax.Array]:
-    """x of each width that it may have, and token ids."""
-    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
-        yield jnp.zeros((3, 5, width), jnp.float32)
-    yield jnp.zeros((3, 5), jnp.int32)
-
-
-def _nested(found: Mapping[tuple[str, ...], nn.Module], held: Mapping[str, Any]) -> dict[tuple[str, ...], _Part]:
-    parts = {}
-    for path, module in found.items():
-        part = _Part((module, {name: _at(tree, path) for name, tree in held.items()}))
-        parts[path] = part
-    for path, part in parts.items():
-        part.below = {other[len(path) :]: each for other, each in parts.items() if other[: len(path)] == path != other}
-    return parts
 
 
 def _at(tree: Any, path: tuple[str, ...]) -> Any:
@@ -83,7 +86,6 @@ def _at(tree: Any, path: tuple[str, ...]) -> Any:
 
 class _Linen(JaxFramework):
     name = "Flax Linen"
-    homepage = "https://flax-linen.readthedocs.io"
     packages = ("flax", "jax")
     tree: Tree = _Parts()
 
@@ -104,24 +106,12 @@ class _Linen(JaxFramework):
             variables = _initialised(unbound, signature)
         rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
 
-        def apply(tree: Any, x: jax.Array, **masks: jax.Array) -> Any:
-            return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
-
-        def watch(
-            tree: Any, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]
-        ) -> Any:
-            def intercept(call: Callable[..., Any], given: Any, named: Any, context: Any) -> Any:
-                answer = call(*given, **named)
-                if context.method_name == "__call__" and context.module.path:
-                    keep(".".join(context.module.path), "input", given)
-                    keep(".".join(context.module.path), "output", answer)
-                return answer
-
-            with nn.intercept_methods(intercept):
-                return apply(tree, x, **masks)
+        def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+            with _told(keep) if keep else nullcontext():
+                return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
 
         name = f"{kind.__module__}.{kind.__qualname__}"
-        return JaxModule(Functional(apply, variables["params"], signature, name, tuple(_modules(unbound)), watch))
+        return JaxModule(Functional(apply, variables["params"], signature, name, tuple(_modules(unbound))))
 
 
 def _module_of(found: object) -> object:
@@ -143,7 +133,7 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives. Raises BadTarget."""
     problem = "it gives another width than it takes"
     variables: Mapping[str, Any]
-    for width in dict.fromkeys([*_numbers(module), *USUAL_WIDTHS]):
+    for width in _widths(module):
         x = jnp.zeros((3, 5, width), jnp.float32)
         try:
             output, variables = module.init_with_output(jax.random.key(0), x, **signature.fixed)
@@ -156,10 +146,10 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", hint)
 
 
-def _numbers(module: nn.Module) -> Iterator[int]:
-    """The numbers among its fields and those of its parts, the largest first: d_ff is one of them, too."""
+def _widths(module: nn.Module) -> Iterable[int]:
+    """Widths of x: the numbers among its fields and those of its parts, the largest first; d_ff is one of them, too."""
     found = {value for part in _modules(module) for value in vars(part).values() if type(value) is int and value > 1}
-    yield from sorted(found, reverse=True)
+    return dict.fromkeys([*sorted(found, reverse=True), *USUAL_WIDTHS])
 
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:

@@ -14,7 +14,6 @@ from encoder_conformance.readers.module_target.parts import Tree
 
 class _Nnx(JaxFramework):
     name = "Flax NNX"
-    homepage = "https://flax.readthedocs.io"
     packages = ("flax", "jax")
     tree: Tree = Nested(nnx.Module)
 
@@ -29,8 +28,7 @@ class _Nnx(JaxFramework):
         still = nnx.merge(graph, parameters, rest)
         still.eval()
         graph, parameters, rest = nnx.split(still, nnx.Param, ...)
-        kind = type(module)
-        signature = signature_of(still.__call__, f"{kind.__name__}.__call__")
+        signature = signature_of(still.__call__, f"{type(module).__name__}.__call__")
 
         def made(tree: Any) -> Any:
             state = jax.tree.map(lambda leaf: leaf, parameters)

@@ -1,62 +1,48 @@
 """The parts that all frameworks on JAX have in common as frameworks."""
 
+from abc import abstractmethod
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
 
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.parts import Tree
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 
 
-class JaxFramework:
-    """Its subclasses say how a module is made a function, in `live`, and name their library in `packages`."""
-
-    name: str
-    homepage: str
-    packages: tuple[str, ...] = ("jax",)
-    tree: Tree
+class JaxFramework(ModuleFramework):
+    """Its subclasses say how a module is made a function, in `live`. JAX has no random state, and nothing is set."""
 
     def refuse_unfit(self, module: Any) -> None:
         if not jax.tree.leaves(self.arrays(module)):
             raise BadTarget(f"{type(module).__name__} has no parameters", "an encoder layer has norms and weights")
 
+    @abstractmethod
     def arrays(self, module: Any) -> Any:
         """A tree of its arrays."""
-        raise NotImplementedError
-
-    def live(self, module: Any) -> LiveModule:
-        raise NotImplementedError
 
     def notes(self, module: Any) -> tuple[str, ...]:
         floats = {str(value.dtype) for value in jax.tree.leaves(self.arrays(module)) if hasattr(value, "dtype")}
         others = {each for each in floats if "float" in each and each not in ("float32", "float64")}
         return tuple(f"its parameters are {each}; a copy of it is judged, in float32 on the CPU" for each in others)
 
-    @contextmanager
-    def undisturbed(self) -> Generator[None]:
-        """JAX has no random state, and nothing is set."""
-        yield
-
 
 class Nested:
-    """Modules as attributes of modules, and in their lists and dictionaries."""
+    """Modules, of these classes, as attributes of modules, and in their lists and dictionaries."""
 
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
+    def __init__(self, *kinds: type) -> None:
+        self.kinds = kinds
 
     def children(self, module: Any) -> Mapping[str, Any]:
-        return dict(self._children(vars(module) if isinstance(module, self.kind) else module, ""))
+        return dict(self._children(vars(module) if isinstance(module, self.kinds) else module, ""))
 
     def _children(self, held: Any, prefix: str) -> Generator[tuple[str, Any]]:
         if isinstance(held, (list, tuple)):
             held = dict(enumerate(held))
         for name, value in held.items() if isinstance(held, Mapping) else ():
             path = f"{prefix}{name}"
-            if isinstance(value, self.kind):
+            if isinstance(value, self.kinds):
                 yield path, value
             elif isinstance(value, (list, tuple, dict)):
                 yield from self._children(value, f"{path}.")

@@ -1,35 +1,23 @@
 """JAX: a pair of a function of parameters and inputs, and its parameters."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from encoder_conformance.readers.module_target.calling import signature_of
-from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
-from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule, batched
+from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
+from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule, Keep, Masks, batched
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import Tree
 
 
-class _Parts:
-    """A function has none."""
-
-    def children(self, module: Any) -> Mapping[str, Any]:
-        return {}
-
-    def is_container(self, module: Any) -> bool:
-        return False
-
-    def matrices(self, module: Any) -> int:
-        return 0
-
-
 class _Function(JaxFramework):
     name = "JAX"
-    homepage = "https://docs.jax.dev"
-    tree: Tree = _Parts()
+    packages = ("jax",)
+    tree: Tree = Nested()
+    """A function has no parts."""
 
     def owns(self, found: object) -> bool:
         if not (isinstance(found, tuple) and len(found) == 2 and callable(found[0])):
@@ -45,11 +33,11 @@ class _Function(JaxFramework):
         name = getattr(function, "__qualname__", type(function).__name__)
         signature = signature_of(function, name, skipped=1)
 
-        def apply(tree: Any, x: jax.Array, **masks: jax.Array) -> Any:
+        def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
             return function(tree, x, **{**signature.fixed, **masks})
 
-        functional = Functional(apply, parameters, signature, f"{getattr(function, '__module__', '')}.{name}")
-        return JaxModule(batched(functional))
+        type_name = f"{getattr(function, '__module__', '')}.{name}"
+        return JaxModule(batched(Functional(apply, parameters, signature, type_name, shown=False)))
 
 
 FRAMEWORK = _Function()

@@ -1,10 +1,10 @@
 """A module on JAX as a function of its parameters, which are the leaves of a tree: what NNX, Linen, Equinox and plain
 functions have in common."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cache, cached_property, partial
 from typing import Any
 
 import jax
@@ -13,99 +13,20 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from encoder_conformance.readers.module_target.live import (
-    Feeds,
-    LiveModule,
-    Seen,
-    Signature,
-    joined,
-    leaves,
-    of_shape,
-    pieces,
-)
+from encoder_conformance.readers.module_target.live import Feeds, HeldModule, Seen, Signature, joined, like_x
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
-from encoder_conformance.readers.module_target.parts import walk
+from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
 Tree = Any
-Apply = Callable[..., Any]
-"""(tree of parameters, x, **masks) → what the module returns."""
-Watch = Callable[[Tree, jax.Array, Mapping[str, jax.Array], Callable[[str, str, Any], None]], Any]
-"""The same, and tells (path of a submodule, "input" or "output", what that takes or gives)."""
-
-
-@dataclass(frozen=True)
-class Functional:
-    """`parameters`: a tree of arrays. `watch` None: its parts are not seen. `parts`: for their attributes."""
-
-    apply: Apply
-    parameters: Tree
-    signature: Signature
-    type_name: str
-    parts: tuple[object, ...] = ()
-    watch: Watch | None = None
-
-
-class JaxModule(LiveModule):
-    library = str(Path(jax.__file__).parent)
-
-    def __init__(self, of: Functional, dtype: str = "float32", programs: "Programs | None" = None) -> None:
-        self.of, self.dtype = of, dtype
-        self._programs = programs or Programs(of)
-        self.signature, self.type_name = of.signature, of.type_name
-        found, self._structure = tree_flatten_with_path(of.parameters)
-        self._names = [keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found]
-        self._values = [np.asarray(value).astype(dtype) for _, value in found]
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {name: value.shape for name, value in zip(self._names, self._values, strict=True)}
-
-    def flat(self) -> Array:
-        return joined(self._values)
-
-    def assign(self, flat: Array) -> None:
-        self._values = [piece.astype(self.dtype) for piece in pieces(flat, self.shapes.values())]
-
-    def call(self, feeds: Feeds) -> Array:
-        with wide(self.dtype):
-            return np.asarray(self._programs.forward(self._tree(), _arrays(feeds)))
-
-    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
-        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
-        with wide(self.dtype):
-            by_tree, by_x = self._programs.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
-            return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
-
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
-        if self.of.watch is None:
-            return {}, self.call(feeds)
-        watched = self._programs.watched(None if only is None else frozenset(only))
-        with wide(self.dtype):
-            seen, output = watched(self._tree(), _arrays(feeds))
-            return {place: np.asarray(value) for place, value in seen.items()}, np.asarray(output)
-
-    def _tree(self) -> Tree:
-        return jax.tree.unflatten(self._structure, [jnp.asarray(value) for value in self._values])
-
-    def in_dtype(self, dtype: str) -> "JaxModule":
-        made = JaxModule(self.of, dtype, self._programs)
-        made.assign(self.flat())
-        return made
-
-    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        tree = self._tree()
-        return exported(lambda x: _output(tree, {"x": x}, self.of.apply), x_shape)
-
-    def objects(self) -> Iterator[object]:
-        return iter(self.of.parts)
-
-
-def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
-    return {name: jnp.asarray(value) for name, value in feeds.items()}
+Masks = Mapping[str, jax.Array]
+Keep = Callable[[str, str, Any], None]
+"""(path of a submodule, "input" or "output", what that takes or gives)."""
+Apply = Callable[[Tree, jax.Array, Masks, Keep | None], Any]
+"""(tree of parameters, x, masks, who is told of the submodules) → what the module returns."""
 
 
 class Compiled:
@@ -129,33 +50,47 @@ class Compiled:
         return self._function(*given)
 
 
-class Programs:
-    """The programs that a module's copies in every dtype are run by."""
+@dataclass(frozen=True)
+class Functional:
+    """`parameters`: a tree of arrays. `parts`: for their attributes. `shown`: whether `apply` tells of them.
 
-    def __init__(self, of: Functional) -> None:
-        self._of = of
-        self.forward = Compiled(lambda tree, feeds: _output(tree, feeds, of.apply))
-        self.backward = Compiled(self._gradients)
-        self._watched: dict[frozenset[str] | None, Compiled] = {}
+    A module's copies in every dtype are run by its programs, which are compiled.
+    """
 
-    def _gradients(self, tree: Tree, feeds: Tree, cotangent: jax.Array) -> Any:
-        def output(tree: Tree, x: jax.Array) -> Any:
-            return _output(tree, {**feeds, "x": x}, self._of.apply)
+    apply: Apply
+    parameters: Tree
+    signature: Signature
+    type_name: str
+    parts: tuple[object, ...] = ()
+    shown: bool = True
 
-        return jax.vjp(output, tree, feeds["x"])[1](cotangent)
+    @cached_property
+    def forward(self) -> Compiled:
+        """(tree, feeds) → the output."""
+        return Compiled(self.output)
 
-    def watched(self, only: frozenset[str] | None) -> Compiled:
-        """Gives what the parts in `only` take and give, and the output."""
-        if only not in self._watched:
-            self._watched[only] = Compiled(lambda tree, feeds: self._seen(tree, feeds, only))
-        return self._watched[only]
+    @cached_property
+    def backward(self) -> Compiled:
+        """(tree, feeds, cotangent) → the gradients by the tree and by x."""
 
-    def _seen(self, tree: Tree, feeds: Tree, only: frozenset[str] | None) -> tuple[dict[Any, jax.Array], jax.Array]:
+        def gradients(tree: Tree, feeds: Tree, cotangent: jax.Array) -> Any:
+            def output(tree: Tree, x: jax.Array) -> Any:
+                return self.output(tree, {**feeds, "x": x})
+
+            return jax.vjp(output, tree, feeds["x"])[1](cotangent)
+
+        return Compiled(gradients)
+
+    @cached_property
+    def watched(self) -> Callable[[frozenset[str] | None], Compiled]:
+        """Paths of parts, None for all → (tree, feeds) → what those take and give, and the output."""
+        return cache(lambda only: Compiled(partial(self._seen, only)))
+
+    def _seen(self, only: frozenset[str] | None, tree: Tree, feeds: Tree) -> tuple[dict[Any, jax.Array], jax.Array]:
         """An array of the inside of a mapped or scanned part is refused where all is compiled, which then is not; and
         left out where it is called as it comes."""
         seen: dict[Any, jax.Array] = {}
-        traced, watch = isinstance(feeds["x"], jax.core.Tracer), self._of.watch
-        assert watch is not None
+        traced = isinstance(feeds["x"], jax.core.Tracer)
 
         def keep(name: str, side: str, value: Any) -> None:
             if only is None or name in only:
@@ -163,16 +98,58 @@ class Programs:
                     if isinstance(each, jax.Array) and (traced or not isinstance(each, jax.core.Tracer)):
                         seen[name, side, index] = each
 
-        output = _output(tree, feeds, lambda tree, x, **masks: watch(tree, x, masks, keep))
+        output = self.output(tree, feeds, keep)
         return seen, output
 
+    def output(self, tree: Tree, feeds: Tree, keep: Keep | None = None) -> Any:
+        """The tensor of the answer that has the shape of x."""
+        masks = {name: value for name, value in feeds.items() if name != "x"}
+        answer = self.apply(tree, feeds["x"], masks, keep)
+        return like_x(answer, feeds["x"], lambda value: isinstance(value, jax.Array))
 
-def _output(tree: Tree, feeds: Tree, apply: Apply) -> Any:
-    """The tensor of the answer that has the shape of x."""
-    masks = {name: value for name, value in feeds.items() if name != "x"}
-    answer = apply(tree, feeds["x"], **masks)
-    tensors = (value for value in leaves(answer) if isinstance(value, jax.Array))
-    return of_shape(tensors, tuple(feeds["x"].shape), type(answer).__name__)
+
+class JaxModule(HeldModule):
+    def __init__(self, of: Functional, dtype: str = "float32") -> None:
+        found, self._structure = tree_flatten_with_path(of.parameters)
+        names = (keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found)
+        super().__init__(of.signature, names, (np.asarray(value).astype(dtype) for _, value in found))
+        self.of, self.dtype, self.type_name = of, dtype, of.type_name
+
+    def call(self, feeds: Feeds) -> Array:
+        with wide(self.dtype):
+            return np.asarray(self.of.forward(self._tree(), _arrays(feeds)))
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+        with wide(self.dtype):
+            by_tree, by_x = self.of.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
+            return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
+
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
+        if not self.of.shown:
+            return {}, self.call(feeds)
+        with wide(self.dtype):
+            seen, output = self.of.watched(only)(self._tree(), _arrays(feeds))
+            return {place: np.asarray(value) for place, value in seen.items()}, np.asarray(output)
+
+    def _tree(self) -> Tree:
+        return jax.tree.unflatten(self._structure, [jnp.asarray(value) for value in self.values])
+
+    def in_dtype(self, dtype: str) -> "JaxModule":
+        made = JaxModule(self.of, dtype)
+        made.assign(self.flat())
+        return made
+
+    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        tree = self._tree()
+        return exported(lambda x: self.of.output(tree, {"x": x}), x_shape)
+
+    def objects(self) -> Iterator[object]:
+        return iter(self.of.parts)
+
+
+def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
+    return {name: jnp.asarray(value) for name, value in feeds.items()}
 
 
 def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...]) -> onnx.ModelProto:
@@ -190,14 +167,9 @@ def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...
     return model
 
 
-@contextmanager
-def wide(dtype: str) -> Generator[None]:
+def wide(dtype: str) -> AbstractContextManager[Any]:
     """Computes with numbers of 64 bits for float64 alone: they change what a module computes in others."""
-    if dtype != "float64":
-        yield
-        return
-    with jax.enable_x64(True):
-        yield
+    return jax.enable_x64(True) if dtype == "float64" else nullcontext()
 
 
 def functional_of(
@@ -205,66 +177,31 @@ def functional_of(
 ) -> Functional:
     """The function of a module that is an object; `made` gives it other parameters."""
 
-    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
-        return made(tree)(x, **{**signature.fixed, **masks})
-
-    def watch(tree: Tree, x: jax.Array, masks: Mapping[str, jax.Array], keep: Callable[[str, str, Any], None]) -> Any:
-        live = made(tree)
-        return calls(dict(walk(parts, live)), keep, lambda: live(x, **{**signature.fixed, **masks}))
+    def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+        live, named = made(tree), {**signature.fixed, **masks}
+        return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
-    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside, watch)
+    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside)
 
 
 def batched(functional: Functional) -> Functional:
     """The function itself where it takes x [3, 5, d_model]; else it takes one item [S, D], as most modules of Equinox,
     and is mapped over the batch, as are its masks."""
-    for width in widths(functional.parameters):
+    sizes = [size for leaf in jax.tree.leaves(functional.parameters) for size in np.shape(leaf)]
+
+    def plain(tree: Tree, x: jax.Array) -> Any:
+        return functional.apply(tree, x, {}, None)
+
+    for width in sorted(set(sizes), key=sizes.count, reverse=True):
         try:
-            answer = jax.eval_shape(functional.apply, functional.parameters, jnp.zeros((3, 5, width)))
+            answer = jax.eval_shape(plain, functional.parameters, jnp.zeros((3, 5, width)))
         except Exception:  # whatever it does with a shape that is not its own
             continue
         if any(np.shape(leaf) == (3, 5, width) for leaf in jax.tree.leaves(answer)):
             return functional
 
-    def apply(tree: Tree, x: jax.Array, **masks: jax.Array) -> Any:
-        return jax.vmap(lambda x, masks: functional.apply(tree, x, **masks))(x, masks)
+    def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+        return jax.vmap(lambda x, masks: functional.apply(tree, x, masks, keep))(x, masks)
 
-    return replace(functional, apply=apply, watch=None)
-
-
-def widths(parameters: Tree) -> list[int]:
-    """Sizes that x may have, the commonest first."""
-    sizes = [size for leaf in jax.tree.leaves(parameters) for size in np.shape(leaf)]
-    return sorted(set(sizes), key=sizes.count, reverse=True)
-
-
-def calls(parts: Mapping[str, object], keep: Callable[[str, str, Any], None], work: Apply) -> Any:
-    """`work()`, in which `__call__` of every part tells what it takes and gives.
-
-    The classes are patched for as long: an instance has no call of its own.
-    """
-    names = {id(part): path for path, part in parts.items() if path}
-    kinds: set[Any] = {type(part) for path, part in parts.items() if path and callable(part)}
-    before = {kind: kind.__call__ for kind in kinds}
-
-    def watched(kind: Any) -> Apply:
-        original = before[kind]
-
-        def call(part: Any, *given: Any, **named: Any) -> Any:
-            path = names.get(id(part))
-            answer = original(part, *given, **named)
-            if path is not None:
-                keep(path, "input", given)
-                keep(path, "output", answer)
-            return answer
-
-        return call
-
-    try:
-        for kind in kinds:
-            kind.__call__ = watched(kind)
-        return work()
-    finally:
-        for kind, original in before.items():
-            kind.__call__ = original
+    return replace(functional, apply=apply, shown=False)

@@ -1,7 +1,7 @@
 """Keras 3: layers, functional and subclassed models, on the backend that KERAS_BACKEND or keras.json names."""
 
 import random
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,20 @@ import onnx
 
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.live import (
     USUAL_WIDTHS,
     Feeds,
+    HeldModule,
     LiveModule,
     Seen,
     Signature,
     joined,
     leaves,
-    of_shape,
-    pieces,
+    like_x,
 )
-from encoder_conformance.readers.module_target.parts import Tree, walk
+from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -32,29 +33,20 @@ _LEAST = 8
 """A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
 _NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
 B, S = 3, 5
+Call = Callable[[Any, Mapping[str, Any]], Any]
+"""(x, masks) → what the layer returns."""
 
 
-class KerasModule(LiveModule):
+class KerasModule(HeldModule):
     """The layer itself, whose variables stay as they are: it is called with values in their place."""
 
     library = str(Path(keras.__file__).parent)
 
-    def __init__(self, layer: Any, signature: Signature, values: list[Array], call: "LayerCall") -> None:
-        self.layer, self.signature, self._call = layer, signature, call
+    def __init__(self, layer: Any, signature: Signature, values: list[Array], call: Call) -> None:
+        super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
+        self.layer, self._weights, self._call = layer, list(layer.weights), call
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
-        self._weights = list(layer.weights)
-        self._values = values
         self._backend: Backend = BACKENDS[keras.backend.backend()]()
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {weight.path.replace("/", "."): tuple(weight.shape) for weight in self._weights}
-
-    def flat(self) -> Array:
-        return joined(self._values)
-
-    def assign(self, flat: Array) -> None:
-        self._values = list(pieces(flat, self.shapes.values()))
 
     def call(self, feeds: Feeds) -> Array:
         return np.asarray(keras.ops.convert_to_numpy(self._output(self._tensors(), feeds)))
@@ -69,46 +61,30 @@ class KerasModule(LiveModule):
         by_x, *own = self._backend.gradients(output, given, cotangent)
         return by_x, joined(own)
 
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
-        """Shows every layer inside: `__call__` of the class tells, for as long as this lasts."""
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         seen: Seen = {}
-        names = {id(part): path for path, part in walk(FRAMEWORK.tree, self.layer) if path}
-        original = keras.layers.Layer.__call__
 
         def keep(path: str, side: str, value: Any) -> None:
             for index, each in enumerate(leaves(value)):
                 if keras.ops.is_tensor(each) and (only is None or path in only):
                     seen[path, side, index] = np.asarray(keras.ops.convert_to_numpy(each))
 
-        def call(part: Any, *given: Any, **named: Any) -> Any:
-            answer, path = original(part, *given, **named), names.get(id(part))
-            if path is not None:
-                keep(path, "input", given)
-                keep(path, "output", answer)
-            return answer
-
-        keras.layers.Layer.__call__ = call
-        try:
-            return seen, self.call(feeds)
-        finally:
-            keras.layers.Layer.__call__ = original
+        return seen, calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
 
     def _tensors(self) -> list[Any]:
-        return [keras.ops.convert_to_tensor(value) for value in self._values]
+        return [keras.ops.convert_to_tensor(value) for value in self.values]
 
     def _output(self, values: list[Any], feeds: Mapping[str, Any]) -> Any:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
         x = tensors.pop("x")
         with keras.StatelessScope(list(zip(self._weights, values, strict=True))):
-            answer = self._call.called(self.layer, self.signature, x, tensors)
-        found = (value for value in leaves(answer) if keras.ops.is_tensor(value))
-        return of_shape(found, tuple(x.shape), type(answer).__name__)
+            return like_x(self._call(x, tensors), x, keras.ops.is_tensor)
 
     def in_dtype(self, dtype: str) -> "KerasModule":
         """A layer casts what it is given to the dtype of its policy."""
         if dtype != "float32":
             raise ExecutionError(f"a layer of Keras computes in the dtype of its policy, and not in {dtype}")
-        return KerasModule(self.layer, self.signature, [value.copy() for value in self._values], self._call)
+        return KerasModule(self.layer, self.signature, [value.copy() for value in self.values], self._call)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
@@ -117,28 +93,19 @@ class KerasModule(LiveModule):
         return (part for _, part in walk(FRAMEWORK.tree, self.layer))
 
 
-class LayerCall:
-    """Calls a layer, with arguments by name."""
+def _with_every_input(model: Any, x_name: str, open_number: int) -> Call:
+    """Calls a functional model; a mask that is not fed has one number everywhere."""
 
-    def called(self, layer: Any, signature: Signature, x: Any, masks: Mapping[str, Any]) -> Any:
-        return layer(x, **{**signature.fixed, **masks})
-
-
-class ModelCall(LayerCall):
-    """Calls a functional model, with every input; a mask that is not fed has one number everywhere."""
-
-    def __init__(self, model: Any, open_number: int) -> None:
-        self.inputs, self.open = list(model.inputs), open_number
-
-    def called(self, layer: Any, signature: Signature, x: Any, masks: Mapping[str, Any]) -> Any:
-        given = [x if each.name == signature.x else self._mask(each, x, masks) for each in self.inputs]
-        return layer(given if len(given) > 1 else given[0], training=False)
-
-    def _mask(self, each: Any, x: Any, masks: Mapping[str, Any]) -> Any:
-        if each.name in masks:
-            return masks[each.name]
+    def opened(each: Any, x: Any) -> Any:
         shape = [int(x.shape[0]), *(int(x.shape[1]) if size is None else size for size in each.shape[1:])]
-        return keras.ops.full(shape, self.open, dtype=each.dtype)
+        return keras.ops.full(shape, open_number, dtype=each.dtype)
+
+    def call(x: Any, masks: Mapping[str, Any]) -> Any:
+        fed = {**masks, x_name: x}
+        given = [fed[each.name] if each.name in fed else opened(each, x) for each in model.inputs]
+        return model(given if len(given) > 1 else given[0], training=False)
+
+    return call
 
 
 class _KerasTree:
@@ -152,9 +119,8 @@ class _KerasTree:
         return sum(len(weight.shape) >= 2 for weight in module.weights)
 
 
-class _Keras:
+class _Keras(ModuleFramework):
     name = "Keras"
-    homepage = "https://keras.io"
     packages = ("keras", "tensorflow-cpu", "tensorflow", "jax", "torch")
     tree: Tree = _KerasTree()
 
@@ -172,10 +138,11 @@ class _Keras:
     def live(self, module: Any) -> LiveModule:
         if isinstance(module, keras.Model) and getattr(module, "inputs", None):
             return self._functional(module)
-        kind = type(module)
-        signature = signature_of(module.call, f"{kind.__name__}.call")
+        signature = signature_of(module.call, f"{type(module).__name__}.call")
         _build(module, signature)
-        return KerasModule(module, signature, _values(module), LayerCall())
+        return KerasModule(
+            module, signature, _values(module), lambda x, masks: module(x, **{**signature.fixed, **masks})
+        )
 
     def _functional(self, model: Any) -> LiveModule:
         """x is the first input [batch, positions, features] of floating-point numbers; the others are masks."""
@@ -185,7 +152,8 @@ class _Keras:
             raise BadTarget(f"it takes {shapes}, and no x [batch, sequence, d_model]", "--at names a part of a model")
         signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
         x = np.random.default_rng(0).normal(size=(B, S, inputs[0].shape[-1])).astype(np.float32)
-        made = [KerasModule(model, signature, _values(model), ModelCall(model, number)) for number in (1, 0)]
+        openings = (_with_every_input(model, signature.x, number) for number in (1, 0))
+        made = [KerasModule(model, signature, _values(model), call) for call in openings]
         return next((each for each in made if _mixes(each, x)), made[0])
 
     def notes(self, module: Any) -> tuple[str, ...]:

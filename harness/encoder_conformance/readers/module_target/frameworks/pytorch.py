@@ -3,7 +3,7 @@
 import gc
 import logging
 import warnings
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -17,16 +17,8 @@ from torch import Tensor, nn
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.live import (
-    Feeds,
-    LiveModule,
-    Seen,
-    Signature,
-    joined,
-    leaves,
-    of_shape,
-    pieces,
-)
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
 from encoder_conformance.readers.module_target.parts import Tree, walk
 from encoder_conformance.spec.axes import Array
 
@@ -74,7 +66,7 @@ class TorchModule(LiveModule):
         x = tensors.pop("x").requires_grad_(grad)
         return x, called(self.module, self.signature, x, tensors)
 
-    def watched(self, feeds: Feeds, only: set[str] | None = None) -> tuple[Seen, Array]:
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Run as for gradients, for which no fused path leaves submodules out."""
         seen: Seen = {}
 
@@ -101,39 +93,43 @@ class TorchModule(LiveModule):
         return TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        """Every node of it keeps the line of source that it is of."""
-        warnings.filterwarnings("ignore", module="torch|copyreg")
-        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
-        try:
-            alone = _Alone(self.module, self.signature).eval()
-            program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
-        finally:
-            gc.unfreeze()
-        model: onnx.ModelProto = program.model_proto
-        return model
+        return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
 
     def objects(self) -> Iterator[object]:
         yield from self.module.modules()
 
 
-class _Alone(nn.Module):
-    """x in, the layer's output out."""
+class _OfFunction(nn.Module):
+    """A function of x as a module. `module`: whose parameters it takes."""
 
-    def __init__(self, module: nn.Module, signature: Signature) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], module: nn.Module | None) -> None:
         super().__init__()
-        self.module = module
-        self._signature = signature
+        self.module, self._function = module, function
 
     def forward(self, x: Tensor) -> Tensor:
-        return called(self.module, self._signature, x, {})
+        return self._function(x)
+
+
+def exported(
+    function: Callable[[Tensor], Tensor], x_shape: tuple[int, ...], module: nn.Module | None = None
+) -> onnx.ModelProto:
+    """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
+    warnings.filterwarnings("ignore", module="torch|copyreg")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
+    try:
+        alone = _OfFunction(function, module).eval()
+        program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
+    finally:
+        gc.unfreeze()
+    model: onnx.ModelProto = program.model_proto
+    return model
 
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
     answer = module(x, **{**signature.fixed, **masks})
-    tensors = (value for value in leaves(answer) if isinstance(value, Tensor))
-    found: Tensor = of_shape(tensors, tuple(x.shape), type(answer).__name__)
+    found: Tensor = like_x(answer, x, lambda value: isinstance(value, Tensor))
     return found
 
 
@@ -148,9 +144,8 @@ class _TorchTree:
         return sum(value.ndim == 2 for value in module.parameters())
 
 
-class _PyTorch:
+class _PyTorch(ModuleFramework):
     name = "PyTorch"
-    homepage = "https://pytorch.org"
     packages = ("torch", "transformers")
     tree: Tree = _TorchTree()
 
@@ -165,8 +160,9 @@ class _PyTorch:
         if any(value.is_meta for value in module.parameters()):
             problem = "its parameters are on the device 'meta' and have no numbers"
             raise BadTarget(problem, "give them some: module.to_empty")
-        convolution = next((name for name, each in module.named_modules() if _is(each, "Conv") and name), None)
-        linear = any(isinstance(each, nn.Linear) or _is(each, "Conv1D", whole=True) for each in module.modules())
+        kinds = {name: type(each).__name__ for name, each in module.named_modules()}
+        convolution = next((name for name, kind in kinds.items() if kind.startswith("Conv") and name), None)
+        linear = "Conv1D" in kinds.values() or any(isinstance(each, nn.Linear) for each in module.modules())
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
             raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
         if not list(module.parameters()):
@@ -199,11 +195,6 @@ class _PyTorch:
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
             torch.set_float32_matmul_precision(precision)
-
-
-def _is(module: nn.Module, name: str, *, whole: bool = False) -> bool:
-    kind = type(module).__name__
-    return kind == name if whole else kind.startswith(name)
 
 
 FRAMEWORK = _PyTorch()
