@@ -1,7 +1,6 @@
 """Drives the Keras encoder on TensorFlow, eagerly, in the precision of its dtype policy."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +24,10 @@ from encoder_conformance import (
     Tensors,
     between_taps,
     serve,
-    stack_of,
 )
-from encoder_conformance.impls.keras_tf.cross import CrossAttention
-from encoder_conformance.impls.keras_tf.encoder import Config, Dropout, EncoderLayer, Tap, Tensor, untapped
-from encoder_conformance.impls.keras_tf.stack import Encoder, without_padding
+from encoder_conformance.impls.keras_tf.building import encoder_of
+from encoder_conformance.impls.keras_tf.stack import without_padding
+from encoder_conformance.impls.keras_tf.tap import Tap, Tensor, untapped
 
 PARAMETERS = ParameterMap(
     {
@@ -65,20 +63,13 @@ LAYERS_KEPT = 16
 
 @dataclass(frozen=True)
 class Made:
-    encoder: Encoder | EncoderLayer | CrossAttention
+    encoder: keras.layers.Layer
     held: dict[str, keras.Variable]
     """The weights by our names of them."""
 
     @classmethod
     def of(cls, layer: dict[str, Any], dtype: str) -> "Made":
-        config, stack = config_of(layer), stack_of(layer)
-        if layer["part"] == "attention":
-            return cls.built(CrossAttention(config, dtype=dtype), layer)
-        encoder = Encoder(config, **stack, dtype=dtype) if stack else EncoderLayer(config, dtype=dtype)
-        return cls.built(encoder, layer)
-
-    @classmethod
-    def built(cls, encoder: Encoder | EncoderLayer | CrossAttention, layer: dict[str, Any]) -> "Made":
+        encoder = encoder_of(layer, dtype)
         encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
@@ -175,29 +166,6 @@ class KerasTensorFlow(Adapter):
         if masks.padding_id is not None:
             mask, valid = without_padding(x, masks.padding_id, mask)
         return self.encoder(x, mask, bias, valid, tap=tap, training=run.mode == "train")
-
-
-def config_of(layer: Mapping[str, Any]) -> Config:
-    """The sizes and choices of a layer of the specification."""
-    norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
-    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return Config(
-        d_model=layer["d_model"],
-        num_heads=attention["num_heads"],
-        d_ff=feed_forward["d_ff"],
-        activation=feed_forward["activation"],
-        placement=norm["placement"],
-        epsilon=norm["epsilon"],
-        norm=norm["kind"],
-        ffn_bias=feed_forward["bias"],
-        qkv_bias=attention["qkv_bias"],
-        output_bias=attention["output_bias"],
-        shared=attention["projections"] == "shared_by_heads",
-        scale_by_d_model=attention["scale"] == "d_model",
-        masked_score=None if filled == "minus_infinity" else filled,
-        empty_row="uniform" if empty_row == "unspecified" else empty_row,
-        dropout=Dropout(**layer["dropout"]),
-    )
 
 
 if __name__ == "__main__":

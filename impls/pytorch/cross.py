@@ -1,14 +1,16 @@
-"""Attention alone, over a memory of another length than the queries."""
+"""Attention alone (E-17), over a memory of another length than the queries."""
 
 from torch import Tensor, nn
 
-from encoder_conformance.impls.pytorch.encoder import Config, MultiHeadAttention, Tap, initialise, untapped
+from encoder_conformance.impls.pytorch.attention import Masks, MultiHeadAttention
+from encoder_conformance.impls.pytorch.encoder import initialise
+from encoder_conformance.impls.pytorch.tap import Tap, untapped
 
 
 class CrossAttention(nn.Module):
-    def __init__(self, config: Config) -> None:
+    def __init__(self, attention: MultiHeadAttention) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config)
+        self.attention = attention
         self.apply(initialise)
 
     def forward(
@@ -21,4 +23,4 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         """x [B, S, D] and memory [B, T, D]; mask None or bool, broadcast to [B, H, S, T], true where a key may be
         attended to; bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""
-        return tap("output", self.attention(x, mask, bias, tap, memory))
+        return tap("output", self.attention(x, Masks(mask, bias), tap, memory))

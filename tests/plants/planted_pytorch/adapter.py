@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from encoder_conformance import Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.pytorch.adapter import PyTorch
-from encoder_conformance.impls.pytorch.encoder import Tap, untapped
+from encoder_conformance.impls.pytorch.tap import Tap, untapped
 from planted_pytorch.stack import planted_encoder
 
 

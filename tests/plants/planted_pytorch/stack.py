@@ -7,8 +7,8 @@ import torch
 from planting import check_ways
 from torch import Tensor
 
-from encoder_conformance.impls.pytorch.encoder import Tap
 from encoder_conformance.impls.pytorch.stack import Encoder
+from encoder_conformance.impls.pytorch.tap import Tap, inside
 from planted_pytorch.encoder import planted_layer
 from planted_pytorch.steps import VARIANTS
 
@@ -26,15 +26,16 @@ def planted_encoder(
 
     if encoder.embedding is not None:
         x = step("tokens", encoder.embedding, x)
-        x = step("positions", x) if encoder.positions == "sinusoidal" else x
+        x = step("positions", x) if encoder.positions is not None else x
         x = tap("embedded", step("after_embedding", x))
     for number, layer in enumerate(step("layer_order", encoder.layers)):
-        if number and encoder.positions == "sinusoidal":
+        within = inside(tap, number, len(encoder.layers))
+        if number and encoder.positions is not None:
             x = step("between_layers", x)
         if layer is not None:
-            x = planted_layer(layer, ways, x, mask, bias, encoder.inside(number, tap))
+            x = planted_layer(layer, ways, x, mask, bias, within)
         else:  # nobody sees what a layer that is not there would show
-            show_nothing(encoder.layers[number], ways, x, mask, bias, encoder.inside(number, tap))
+            show_nothing(encoder.layers[number], ways, x, mask, bias, within)
         x = tap(f"layer_{number}", x)
     if encoder.norm is not None:
         return tap("output", tap("final_norm", step("stack_norm", encoder.norm, x)))
