@@ -22,7 +22,7 @@ _ATTENTION = (
 _FEED_FORWARD = ("ffn_hidden", "ffn_activation", "ffn_output")
 _SUB_LAYER = ("norm1", "query", "key", "value", "residual1", "norm2", "ffn_hidden", "residual2", "output")
 _WRITTEN_OUT = ("query_heads", "key_heads", "value_heads", "attention_scores", "attention_weights", "context")
-_FILES = ("tap", "softmax", "attention", "feed_forward", "encoder", "cross", "stack", "building")
+_FILES = ("softmax", "attention", "feed_forward", "encoder", "cross", "stack", "building")
 
 
 def _source(name: str, adapter: str, call: str) -> Source:

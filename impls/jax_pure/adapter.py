@@ -26,8 +26,8 @@ from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 from encoder_conformance.impls.jax_pure.attention import Masks as LayerMasks
 from encoder_conformance.impls.jax_pure.building import encoder_of, softmax_of
 from encoder_conformance.impls.jax_pure.initial import initial
+from encoder_conformance.impls.jax_pure.primitives import Tree
 from encoder_conformance.impls.jax_pure.stages import Whole, encoder_stage, encoder_stages
-from encoder_conformance.impls.jax_pure.tap import Tree
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:

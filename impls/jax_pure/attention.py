@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.jax_pure.dropout import Drop, Sites, undropped
-from encoder_conformance.impls.jax_pure.primitives import linear
+from encoder_conformance.impls.jax_pure.primitives import Tree, linear
 from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
-from encoder_conformance.impls.jax_pure.tap import Tap, Tree, untapped
 
 Heads = tuple[Array, Array, Array]
 """Query [B, S, H, d], key and value [B, T, H, d]; in self-attention T is S."""
@@ -53,7 +53,9 @@ class Attention:
         if self.d_model % self.num_heads:
             raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
 
-    def __call__(self, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop, memory: Array | None = None) -> Array:
+    def __call__(
+        self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop, memory: Array | None = None
+    ) -> Array:
         """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
         heads = self.project(p, x, x if memory is None else memory, tap)
         # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and drops
@@ -67,7 +69,7 @@ class Attention:
         merged = tap("context_merged", context.reshape(*context.shape[:2], self.d_model))
         return tap("attention_output", linear(p["output"], merged.reshape(context.shape), axes=2))
 
-    def project(self, p: Tree, x: Array, memory: Array, tap: Tap) -> Heads:
+    def project(self, p: Tree, x: Array, memory: Array, tap: Tap[Array]) -> Heads:
         """The query of x [B, S, D], and the key and the value of `memory` [B, T, D]."""
 
         def by_heads(name: str, x: Array) -> Array:
@@ -77,7 +79,7 @@ class Attention:
 
         return by_heads("query", x), by_heads("key", memory), by_heads("value", memory)
 
-    def written_out(self, heads: Heads, masks: Masks, tap: Tap, drop: Drop) -> Array:
+    def written_out(self, heads: Heads, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """Compute jax.nn.dot_product_attention step by step, in the dtype of q. [B, S, H, d] in and out."""
         q, k, v = (head.swapaxes(1, 2) for head in heads)  # [B, H, S, d]
         q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)

@@ -10,11 +10,11 @@ from functools import partial
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.jax_pure.attention import NO_MASKS, Attention, Masks
 from encoder_conformance.impls.jax_pure.dropout import Drop, Sites, drawn_bits, dropped, undropped
 from encoder_conformance.impls.jax_pure.feed_forward import FeedForward
-from encoder_conformance.impls.jax_pure.primitives import Norm
-from encoder_conformance.impls.jax_pure.tap import Tap, Tree, untapped
+from encoder_conformance.impls.jax_pure.primitives import Norm, Tree
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class SubLayer:
     norm_before: Norm | None = None
     norm_of_sum: Norm | None = None
 
-    def __call__(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
+    def __call__(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages and norms do."""
         norm, residual = f"norm{number}", f"residual{number}"
         h = x if self.norm_before is None else tap(norm, self.norm_before(params[norm], x))
@@ -45,7 +45,7 @@ class EncoderLayer:
     sublayers: tuple[SubLayer, ...]
 
     def __call__(
-        self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped, key: Array | None = None
+        self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap[Array] = untapped, key: Array | None = None
     ) -> Array:
         """x [B, S, D]. With `key`, in training: what dropout is drawn from."""
         self.attention.check_fit(params["attention"], x, masks.allowed)

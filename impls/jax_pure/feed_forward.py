@@ -7,10 +7,10 @@ from functools import partial
 import jax
 from jax import Array
 
+from encoder_conformance.impls.bases.tap import Tap
 from encoder_conformance.impls.jax_pure.attention import Masks
 from encoder_conformance.impls.jax_pure.dropout import Drop, Sites
-from encoder_conformance.impls.jax_pure.primitives import linear
-from encoder_conformance.impls.jax_pure.tap import Tap, Tree
+from encoder_conformance.impls.jax_pure.primitives import Tree, linear
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,  # E-6
@@ -29,7 +29,7 @@ class FeedForward:
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"activation = {self.activation!r}, not one of {', '.join(ACTIVATIONS)}")
 
-    def __call__(self, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
+    def __call__(self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """[B, S, D]. It computes each position by itself, and looks at no mask."""
         h = tap("ffn_hidden", linear(p["hidden"], x))  # [B, S, F]
         h = tap("ffn_activation", ACTIVATIONS[self.activation](h))

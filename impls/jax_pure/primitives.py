@@ -7,11 +7,12 @@ norm            gain [D], shift [D]; RMSNorm has no shift
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from encoder_conformance.impls.jax_pure.tap import Tree
+Tree = dict[str, Any]
 
 
 def linear(p: Tree, x: Array, axes: int = 1) -> Array:

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance.impls.bases.tap import Tap, inside, untapped
 from encoder_conformance.impls.jax_pure.attention import NO_MASKS, Attention, Masks
 from encoder_conformance.impls.jax_pure.dropout import dropped, undropped
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer
-from encoder_conformance.impls.jax_pure.primitives import Norm
-from encoder_conformance.impls.jax_pure.tap import Tap, Tree, inside, untapped
+from encoder_conformance.impls.jax_pure.primitives import Norm, Tree
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Encoder:
     dropout: float = 0.0
 
     def __call__(
-        self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap = untapped, key: Array | None = None
+        self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap[Array] = untapped, key: Array | None = None
     ) -> Array:
         """x [B, S, D], or token ids [B, S]. The tap is shown what goes from layer to layer, and of few layers what is
         inside. With `key`, in training: what dropout is drawn from."""
@@ -65,7 +65,9 @@ class CrossAttention:
 
     attention: Attention
 
-    def __call__(self, params: Tree, x: Array, memory: Array, masks: Masks = NO_MASKS, tap: Tap = untapped) -> Array:
+    def __call__(
+        self, params: Tree, x: Array, memory: Array, masks: Masks = NO_MASKS, tap: Tap[Array] = untapped
+    ) -> Array:
         """x [B, S, D] over `memory` [B, T, D]."""
         return tap("output", self.attention(params["attention"], x, masks, tap, undropped, memory))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from jax import Array
 
 from encoder_conformance.impls.jax_pure.attention import NO_MASKS, Masks
-from encoder_conformance.impls.jax_pure.tap import Tree
+from encoder_conformance.impls.jax_pure.primitives import Tree
 
 Whole = Callable[..., Array]
 """An EncoderLayer, Encoder or CrossAttention."""

@@ -10,6 +10,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 
 from encoder_conformance import (
     Adapter,
@@ -25,9 +26,9 @@ from encoder_conformance import (
     between_taps,
     serve,
 )
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.keras_tf.building import encoder_of
 from encoder_conformance.impls.keras_tf.stack import without_padding
-from encoder_conformance.impls.keras_tf.tap import Tap, Tensor, untapped
 
 PARAMETERS = ParameterMap(
     {
@@ -151,13 +152,13 @@ class KerasTensorFlow(Adapter):
         given = tf.constant(x)
         return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats)
 
-    def attended(self, x: Tensor, memory: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+    def attended(self, x: Tensor, memory: Tensor, masks: Masks, tap: Tap[Tensor] = untapped) -> Tensor:
         """The output of attention alone."""
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         return self.encoder(x, memory, masks.joined(self.heads), bias, tap=tap)
 
-    def forward(self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap[Tensor] = untapped) -> Tensor:
         if run.memory is not None:
             return self.attended(x, run.memory, masks, tap)
         self.encoder.reseed(run.seed)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
-from encoder_conformance.impls.keras_tf.tap import Tap, untapped
 
 Shape = tuple[int | None, ...]
 """The shape of x. Each layer builds its parts itself, for Keras would trace the whole call to find their shapes."""
@@ -26,6 +26,7 @@ class SharedByHeads(layers.Dense):
 
     def build(self, shape: Shape) -> None:
         super().build((*shape[:-1], self.units))
+        self.input_spec = None  # Dense's own asks for d features
 
     def call(self, x: Tensor) -> Tensor:
         B, S, D = ops.shape(x)
@@ -70,7 +71,7 @@ class MultiHeadAttention(layers.Layer):
         x: Tensor,
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
         training: bool = False,
         memory: Tensor | None = None,
     ) -> Tensor:
@@ -96,7 +97,7 @@ class MultiHeadAttention(layers.Layer):
         return ops.reshape(x, (B, S, self.num_heads, self.d_model // self.num_heads))
 
     def written_out(
-        self, heads: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, tap: Tap, training: bool
+        self, heads: tuple[Tensor, ...], mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor], training: bool
     ) -> Tensor:
         """Compute ops.dot_product_attention step by step, to show its stages. [B, S, H, d] in and out."""
         q, k, v = (ops.swapaxes(head, 1, 2) for head in heads)  # [B, H, S, d]

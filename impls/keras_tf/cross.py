@@ -5,8 +5,8 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import layers
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.keras_tf.attention import MultiHeadAttention, Shape
-from encoder_conformance.impls.keras_tf.tap import Tap, untapped
 
 
 class CrossAttention(layers.Layer):
@@ -23,7 +23,7 @@ class CrossAttention(layers.Layer):
         memory: Tensor,
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
     ) -> Tensor:
         """x [B, S, D] and memory [B, T, D]; attention_mask None or bool, broadcast to [B, H, S, T], true where a key
         may be attended to; bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""

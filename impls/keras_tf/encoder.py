@@ -6,9 +6,9 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import layers, ops
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.keras_tf.attention import MultiHeadAttention, Shape, dropped
 from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
-from encoder_conformance.impls.keras_tf.tap import Tap, untapped
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,9 @@ class SubLayer:
         every = self.norm_before, self.norm_of_sum, self.body, self.dropout
         return [part for part in every if part is not None]
 
-    def __call__(self, x: Tensor, number: int, masks: dict[str, Tensor | None], tap: Tap, training: bool) -> Tensor:
+    def __call__(
+        self, x: Tensor, number: int, masks: dict[str, Tensor | None], tap: Tap[Tensor], training: bool
+    ) -> Tensor:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
         h = dropped(self.dropout, self.body(h, **masks, tap=tap, training=training), training)
@@ -68,7 +70,7 @@ class EncoderLayer(layers.Layer):
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
         training: bool = False,
     ) -> Tensor:
         """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;

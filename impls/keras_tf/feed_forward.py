@@ -7,8 +7,8 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import layers, ops
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.keras_tf.attention import Shape, dropped
-from encoder_conformance.impls.keras_tf.tap import Tap, untapped
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class FeedForward(layers.Layer):
         x: Tensor,
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
         training: bool = False,
     ) -> Tensor:
         """[B, S, D]. It computes each position by itself, and looks at no mask."""

@@ -8,9 +8,9 @@ from keras import KerasTensor as Tensor
 from keras import layers as keras_layers
 from keras import ops
 
+from encoder_conformance.impls.bases.tap import Tap, inside, untapped
 from encoder_conformance.impls.keras_tf.attention import Shape, dropped
 from encoder_conformance.impls.keras_tf.encoder import EncoderLayer
-from encoder_conformance.impls.keras_tf.tap import Tap, inside, untapped
 
 
 class Encoder(keras_layers.Layer):
@@ -54,7 +54,7 @@ class Encoder(keras_layers.Layer):
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
         training: bool = False,
     ) -> Tensor:
         """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and of few layers

@@ -10,11 +10,11 @@ from encoder_conformance.impls.keras_tf.adapter import PARAMETERS  # first: it c
 import keras  # isort: skip
 import onnx
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.contract import input_names, order_outputs
 from encoder_conformance.impls.keras_tf.building import encoder_of
-from encoder_conformance.impls.keras_tf.tap import Tensor
 
 
 class Staged(keras.Model):

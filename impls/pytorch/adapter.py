@@ -20,13 +20,13 @@ from encoder_conformance import (
     between_taps,
     serve,
 )
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.impls.pytorch.building import encoder_of, pre_gelu_512
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder, without_padding
-from encoder_conformance.impls.pytorch.tap import Tap, untapped
 
 PARAMETERS = ParameterMap(
     {
@@ -131,7 +131,7 @@ class PyTorch(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats, settle)
 
     def forward(
-        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped, memory: Tensor | None = None
+        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap[Tensor] = untapped, memory: Tensor | None = None
     ) -> Tensor:
         """The output. `memory` is the run's own as a tensor, where the gradient with respect to it is asked for."""
         self.encoder.train(run.mode == "train")

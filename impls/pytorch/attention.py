@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
-from encoder_conformance.impls.pytorch.tap import Tap, untapped
 
 
 class Masks(NamedTuple):
@@ -52,7 +52,7 @@ class MultiHeadAttention(nn.Module):
         self.W_q, self.W_k, self.W_v, self.W_o = maps
         self.softmax, self.dropout = softmax, dropout
 
-    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped, memory: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, tap: Tap[Tensor] = untapped, memory: Tensor | None = None) -> Tensor:
         """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
         keys = x if memory is None else memory
         q = tap("query", self.W_q(x))  # [B, S, D]
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         """[B, S, D] to [B, H, S, d]."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def fused(self, q: Tensor, k: Tensor, v: Tensor, masks: Masks, tap: Tap) -> Tensor:
+    def fused(self, q: Tensor, k: Tensor, v: Tensor, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, H, S, d], by PyTorch's kernel."""
         mask, bias = masks
         if bias is not None:
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         dropped, scale = self.dropout.p if self.training else 0.0, self.scaled_by**-0.5
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropped, scale=scale)
 
-    def written_out(self, q: Tensor, k: Tensor, v: Tensor, masks: Masks, tap: Tap) -> Tensor:
+    def written_out(self, q: Tensor, k: Tensor, v: Tensor, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, H, S, d], step by step, to show the scores and the weights."""
         root = q.new_tensor(self.scaled_by).sqrt()  # no Python float: torch.onnx.export would round it to float32
         scores = tap("attention_scores", q @ k.transpose(-2, -1) / root)  # [B, H, S, T]

@@ -2,9 +2,9 @@
 
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.pytorch.attention import Masks, MultiHeadAttention
 from encoder_conformance.impls.pytorch.encoder import initialise
-from encoder_conformance.impls.pytorch.tap import Tap, untapped
 
 
 class CrossAttention(nn.Module):
@@ -19,7 +19,7 @@ class CrossAttention(nn.Module):
         memory: Tensor,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
     ) -> Tensor:
         """x [B, S, D] and memory [B, T, D]; mask None or bool, broadcast to [B, H, S, T], true where a key may be
         attended to; bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""

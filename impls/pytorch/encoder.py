@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.pytorch.attention import Masks, MultiHeadAttention
 from encoder_conformance.impls.pytorch.feed_forward import FeedForward
-from encoder_conformance.impls.pytorch.tap import Tap, untapped
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class SubLayer:
     norm_before: nn.Module | None = None
     norm_of_sum: nn.Module | None = None
 
-    def __call__(self, x: Tensor, number: int, masks: Masks, tap: Tap) -> Tensor:
+    def __call__(self, x: Tensor, number: int, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
         x = tap(f"residual{number}", x + self.dropout(self.body(h, masks, tap)))
@@ -50,7 +50,7 @@ class EncoderLayer(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
     ) -> Tensor:
         """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to; bias, None or
         in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool [B, S], is true

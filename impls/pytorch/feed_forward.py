@@ -6,8 +6,8 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.pytorch.attention import Masks
-from encoder_conformance.impls.pytorch.tap import Tap, untapped
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,  # E-6
@@ -24,7 +24,7 @@ class FeedForward(nn.Module):
             raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
         self.hidden, self.activation, self.dropout, self.output = hidden, ACTIVATIONS[activation], dropout, output
 
-    def forward(self, x: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, tap: Tap[Tensor] = untapped) -> Tensor:
         """[B, S, D]. It computes each position by itself, and looks at no mask."""
         h = tap("ffn_activation", self.activation(tap("ffn_hidden", self.hidden(x))))  # [B, S, F]
         return tap("ffn_output", self.output(self.dropout(h)))

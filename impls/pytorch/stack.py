@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from encoder_conformance.impls.bases.tap import Tap, inside, untapped
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
-from encoder_conformance.impls.pytorch.tap import Tap, inside, untapped
 
 
 class Encoder(nn.Module):
@@ -33,7 +33,7 @@ class Encoder(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
         again: bool = False,
     ) -> Tensor:
         """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and in a stack of few

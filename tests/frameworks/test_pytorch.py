@@ -42,7 +42,8 @@ import torch
 from torch.nn import functional as F
 
 from encoder_conformance import serve
-from encoder_conformance.impls.pytorch import attention, encoder, feed_forward, tap
+from encoder_conformance.impls.bases import tap
+from encoder_conformance.impls.pytorch import attention, encoder, feed_forward
 from encoder_conformance.impls.pytorch.adapter import PyTorch
 
 {plant}

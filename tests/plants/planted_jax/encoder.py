@@ -9,8 +9,7 @@ from planting import check_ways
 
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer
 from encoder_conformance.impls.jax_pure.feed_forward import ACTIVATIONS
-from encoder_conformance.impls.jax_pure.primitives import rms_norm
-from encoder_conformance.impls.jax_pure.tap import Tree
+from encoder_conformance.impls.jax_pure.primitives import Tree, rms_norm
 from planted_jax.attention import EMPTY_ROW, with_empty_rows
 from planted_jax.steps import NORM, RMS_NORM, VARIANTS
 

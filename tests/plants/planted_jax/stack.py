@@ -9,8 +9,8 @@ from planting import check_ways
 
 from encoder_conformance import shows_inside
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer
+from encoder_conformance.impls.jax_pure.primitives import Tree
 from encoder_conformance.impls.jax_pure.stack import Encoder
-from encoder_conformance.impls.jax_pure.tap import Tree
 from planted_jax.encoder import planted_stages
 from planted_jax.steps import VARIANTS
 

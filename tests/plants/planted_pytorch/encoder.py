@@ -6,14 +6,14 @@ from typing import Any
 from planting import check_ways
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.tap import Tap
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
-from encoder_conformance.impls.pytorch.tap import Tap
 from planted_pytorch.attention import EMPTY_ROW, with_empty_rows
 from planted_pytorch.steps import NORM, RMS_NORM, VARIANTS
 
 
 def planted_layer(
-    layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor]
 ) -> Tensor:
     """`ways` names the wrong form of each step that is planted. Taps as `EncoderLayer` does."""
     check_ways(ways, VARIANTS)

@@ -7,14 +7,14 @@ import torch
 from planting import check_ways
 from torch import Tensor
 
+from encoder_conformance.impls.bases.tap import Tap, inside
 from encoder_conformance.impls.pytorch.stack import Encoder
-from encoder_conformance.impls.pytorch.tap import Tap, inside
 from planted_pytorch.encoder import planted_layer
 from planted_pytorch.steps import VARIANTS
 
 
 def planted_encoder(
-    encoder: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    encoder: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor]
 ) -> Tensor:
     """A stack, or one layer by itself. `ways` names the wrong form of each step that is planted."""
     if not isinstance(encoder, Encoder):
@@ -43,7 +43,7 @@ def planted_encoder(
 
 
 def show_nothing(
-    layer: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    layer: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor]
 ) -> None:
     """NaN for every stage of a layer."""
 

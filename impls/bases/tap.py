@@ -1,24 +1,24 @@
-"""Taps: functions that are shown every stage of an encoder by name."""
+"""Taps: functions that are shown every stage of one of our encoders by name."""
 
 from collections.abc import Callable
-
-from keras import KerasTensor as Tensor
+from typing import TypeVar
 
 from encoder_conformance import shows_inside
 
-Tap = Callable[[str, Tensor], Tensor]
+T = TypeVar("T")
+Tap = Callable[[str, T], T]
 """Is shown every stage by name, in the order in which they are computed, and hands each one on."""
 
 
-def untapped(name: str, stage: Tensor) -> Tensor:
+def untapped(name: str, stage: T) -> T:
     return stage
 
 
-def pass_on(name: str, stage: Tensor) -> Tensor:
+def pass_on(name: str, stage: T) -> T:
     return stage
 
 
-def inside(tap: Tap, number: int, layers: int) -> Tap:
+def inside(tap: Tap[T], number: int, layers: int) -> Tap[T]:
     """The tap of layer `number` of a stack: its stages are `layer_0.norm1` and so on (T-3)."""
     if tap is untapped:
         return untapped
