@@ -22,7 +22,8 @@ class SubLayer:
     def __call__(self, x: Tensor, number: int, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
-        x = tap(f"residual{number}", x + self.dropout(self.body(h, masks, tap)))
+        h = self.dropout(self.body(h, masks, tap))
+        x = tap(f"residual{number}", x + h)
         return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
 
 
