@@ -20,15 +20,23 @@ Stages = Callable[[Case], dict[str, Array]]
 
 @dataclass(frozen=True)
 class Source:
-    """The code of an encoder. `functions`: function that is mutated, or method as Class.method → the stages that it
-    computes. `run`: the code's tree → what it computes."""
+    """The code of an encoder, in the files of a folder that are read as one. `functions`: function that is mutated, or
+    method as Class.method → the stages that it computes. `run`: the code's tree → what it computes."""
 
-    path: Path
+    folder: Path
+    files: tuple[str, ...]
+    """Each after those that it imports."""
     functions: Mapping[str, tuple[str, ...]]
     run: Callable[[ast.Module], Stages]
 
     def parsed(self) -> ast.Module:
-        return ast.parse(self.path.read_text(encoding="utf-8"))
+        """The statements of all files but their imports of each other."""
+        texts = ((self.folder / f"{name}.py").read_text(encoding="utf-8") for name in self.files)
+        body = [node for text in texts for node in ast.parse(text).body if not self._is_own(node)]
+        return ast.Module(body, [])
+
+    def _is_own(self, node: ast.stmt) -> bool:
+        return isinstance(node, ast.ImportFrom) and f".impls.{self.folder.name}." in (node.module or "")
 
     def unchanged(self) -> Stages:
         """What the code gives as it is."""

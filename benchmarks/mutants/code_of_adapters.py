@@ -1,4 +1,4 @@
-"""The code of our PyTorch and Keras encoders, run by their frameworks: the adapter is given the mutated classes."""
+"""The code of our PyTorch and Keras encoders, run by their frameworks: the adapter is given the builder of mutants."""
 
 import ast
 import importlib
@@ -20,8 +20,9 @@ _ATTENTION = (
     "query", "key", "value", "query_heads", "key_heads", "value_heads", "context", "context_merged", "attention_output",
 )  # fmt: skip
 _FEED_FORWARD = ("ffn_hidden", "ffn_activation", "ffn_output")
-_LAYER = ("norm1", "query", "key", "value", "residual1", "norm2", "ffn_hidden", "residual2", "output")
+_SUB_LAYER = ("norm1", "query", "key", "value", "residual1", "norm2", "ffn_hidden", "residual2", "output")
 _WRITTEN_OUT = ("query_heads", "key_heads", "value_heads", "attention_scores", "attention_weights", "context")
+_FILES = ("softmax", "attention", "feed_forward", "encoder", "cross", "stack", "building")
 
 
 def _source(name: str, adapter: str, call: str) -> Source:
@@ -29,26 +30,28 @@ def _source(name: str, adapter: str, call: str) -> Source:
         f"MultiHeadAttention.{call}": _ATTENTION,
         "MultiHeadAttention.split": ("query_heads", "key_heads", "value_heads"),
         "MultiHeadAttention.written_out": _WRITTEN_OUT,
+        "MaskedSoftmax.__call__": ("attention_weights",),
         f"FeedForward.{call}": _FEED_FORWARD,
-        f"EncoderLayer.{call}": _LAYER,
+        "SubLayer.__call__": _SUB_LAYER,
+        f"EncoderLayer.{call}": ("output",),
     }
     if name == "keras_tf":
         functions |= {"gelu": ("ffn_activation",), "gelu_tanh": ("ffn_activation",)}
-    return Source(IMPLS / name / "encoder.py", functions, lambda tree: _run(name, adapter, tree))
+    return Source(IMPLS / name, _FILES, functions, lambda tree: _run(name, adapter, tree))
 
 
 def _run(name: str, adapter: str, tree: ast.Module) -> Stages:
     of, mutated = importlib.import_module(f"encoder_conformance.impls.{name}.adapter"), ModuleType("mutant")
-    exec(compile(ast.fix_missing_locations(tree), str(IMPLS / name / "encoder.py"), "exec"), vars(mutated))
+    exec(compile(ast.fix_missing_locations(tree), str(IMPLS / name), "exec"), vars(mutated))
     driven = getattr(of, adapter)()  # a new one: Keras' keeps the encoders that it has made
     vars(driven).update({key: value for key, value in vars(_started(name, adapter)).items() if key not in vars(driven)})
 
     def answers(case: Case) -> dict[str, Array]:
-        right, of.EncoderLayer = of.EncoderLayer, mutated.EncoderLayer
+        right, of.encoder_of = of.encoder_of, mutated.encoder_of
         try:
             return _stages(driven, case)
         finally:
-            of.EncoderLayer = right
+            of.encoder_of = right
 
     return answers
 

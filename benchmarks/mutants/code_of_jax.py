@@ -16,17 +16,24 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages
 
-SOURCE = Path(__file__).resolve().parents[2] / "impls" / "jax_pure" / "encoder.py"
+FOLDER = Path(__file__).resolve().parents[2] / "impls" / "jax_pure"
+FILES = (
+    "dropout", "primitives", "softmax", "attention", "feed_forward", "encoder", "stack", "building",
+)  # fmt: skip
 FUNCTIONS = {
-    "encoder_layer": ("norm1", "query", "attention_output", "residual1", "norm2", "ffn_hidden", "residual2", "output"),
+    "EncoderLayer.__call__": ("output",),
+    "SubLayer.__call__": (
+        "norm1", "query", "attention_output", "residual1", "norm2", "ffn_hidden", "residual2", "output",
+    ),
     "layer_norm": ("norm1", "norm2"),
     "rms_norm": ("norm1", "norm2"),
-    "project": ("query", "key", "value", "query_heads", "key_heads", "value_heads"),
-    "attend": ("query_heads", "key_heads", "value_heads", "context_merged"),
-    "written_out_attention": (
+    "Attention.project": ("query", "key", "value", "query_heads", "key_heads", "value_heads"),
+    "Attention.__call__": ("query_heads", "key_heads", "value_heads", "context_merged"),
+    "Attention.written_out": (
         "query_heads", "key_heads", "value_heads", "attention_scores", "attention_weights", "context", "context_merged",
     ),
-    "feed_forward": ("ffn_hidden", "ffn_activation", "ffn_output"),
+    "MaskedSoftmax.__call__": ("attention_weights",),
+    "FeedForward.__call__": ("ffn_hidden", "ffn_activation", "ffn_output"),
     "linear": ("query", "key", "value", "attention_output", "ffn_hidden", "ffn_output"),
 }  # fmt: skip
 
@@ -40,7 +47,7 @@ def _module(tree: ast.Module) -> SimpleNamespace:
     kept = [node for node in tree.body if not (isinstance(node, ast.Import | ast.ImportFrom) and _is_jax(node))]
     module = ast.fix_missing_locations(ast.Module(kept, []))
     names: dict[str, Any] = {"jax": _JAX, "jnp": _NUMPY, "Array": np.ndarray, "__name__": "mutant"}
-    exec(compile(module, str(SOURCE), "exec"), names)
+    exec(compile(module, str(FOLDER), "exec"), names)
     return SimpleNamespace(**names)
 
 
@@ -81,24 +88,9 @@ def _stages(code: SimpleNamespace, case: Case) -> dict[str, Array]:
 
     masks = _masks(code, case, what)
     with np.errstate(all="ignore"):
-        code.encoder_layer(_config(code, layer), _tree(layer, what.parameters), what.x.astype(np.float32), masks, tap)
+        encoder = code.encoder_of(layer.model_dump(mode="json"))
+        encoder(_tree(layer, what.parameters), what.x.astype(np.float32), masks, tap)
     return {name: seen[name].astype(np.float32) for name in stages(layer) if name in seen}
-
-
-def _config(code: SimpleNamespace, layer: Layer) -> Any:
-    row = layer.attention.fully_masked_row
-    filled = layer.attention.masked_score
-    return code.Config(
-        layer.d_model,
-        layer.attention.num_heads,
-        layer.feed_forward.activation,
-        layer.norm.placement,
-        layer.norm.epsilon,
-        layer.norm.kind,
-        layer.attention.scale,
-        None if filled == "minus_infinity" else filled,
-        "uniform" if row == "unspecified" else row,
-    )
 
 
 def _masks(code: SimpleNamespace, case: Case, what: Any) -> Any:
@@ -127,4 +119,4 @@ def _tree(layer: Layer, parameters: dict[str, Array]) -> dict[str, Any]:
     return tree
 
 
-JAX = Source(SOURCE, FUNCTIONS, _run)
+JAX = Source(FOLDER, FILES, FUNCTIONS, _run)

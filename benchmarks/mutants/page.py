@@ -118,7 +118,7 @@ says "explained" and the equation that it states gives the mutant's output in tw
 *false* where it says "explained" and that is not so. Mutants that change nothing that is compared are not counted as
 caught; all others are caught. *Right step* counts diagnoses that are right, or whose first stage out of line is the
 mutated one (of code: one that the mutated function computes). Mutants of code change one node of the syntax tree of
-`encoder.py` in `impls/jax_pure`, run over NumPy, in `impls/pytorch` and in `impls/keras_tf`, run by their frameworks;
+the encoder in `impls/jax_pure`, run over NumPy, in `impls/pytorch` and in `impls/keras_tf`, run by their frameworks;
 those that raise an error are not counted. Seconds are of the processor, the median and the largest of one diagnosis.
 
 | population | mutants | of layers | seed | caught | right | right step | left open | false | seconds |

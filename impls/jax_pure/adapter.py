@@ -20,14 +20,14 @@ from encoder_conformance import (
     Take,
     Tensors,
     serve,
-    stack_of,
     timed,
 )
 from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
-from encoder_conformance.impls.jax_pure.encoder import Config, Dropout, Tree, needed
-from encoder_conformance.impls.jax_pure.encoder import Masks as LayerMasks
+from encoder_conformance.impls.jax_pure.attention import Masks as LayerMasks
+from encoder_conformance.impls.jax_pure.building import encoder_of, softmax_of
 from encoder_conformance.impls.jax_pure.initial import initial
-from encoder_conformance.impls.jax_pure.stack import cross_attention, encoder, encoder_stage, encoder_stages
+from encoder_conformance.impls.jax_pure.primitives import Tree
+from encoder_conformance.impls.jax_pure.stages import Whole, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
@@ -53,27 +53,12 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
     return ParameterMap(takes, around)
 
 
-def config_of(layer: dict[str, Any]) -> Config:
-    """The layer of the specification as what its parameters do not say."""
-    norm, attention = layer["norm"], layer["attention"]
-    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return Config(
-        d_model=layer["d_model"],
-        num_heads=attention["num_heads"],
-        activation=layer["feed_forward"]["activation"],
-        placement=norm["placement"],
-        epsilon=norm["epsilon"],
-        norm=norm["kind"],
-        scale=attention["scale"],
-        masked_score=None if filled == "minus_infinity" else filled,
-        empty_row="uniform" if empty_row == "unspecified" else empty_row,
-        positions=stack_of(layer).get("positions", "none"),
-        dropout=Dropout(**layer["dropout"]),
-    )
+def encoder(whole: Whole, params: Tree, *given: Any, **named: Any) -> jax.Array:
+    """The output, of its arguments."""
+    return whole(params, *given, **named)
 
 
 forward = jax.jit(encoder, static_argnums=0)
-across = jax.jit(cross_attention, static_argnums=0)
 forward_stages = jax.jit(encoder_stages, static_argnums=0)
 one_stage = jax.jit(encoder_stage, static_argnums=(0, 1))
 
@@ -83,25 +68,24 @@ Inputs = tuple[jax.Array, LayerMasks, jax.Array | None]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def backward(config: Config, again: bool, params: Tree, inputs: Inputs, cotangent: jax.Array) -> Any:
+def backward(whole: Whole, again: bool, params: Tree, inputs: Inputs, cotangent: jax.Array) -> Any:
     """The gradients by the parameters and by x; by token ids there is none, and None stands for it."""
-    return linearised(config, again, params, *inputs)(cotangent)
+    return linearised(whole, again, params, *inputs)(cotangent)
 
 
 @partial(jax.jit, static_argnums=0)
 def backward_across(
-    config: Config, params: Tree, x: jax.Array, memory: jax.Array, masks: LayerMasks, cotangent: jax.Array
+    whole: Whole, params: Tree, x: jax.Array, memory: jax.Array, masks: LayerMasks, cotangent: jax.Array
 ) -> Any:
     """The gradients of attention alone: by the parameters, by x and by the memory."""
-    return jax.vjp(partial(cross_attention, config, masks=masks), params, x, memory)[1](cotangent)
+    return jax.vjp(partial(whole, masks=masks), params, x, memory)[1](cotangent)
 
 
 def linearised(
-    config: Config, again: bool, params: Tree, x: jax.Array, masks: LayerMasks, key: jax.Array | None = None
+    whole: Whole, again: bool, params: Tree, x: jax.Array, masks: LayerMasks, key: jax.Array | None = None
 ) -> Callable[[jax.Array], Any]:
     """The way back, by parameters and x, with what it keeps. `again`: activations are computed again, and not kept."""
-    forward = partial(encoder, config)
-    pure = partial(jax.checkpoint(forward) if again else forward, masks=masks, key=key)
+    pure = partial(jax.checkpoint(whole) if again else whole, masks=masks, key=key)
     if jnp.issubdtype(x.dtype, jnp.integer):
         pull_back = jax.vjp(lambda params: pure(params, x), params)[1]
         return lambda cotangent: (*pull_back(cotangent), None)
@@ -124,7 +108,8 @@ class JaxPure(Adapter):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         make_room()
-        self.config = config_of(layer)
+        self.encoder, self.softmax = encoder_of(layer), softmax_of(layer)
+        self.heads, self.drops = layer["attention"]["num_heads"], any(layer["dropout"].values())
         self.map, self.dtype = parameter_map(layer), dtype
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
@@ -133,24 +118,24 @@ class JaxPure(Adapter):
         x = run.batch_first(x)
         given = self.given(x, masks, run)
         if run.memory is None:
-            found = forward(self.config, self.params, x, given, key=self.key(run))
+            found = forward(self.encoder, self.params, x, given, key=self.key(run))
         else:
-            found = across(self.config, self.params, x, run.memory, given)
+            found = forward(self.encoder, self.params, x, run.memory, given)
         return run.as_given(np.asarray(found))
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         given = self.given(x, masks, run, stated=True)
-        return flat(forward_stages(self.config, self.params, x, given, self.key(run), run.memory))
+        return flat(forward_stages(self.encoder, self.params, x, given, self.key(run), run.memory))
 
     def gradients(self, x: Array, masks: Masks, run: RunRequest, cotangent: Array) -> Tensors:
         x, cotangent = run.batch_first(x), run.batch_first(cotangent)
         given = self.given(x, masks, run, stated=True)
         if run.memory is None:
             inputs = x, given, self.key(run)
-            by_params, by_x = backward(self.config, run.checkpoint, self.params, inputs, cotangent)
+            by_params, by_x = backward(self.encoder, run.checkpoint, self.params, inputs, cotangent)
             by_inputs = {} if by_x is None else {"x": run.as_given(np.asarray(by_x))}
         else:
-            by_params, by_x, by_memory = backward_across(self.config, self.params, x, run.memory, given, cotangent)
+            by_params, by_x, by_memory = backward_across(self.encoder, self.params, x, run.memory, given, cotangent)
             by_inputs = {"x": run.as_given(np.asarray(by_x)), "memory": np.asarray(by_memory)}
         return {**by_inputs, **self.map.to_spec(flat(by_params))}
 
@@ -161,7 +146,7 @@ class JaxPure(Adapter):
 
     def key(self, run: RunRequest) -> jax.Array | None:
         """The key that dropout is drawn from: none outside training, and none where nothing is dropped."""
-        return jax.random.key(run.seed) if run.mode == "train" and any(self.config.dropout) else None
+        return jax.random.key(run.seed) if run.mode == "train" and self.drops else None
 
     def given(self, x: Array, masks: Masks, run: RunRequest, *, stated: bool = False) -> LayerMasks:
         """The masks for x [B, S, ...], every one of them whole where there is any: one program serves all forms.
@@ -171,7 +156,7 @@ class JaxPure(Adapter):
         a user who trains on batches of which some are masked. The output is asked as it comes, without a mask where
         none is given.
         """
-        (B, S), heads = x.shape[:2], self.config.num_heads
+        (B, S), heads = x.shape[:2], self.heads
         T = S if run.memory is None else run.memory.shape[1]
         every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
@@ -183,11 +168,11 @@ class JaxPure(Adapter):
         allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
         valid = np.ones((B, T), np.bool_) if valid is None else widened(valid, (B, T))
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
-        return LayerMasks(allowed, bias, needed(self.config, allowed, valid), padding_id)
+        return LayerMasks(allowed, bias, self.softmax.needed(allowed, valid), padding_id)
 
     def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""
-        given = self.config, self.params, jax.device_put(x), self.given(x, masks, run)
+        given = self.encoder, self.params, jax.device_put(x), self.given(x, masks, run)
         stages = forward_stages(*given)
         work = {name: partial(one_stage, name, *given, stages) for name in stages}
         return {name: timed(lambda stage=stage: stage().block_until_ready(), repeats) for name, stage in work.items()}

@@ -1,285 +1,66 @@
-"""A Transformer encoder layer, batch first, as pure functions over a tree of parameters.
+"""A Transformer encoder layer, batch first: sub-layers one after the other, as a pure function of its parameters.
 
-Shapes: B batch, S sequence, D d_model, H num_heads, d = D / H, F d_ff. The tree:
-
-    norm1, norm2       gain [D], shift [D]
-    attention          query, key, value: kernel [D, H, d], bias [H, d];  output: kernel [H, d, D], bias [D]
-    feed_forward       hidden: kernel [D, F], bias [F];  output: kernel [F, D], bias [D]
-
-A bias that is not there is not added, RMSNorm has no shift, and where the heads share their projections these are
-kernel [d, d], bias [d].
+Sizes and choices are frozen dataclasses, hashable for `jax.jit`. The parameters of a layer are a tree: those of its
+bodies by name (`attention`, `feed_forward`), and those of its norms by number (`norm1`, `norm2`).
 """
 
-import math
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
-from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-Tree = dict[str, Any]
-Tap = Callable[[str, Array], Array]
-"""Is shown every stage by name, in the order in which they are computed, and hands each one on."""
-
-Heads = tuple[Array, Array, Array]
-"""Query [B, S, H, d], key and value [B, T, H, d]; in self-attention T is S."""
-
-Drop = Callable[[str, Array], Array]
-"""Does the dropout of a placement, and hands what is left on."""
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "relu": jax.nn.relu,
-    "gelu": partial(jax.nn.gelu, approximate=False),  # by erf; JAX's default is the tanh approximation
-    "gelu_tanh": partial(jax.nn.gelu, approximate=True),
-    "silu": jax.nn.silu,
-}
-
-
-class Dropout(NamedTuple):
-    """The probability that an element becomes 0 in training, at each placement."""
-
-    attention_weights: float = 0.0
-    attention_output: float = 0.0
-    ffn_activation: float = 0.0
-    ffn_output: float = 0.0
-    embedded: float = 0.0
-
-
-NO_DROPOUT = Dropout()
+from encoder_conformance.impls.bases.tap import Tap, untapped
+from encoder_conformance.impls.jax_pure.attention import NO_MASKS, Attention, Masks
+from encoder_conformance.impls.jax_pure.dropout import Drop, Sites, drawn_bits, dropped, undropped
+from encoder_conformance.impls.jax_pure.feed_forward import FeedForward
+from encoder_conformance.impls.jax_pure.primitives import Norm, Tree
 
 
 @dataclass(frozen=True)
-class Config:
-    """The sizes and choices that a layer's parameters do not show. Hashable, so that it can be static in `jax.jit`."""
+class SubLayer:
+    """A residual sum around a body, with its norm before the body (E-3) or of the sum (E-4): the one that is None is
+    not there. `name` is the body's among the parameters, `dropout` the rate of what is summed."""
 
-    d_model: int
-    num_heads: int
-    activation: str
-    placement: str
-    epsilon: float
-    norm: str = "layer_norm"
-    scale: str = "head_dim"
-    masked_score: float | None = None
-    """The score of a masked key; minus infinity if it is None."""
-    empty_row: str = "uniform"
-    """The weights of a query with no key to attend to: uniform, zero or nan."""
-    positions: str = "none"
-    """The positions that a stack adds to its embedded tokens: none or sinusoidal."""
-    dropout: Dropout = NO_DROPOUT
+    name: str
+    body: Attention | FeedForward
+    dropout: float = 0.0
+    norm_before: Norm | None = None
+    norm_of_sum: Norm | None = None
+
+    def __call__(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
+        """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages and norms do."""
+        norm, residual = f"norm{number}", f"residual{number}"
+        h = x if self.norm_before is None else tap(norm, self.norm_before(params[norm], x))
+        h = self.body(params[self.name], h, masks, tap, drop)
+        x = tap(residual, x + drop(residual, self.dropout, h))
+        return x if self.norm_of_sum is None else tap(norm, self.norm_of_sum(params[norm], x))
+
+    def sites(self, params: Tree, number: int, x: Array) -> Sites:
+        return {**self.body.sites(params[self.name], x), f"residual{number}": (self.dropout, x.shape)}
+
+
+@dataclass(frozen=True)
+class EncoderLayer:
+    sublayers: tuple[SubLayer, ...]
+
+    def __call__(
+        self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap[Array] = untapped, key: Array | None = None
+    ) -> Array:
+        """x [B, S, D]. With `key`, in training: what dropout is drawn from."""
+        self.attention.check_fit(params["attention"], x, masks.allowed)
+        drop = undropped if key is None else partial(dropped, drawn_bits(self.sites(params, x), key))
+        if masks.needed is not None:
+            x = jnp.where(masks.needed[:, :, None], x, 0)
+        for number, sublayer in enumerate(self.sublayers, 1):
+            x = sublayer(params, number, x, masks, tap, drop)
+        return tap("output", x)
 
     @property
-    def root(self) -> float:
-        """The divisor of the scores."""
-        return math.sqrt(self.d_model if self.scale == "d_model" else self.d_model // self.num_heads)
+    def attention(self) -> Attention:
+        [attention] = (sublayer.body for sublayer in self.sublayers if isinstance(sublayer.body, Attention))
+        return attention
 
-    def __post_init__(self) -> None:
-        if self.d_model % self.num_heads:
-            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
-        for what, known in CHOICES.items():
-            if getattr(self, what) not in known:
-                raise ValueError(f"{what} = {getattr(self, what)!r}, not one of {', '.join(known)}")
-
-
-class Masks(NamedTuple):
-    """Both broadcast to [B, H, S, S]. `allowed`, None or bool, is true where a key may be attended to; `bias`, None or
-    in the dtype of x, is added to the scores."""
-
-    allowed: Array | None = None
-    bias: Array | None = None
-    needed: Array | None = None
-    """None or bool [B, S], false at padding that nothing is to be computed with: what `needed` gives."""
-    padding_id: Array | None = None
-    """The token id of padding, of which a stack with an embedding makes a mask; None where there is none."""
-
-
-NO_MASKS = Masks()
-
-
-def untapped(name: str, stage: Array) -> Array:
-    return stage
-
-
-def check_fit(config: Config, params: Tree, x: Array, masks: Masks) -> None:
-    """Refuse what JAX would promote to a wider dtype, or broadcast."""
-    dtype = params["norm1"]["gain"].dtype
-    if x.dtype != dtype:
-        raise TypeError(f"x is {x.dtype}, and the layer is {dtype}")
-    if x.ndim != 3 or x.shape[-1] != config.d_model:
-        raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {config.d_model}]")
-    B, S, _ = x.shape
-    due, mask = (B, config.num_heads, S, S), masks.allowed
-    if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
-        raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
-
-
-def encoder_layer(
-    config: Config,
-    params: Tree,
-    x: Array,
-    masks: Masks = NO_MASKS,
-    tap: Tap = untapped,
-    key: Array | None = None,
-) -> Array:
-    """x [B, S, D]. With `key`, in training: what dropout is drawn from."""
-    check_fit(config, params, x, masks)
-    drop = undropped if key is None else partial(dropped, config.dropout, drawn_bits(config, params, x, key))
-    norm = partial(NORMS[config.norm], epsilon=config.epsilon)
-    activation = ACTIVATIONS[config.activation]
-
-    if masks.needed is not None:
-        x = jnp.where(masks.needed[:, :, None], x, 0)
-    if config.placement == "pre":
-        h = tap("norm1", norm(params["norm1"], x))
-        h = attention(config, params["attention"], h, masks, tap, drop)
-        x = tap("residual1", x + drop("attention_output", h))
-        h = tap("norm2", norm(params["norm2"], x))
-        h = feed_forward(params["feed_forward"], h, activation, tap, drop)
-        x = tap("residual2", x + drop("ffn_output", h))
-    else:
-        h = attention(config, params["attention"], x, masks, tap, drop)
-        x = tap("residual1", x + drop("attention_output", h))
-        x = tap("norm1", norm(params["norm1"], x))
-        h = feed_forward(params["feed_forward"], x, activation, tap, drop)
-        x = tap("residual2", x + drop("ffn_output", h))
-        x = tap("norm2", norm(params["norm2"], x))
-    return tap("output", x)
-
-
-def needed(config: Config, allowed: Any, valid: Any) -> Any:
-    """[B, S], false at padding that nothing is to be computed with: a weight of 0 keeps out neither what overflows nor
-    NaN. Uniform weights over every key are no 0: an item with a query that has no key keeps its padding.
-
-    `allowed` [B, H, S, S] and `valid` [B, S], true where x holds data, are both bool, of NumPy or of JAX. It depends on
-    the masks alone, so a batch needs it once, outside of what is compiled and not in every layer.
-    """
-    if config.empty_row != "uniform":
-        return valid
-    return valid | ~allowed.any(-1).all((1, 2))[:, None]
-
-
-def undropped(placement: str, x: Array) -> Array:
-    return x
-
-
-def drawn_bits(config: Config, params: Tree, x: Array, key: Array) -> dict[str, Array]:
-    """Random uint32 for each placement that drops, in the shape of what it drops from.
-
-    One draw for all of them: each would be a generator of its own to compile, four of which take longer than the layer.
-    """
-    (B, S, D), F = x.shape, params["feed_forward"]["hidden"]["kernel"].shape[-1]
-    shapes = {
-        "attention_weights": (B, config.num_heads, S, S),
-        "attention_output": (B, S, D),
-        "ffn_activation": (B, S, F),
-        "ffn_output": (B, S, D),
-    }
-    shapes = {name: shape for name, shape in shapes.items() if getattr(config.dropout, name)}
-    if not shapes:
-        return {}
-    ends = list(accumulate(map(math.prod, shapes.values())))
-    parts = jnp.split(jax.random.bits(key, (ends[-1],), jnp.uint32), ends[:-1])
-    return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
-
-
-def dropped(rates: Dropout, bits: dict[str, Array], placement: str, x: Array) -> Array:
-    rate = getattr(rates, placement)
-    if not rate:
-        return x
-    kept = bits[placement] >= jnp.uint32(round(rate * 2**32))
-    return jnp.where(kept, x / (1 - rate), 0)
-
-
-def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
-    centred = x - x.mean(-1, keepdims=True)
-    variance = jnp.square(centred).mean(-1, keepdims=True)
-    return p["gain"] * centred / jnp.sqrt(variance + epsilon) + p["shift"]
-
-
-def rms_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
-    return p["gain"] * x / jnp.sqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
-
-
-NORMS: dict[str, Callable[..., Array]] = {"layer_norm": layer_norm, "rms_norm": rms_norm}
-CHOICES: dict[str, Collection[str]] = {
-    "activation": ACTIVATIONS,
-    "placement": ("pre", "post"),
-    "norm": NORMS,
-    "scale": ("head_dim", "d_model"),
-    "empty_row": ("uniform", "zero", "nan"),
-    "positions": ("none", "sinusoidal"),
-}
-
-
-def attention(config: Config, p: Tree, x: Array, masks: Masks, tap: Tap, drop: Drop) -> Array:
-    return attend(config, p, project(config, p, x, x, tap), masks, tap, drop)
-
-
-def project(config: Config, p: Tree, x: Array, memory: Array, tap: Tap) -> Heads:
-    """The query of x [B, S, D], and the key and the value of `memory` [B, T, D]."""
-
-    def by_heads(name: str, x: Array) -> Array:
-        shared = p[name]["kernel"].ndim == 2  # by the heads
-        heads = linear(p[name], x.reshape(*x.shape[:2], config.num_heads, -1) if shared else x)
-        return tap(name, heads.reshape(x.shape)).reshape(heads.shape)  # seen as [B, S, D]
-
-    return by_heads("query", x), by_heads("key", memory), by_heads("value", memory)
-
-
-def attend(config: Config, p: Tree, heads: Heads, masks: Masks, tap: Tap, drop: Drop) -> Array:
-    """softmax(q kᵀ / √d + bias) v in each of H heads, and the output projection of them: [B, S, D]."""
-    q, k, v = heads
-    # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and gives a
-    # query with no key uniform weights, and drops none; float16 it does not take on a CPU (keras-team/keras-hub#2354).
-    # What is more, or else, is written out.
-    fused = q.dtype in (jnp.float32, jnp.bfloat16) and config.empty_row == "uniform" and config.masked_score is None
-    if fused and tap is untapped and (drop is undropped or not config.dropout.attention_weights):
-        context = jax.nn.dot_product_attention(q, k, v, masks.bias, masks.allowed, scale=1 / config.root)
-    else:
-        context = written_out_attention(config, heads, masks, tap, drop)
-    merged = context.reshape(*context.shape[:2], config.d_model)
-    context = tap("context_merged", merged).reshape(context.shape)
-    return tap("attention_output", linear(p["output"], context, axes=2))
-
-
-def written_out_attention(config: Config, heads: Heads, masks: Masks, tap: Tap, drop: Drop) -> Array:
-    """Compute jax.nn.dot_product_attention step by step, in the dtype of q. [B, S, H, d] in and out."""
-    q, k, v = (head.swapaxes(1, 2) for head in heads)  # [B, H, S, d]
-    q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)
-    scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / config.root)  # [B, H, S, T]
-    mask = masks.allowed
-    if masks.bias is not None:
-        scores = scores + masks.bias
-    if mask is not None:
-        # A row of −1e30 has weights of 1/S, and a gradient, where one of minus infinity has NaN.
-        filled = -1e30 if config.masked_score is None else config.masked_score
-        least = max(filled, float(jnp.finfo(scores.dtype).min))
-        scores = jnp.where(mask, scores, -jnp.inf if config.empty_row == "nan" else least)
-    weights = jax.nn.softmax(scores, axis=-1)
-    if mask is not None and config.empty_row == "zero":
-        weights = jnp.where(mask.any(axis=-1, keepdims=True), weights, 0)
-    weights = drop("attention_weights", tap("attention_weights", weights))
-    return tap("context", weights @ v).swapaxes(1, 2)
-
-
-def feed_forward(p: Tree, x: Array, activation: Callable[[Array], Array], tap: Tap, drop: Drop) -> Array:
-    h = tap("ffn_hidden", linear(p["hidden"], x))  # [B, S, F]
-    h = drop("ffn_activation", tap("ffn_activation", activation(h)))
-    return tap("ffn_output", linear(p["output"], h))
-
-
-def linear(p: Tree, x: Array, axes: int = 1) -> Array:
-    """The last `axes` axes of x by the first ones of the kernel, and the bias if there is one.
-
-    As a product of two matrices, to which the bias is added: the way back then has a fifth fewer kernels to compile
-    than that of an einsum over heads, whose gradients are transposed one by one.
-    """
-    kernel = p["kernel"]
-    into, out_of = kernel.shape[:axes], kernel.shape[axes:]
-    rows = x.reshape(-1, math.prod(into)) @ kernel.reshape(math.prod(into), -1)
-    if "bias" in p:
-        rows = rows + p["bias"].reshape(-1)
-    return rows.reshape(*x.shape[:-axes], *out_of)
+    def sites(self, params: Tree, x: Array) -> Sites:
+        of_each = (sublayer.sites(params, number, x) for number, sublayer in enumerate(self.sublayers, 1))
+        return {name: site for sites in of_each for name, site in sites.items()}

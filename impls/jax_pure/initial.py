@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.tree_util import keystr, tree_flatten_with_path, tree_unflatten
 
-from encoder_conformance.impls.jax_pure.encoder import Tree
+from encoder_conformance.impls.jax_pure.primitives import Tree
 
 BLOCK = 2**16
 """Elements that initial parameters are drawn in."""

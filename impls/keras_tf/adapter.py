@@ -1,7 +1,6 @@
 """Drives the Keras encoder on TensorFlow, eagerly, in the precision of its dtype policy."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 
 from encoder_conformance import (
     Adapter,
@@ -25,11 +25,10 @@ from encoder_conformance import (
     Tensors,
     between_taps,
     serve,
-    stack_of,
 )
-from encoder_conformance.impls.keras_tf.cross import CrossAttention
-from encoder_conformance.impls.keras_tf.encoder import Config, Dropout, EncoderLayer, Tap, Tensor, untapped
-from encoder_conformance.impls.keras_tf.stack import Encoder, without_padding
+from encoder_conformance.impls.bases.tap import Tap, untapped
+from encoder_conformance.impls.keras_tf.building import encoder_of
+from encoder_conformance.impls.keras_tf.stack import without_padding
 
 PARAMETERS = ParameterMap(
     {
@@ -65,20 +64,13 @@ LAYERS_KEPT = 16
 
 @dataclass(frozen=True)
 class Made:
-    encoder: Encoder | EncoderLayer | CrossAttention
+    encoder: keras.layers.Layer
     held: dict[str, keras.Variable]
     """The weights by our names of them."""
 
     @classmethod
     def of(cls, layer: dict[str, Any], dtype: str) -> "Made":
-        config, stack = config_of(layer), stack_of(layer)
-        if layer["part"] == "attention":
-            return cls.built(CrossAttention(config, dtype=dtype), layer)
-        encoder = Encoder(config, **stack, dtype=dtype) if stack else EncoderLayer(config, dtype=dtype)
-        return cls.built(encoder, layer)
-
-    @classmethod
-    def built(cls, encoder: Encoder | EncoderLayer | CrossAttention, layer: dict[str, Any]) -> "Made":
+        encoder = encoder_of(layer, dtype)
         encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
@@ -160,13 +152,13 @@ class KerasTensorFlow(Adapter):
         given = tf.constant(x)
         return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats)
 
-    def attended(self, x: Tensor, memory: Tensor, masks: Masks, tap: Tap = untapped) -> Tensor:
+    def attended(self, x: Tensor, memory: Tensor, masks: Masks, tap: Tap[Tensor] = untapped) -> Tensor:
         """The output of attention alone."""
         added = masks.added(self.heads)
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         return self.encoder(x, memory, masks.joined(self.heads), bias, tap=tap)
 
-    def forward(self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped) -> Tensor:
+    def forward(self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap[Tensor] = untapped) -> Tensor:
         if run.memory is not None:
             return self.attended(x, run.memory, masks, tap)
         self.encoder.reseed(run.seed)
@@ -175,29 +167,6 @@ class KerasTensorFlow(Adapter):
         if masks.padding_id is not None:
             mask, valid = without_padding(x, masks.padding_id, mask)
         return self.encoder(x, mask, bias, valid, tap=tap, training=run.mode == "train")
-
-
-def config_of(layer: Mapping[str, Any]) -> Config:
-    """The sizes and choices of a layer of the specification."""
-    norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
-    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return Config(
-        d_model=layer["d_model"],
-        num_heads=attention["num_heads"],
-        d_ff=feed_forward["d_ff"],
-        activation=feed_forward["activation"],
-        placement=norm["placement"],
-        epsilon=norm["epsilon"],
-        norm=norm["kind"],
-        ffn_bias=feed_forward["bias"],
-        qkv_bias=attention["qkv_bias"],
-        output_bias=attention["output_bias"],
-        shared=attention["projections"] == "shared_by_heads",
-        scale_by_d_model=attention["scale"] == "d_model",
-        masked_score=None if filled == "minus_infinity" else filled,
-        empty_row="uniform" if empty_row == "unspecified" else empty_row,
-        dropout=Dropout(**layer["dropout"]),
-    )
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from jax import export as jax_export
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.contract import input_names
 from encoder_conformance.impls.bases.onnx_model.names import rename
-from encoder_conformance.impls.jax_pure.adapter import config_of, nested, parameter_map
-from encoder_conformance.impls.jax_pure.encoder import Masks, needed
-from encoder_conformance.impls.jax_pure.stack import encoder_stages
+from encoder_conformance.impls.jax_pure.adapter import nested, parameter_map
+from encoder_conformance.impls.jax_pure.attention import Masks
+from encoder_conformance.impls.jax_pure.building import encoder_of, softmax_of
+from encoder_conformance.impls.jax_pure.stages import encoder_stages
 
 
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
@@ -23,13 +24,13 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", dtype == "float64")
     held = jax.device_put(nested(parameter_map(dict(layer)).to_own(parameters, layer)))
-    config = config_of(dict(layer))
+    encoder, softmax = encoder_of(layer), softmax_of(layer)
     names: list[str] = []
 
     def staged(*given: jax.Array) -> tuple[jax.Array, ...]:
         x, mask, valid, *bias = given
-        masks = Masks(mask, bias[0] if bias else None, needed(config, mask, valid))
-        stages = encoder_stages(config, held, x, masks)
+        masks = Masks(mask, bias[0] if bias else None, softmax.needed(mask, valid))
+        stages = encoder_stages(encoder, held, x, masks)
         names[:] = stages
         # Without a barrier jax2onnx has one name for a value, and `output` is the last stage once more; and it folds
         # two reshapes with an activation between them without asking whether what it reshapes there is an output.

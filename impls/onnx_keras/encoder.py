@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from encoder_conformance.impls.keras_tf.adapter import PARAMETERS, config_of  # first: it chooses Keras' backend
+from encoder_conformance.impls.keras_tf.adapter import PARAMETERS  # first: it chooses Keras' backend
 
 import keras  # isort: skip
 import onnx
 import tensorflow as tf
+from keras import KerasTensor as Tensor
 
-from encoder_conformance import Tensors, stack_of
+from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.contract import input_names, order_outputs
-from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, Tensor
-from encoder_conformance.impls.keras_tf.stack import Encoder
+from encoder_conformance.impls.keras_tf.building import encoder_of
 
 
 class Staged(keras.Model):
@@ -22,8 +22,7 @@ class Staged(keras.Model):
 
     def __init__(self, layer: Mapping[str, Any], dtype: str) -> None:
         super().__init__(dtype=dtype, autocast=False)
-        stack, config = stack_of(layer), config_of(layer)
-        self.encoder = Encoder(config, **stack, dtype=dtype) if stack else EncoderLayer(config, dtype=dtype)
+        self.encoder = encoder_of(layer, dtype)
 
     def call(self, given: list[Tensor]) -> dict[str, Tensor]:
         x, mask, valid, *bias = given

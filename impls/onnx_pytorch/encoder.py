@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from encoder_conformance import Tensors, stack_of
 from encoder_conformance.impls.bases.onnx_model.contract import input_names
-from encoder_conformance.impls.pytorch.adapter import PARAMETERS, config_of
+from encoder_conformance.impls.pytorch.adapter import PARAMETERS
+from encoder_conformance.impls.pytorch.building import stack_parts, sublayers
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder
 
@@ -85,8 +86,7 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
 
 def staged(layer: Mapping[str, Any], parameters: Tensors, dtype: str) -> StagedEncoderLayer | StagedEncoder:
     """The layer or stack with these parameters, in eval mode."""
-    stack, config = stack_of(layer), config_of(layer)
-    encoder = StagedEncoder(config, **stack) if stack else StagedEncoderLayer(config)
+    encoder = StagedEncoder(**stack_parts(layer)) if stack_of(layer) else StagedEncoderLayer(**sublayers(layer))
     own = PARAMETERS.to_own(parameters, layer)
     encoder.to(getattr(torch, dtype)).load_state_dict({name: torch.tensor(value) for name, value in own.items()})
     return encoder.eval()

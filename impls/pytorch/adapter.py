@@ -1,6 +1,5 @@
 """Drives the PyTorch encoder: exact float32 matrix products, fused attention wherever stages are not asked for."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,13 @@ from encoder_conformance import (
     Tensors,
     between_taps,
     serve,
-    stack_of,
 )
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.impls.pytorch.building import encoder_of, pre_gelu_512
 from encoder_conformance.impls.pytorch.cross import CrossAttention
-from encoder_conformance.impls.pytorch.encoder import Config, Dropout, EncoderLayer, Tap, untapped
+from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder, without_padding
 
 PARAMETERS = ParameterMap(
@@ -81,13 +81,8 @@ class PyTorch(Adapter):
         return self.held()
 
     def made(self) -> Encoder | EncoderLayer | CrossAttention:
-        if self.choices.get("defaults") == "own":
-            return EncoderLayer().to(self.device, self.dtype)
-        config, stack = config_of(self.layer), stack_of(self.layer)
-        if self.layer["part"] == "attention":
-            return CrossAttention(config).to(self.device, self.dtype)
-        encoder = Encoder(config, **stack) if stack else EncoderLayer(config)
-        return encoder.to(self.device, self.dtype)
+        made = pre_gelu_512() if self.choices.get("defaults") == "own" else encoder_of(self.layer)
+        return made.to(self.device, self.dtype)
 
     def held(self) -> Tensors:
         return PARAMETERS.to_spec({name: to_numpy(value) for name, value in self.encoder.state_dict().items()})
@@ -136,7 +131,7 @@ class PyTorch(Adapter):
         return between_taps(lambda tap: self.forward(given, masks, run, tap), repeats, settle)
 
     def forward(
-        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped, memory: Tensor | None = None
+        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap[Tensor] = untapped, memory: Tensor | None = None
     ) -> Tensor:
         """The output. `memory` is the run's own as a tensor, where the gradient with respect to it is asked for."""
         self.encoder.train(run.mode == "train")
@@ -155,29 +150,6 @@ class PyTorch(Adapter):
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:
         return None if array is None else to_tensor(array, dtype=dtype, device=self.device)
-
-
-def config_of(layer: Mapping[str, Any]) -> Config:
-    """The sizes and choices of a layer of the specification."""
-    norm, attention, feed_forward = layer["norm"], layer["attention"], layer["feed_forward"]
-    filled, empty_row = attention["masked_score"], attention["fully_masked_row"]
-    return Config(
-        d_model=layer["d_model"],
-        num_heads=attention["num_heads"],
-        d_ff=feed_forward["d_ff"],
-        activation=feed_forward["activation"],
-        placement=norm["placement"],
-        epsilon=norm["epsilon"],
-        norm=norm["kind"],
-        ffn_bias=feed_forward["bias"],
-        qkv_bias=attention["qkv_bias"],
-        output_bias=attention["output_bias"],
-        shared=attention["projections"] == "shared_by_heads",
-        scale_by_d_model=attention["scale"] == "d_model",
-        masked_score=None if filled == "minus_infinity" else filled,
-        empty_row="zero" if empty_row == "unspecified" else empty_row,
-        dropout=Dropout(**layer["dropout"]),
-    )
 
 
 if __name__ == "__main__":

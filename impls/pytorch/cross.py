@@ -1,14 +1,16 @@
-"""Attention alone, over a memory of another length than the queries."""
+"""Attention alone (E-17), over a memory of another length than the queries."""
 
 from torch import Tensor, nn
 
-from encoder_conformance.impls.pytorch.encoder import Config, MultiHeadAttention, Tap, initialise, untapped
+from encoder_conformance.impls.bases.tap import Tap, untapped
+from encoder_conformance.impls.pytorch.attention import Masks, MultiHeadAttention
+from encoder_conformance.impls.pytorch.encoder import initialise
 
 
 class CrossAttention(nn.Module):
-    def __init__(self, config: Config) -> None:
+    def __init__(self, attention: MultiHeadAttention) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config)
+        self.attention = attention
         self.apply(initialise)
 
     def forward(
@@ -17,8 +19,8 @@ class CrossAttention(nn.Module):
         memory: Tensor,
         mask: Tensor | None = None,
         bias: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
     ) -> Tensor:
         """x [B, S, D] and memory [B, T, D]; mask None or bool, broadcast to [B, H, S, T], true where a key may be
         attended to; bias, None or in the dtype of x and broadcast as the mask is, is added to the scores."""
-        return tap("output", self.attention(x, mask, bias, tap, memory))
+        return tap("output", self.attention(x, Masks(mask, bias), tap, memory))

@@ -1,32 +1,31 @@
-"""A stack of encoder layers: token embedding and sinusoidal positions before it, a norm after it, each if asked for."""
+"""A stack of encoder layers: token embedding and positions before it, a norm after it, each if it is passed in."""
+
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from encoder_conformance import shows_inside
-from encoder_conformance.impls.pytorch.encoder import NORMS, Config, EncoderLayer, Tap, check, untapped
+from encoder_conformance.impls.bases.tap import Tap, inside, untapped
+from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 
 
 class Encoder(nn.Module):
-    """A stack of layers of one `config`. With a `vocabulary` the input is token ids [B, S]."""
+    """Layers one after the other (E-14). With an `embedding` the input is token ids [B, S] (E-15), to which `positions`
+    are added (E-16), and `dropout` drops of the sum."""
 
     def __init__(
         self,
-        config: Config,
-        layers: int,
+        layers: Iterable[EncoderLayer],
         *,
-        final_norm: bool = False,
-        vocabulary: int | None = None,
-        positions: str = "none",
+        norm: nn.Module | None = None,
+        embedding: nn.Embedding | None = None,
+        positions: Callable[[Tensor], Tensor] | None = None,
+        dropout: nn.Dropout | None = None,
     ) -> None:
         super().__init__()
-        check("positions", positions, ("none", "sinusoidal"))
-        self.positions = positions
-        self.embedding = None if vocabulary is None else nn.Embedding(vocabulary, config.d_model)
-        self.dropout = nn.Dropout(config.dropout.embedded)
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(layers))
-        self.norm = NORMS[config.norm](config.d_model, eps=config.epsilon) if final_norm else None
+        self.positions, self.embedding, self.dropout = positions, embedding, dropout
+        self.layers, self.norm = nn.ModuleList(layers), norm
 
     def forward(
         self,
@@ -34,7 +33,7 @@ class Encoder(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
-        tap: Tap = untapped,
+        tap: Tap[Tensor] = untapped,
         again: bool = False,
     ) -> Tensor:
         """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and in a stack of few
@@ -45,33 +44,23 @@ class Encoder(nn.Module):
         """
         if self.embedding is not None:
             x = self.embedding(x)
-            if self.positions == "sinusoidal":
-                x = x + sinusoidal(x)
-            x = self.dropout(tap("embedded", x))
+            if self.positions is not None:
+                x = x + self.positions(x)
+            x = tap("embedded", x)
+        if self.dropout is not None:
+            x = self.dropout(x)
         for number, layer in enumerate(self.layers):
-            given = x, mask, bias, valid, self.inside(number, tap)
+            given = x, mask, bias, valid, inside(tap, number, len(self.layers))
             x = tap(f"layer_{number}", checkpoint(layer, *given, use_reentrant=False) if again else layer(*given))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))
         return tap("output", x)
-
-    def inside(self, number: int, tap: Tap) -> Tap:
-        """The tap of a layer of the stack: its stages are `layer_0.norm1` and so on."""
-        if tap is untapped:
-            return untapped
-        if not shows_inside(len(self.layers)):
-            return pass_on
-        return lambda name, x: x if name == "output" else tap(f"layer_{number}.{name}", x)
 
 
 def without_padding(ids: Tensor, padding_id: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """The mask [B, 1 or H, 1 or S, S] and `valid` [B, S] of token ids [B, S]: those of padding are masked."""
     valid = ids != padding_id
     return (valid[:, None, None] if mask is None else mask & valid[:, None, None]), valid
-
-
-def pass_on(name: str, stage: Tensor) -> Tensor:
-    return stage
 
 
 def sinusoidal(x: Tensor) -> Tensor:

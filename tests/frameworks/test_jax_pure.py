@@ -11,16 +11,14 @@ from encoder_conformance.oracle.catalogue import seen_in_evaluation
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from encoder_conformance.impls.jax_pure.encoder import Config
+    from encoder_conformance.impls.jax_pure.attention import Attention
+    from encoder_conformance.impls.jax_pure.feed_forward import FeedForward
+    from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 
-    right = {"d_model": 12, "num_heads": 4, "activation": "gelu", "placement": "pre", "epsilon": 1e-5}
-    assert Config(**right)
     with pytest.raises(ValueError, match=r"10.*4"):
-        Config(**{**right, "d_model": 10})
+        Attention(10, 4, 10, MaskedSoftmax())
     with pytest.raises(ValueError, match="swish"):
-        Config(**{**right, "activation": "swish"})
-    with pytest.raises(ValueError, match="middle"):
-        Config(**{**right, "placement": "middle"})
+        FeedForward("swish")
 
 
 @pytest.mark.release
@@ -164,7 +162,7 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
 
     from encoder_conformance import Masks, RunRequest
     from encoder_conformance.impls.jax_pure.adapter import JaxPure, one_stage
-    from encoder_conformance.impls.jax_pure.encoder import NO_MASKS
+    from encoder_conformance.impls.jax_pure.attention import NO_MASKS
     from encoder_conformance.spec.case import layer_parameters
     from encoder_conformance.spec.load import load
 
@@ -176,10 +174,10 @@ def test_a_stage_by_itself_is_the_stage_of_the_whole() -> None:
     shown = adapter.stages(x, Masks(None, None), RunRequest())
     zeroed = {name: jnp.zeros_like(stage) for name, stage in shown.items()}
     for name, stage in shown.items():
-        alone = one_stage(name, adapter.config, adapter.params, x, NO_MASKS, shown)
+        alone = one_stage(name, adapter.encoder, adapter.params, x, NO_MASKS, shown)
         np.testing.assert_allclose(alone, stage, rtol=1e-5, atol=1e-6)
     for name in ("query_heads", "attention_scores", "context", "context_merged", "output"):
-        assert not one_stage(name, adapter.config, adapter.params, x, NO_MASKS, zeroed).any()
+        assert not one_stage(name, adapter.encoder, adapter.params, x, NO_MASKS, zeroed).any()
 
 
 def test_checkpointing_keeps_less_for_the_way_back() -> None:
@@ -199,7 +197,7 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     parameters = sum(leaf.nbytes for leaf in jax.tree.leaves(adapter.params))
 
     def kept(*, again: bool) -> int:
-        back = linearised(adapter.config, again, adapter.params, x, LayerMasks())
+        back = linearised(adapter.encoder, again, adapter.params, x, LayerMasks())
         return sum(leaf.nbytes for leaf in jax.tree.leaves(back))
 
     assert kept(again=True) <= parameters + x.nbytes

@@ -7,15 +7,17 @@ import pytest
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from encoder_conformance.impls.keras_tf import adapter  # noqa: F401  (chooses Keras' backend)
-    from encoder_conformance.impls.keras_tf.encoder import Config
+    from encoder_conformance.impls.keras_tf import adapter  # first: it chooses Keras' backend
+    from encoder_conformance.impls.keras_tf.attention import Maps, MultiHeadAttention
+    from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
+    from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 
+    layers = adapter.keras.layers
+    linear, dropout = layers.Dense(10), layers.Dropout(0.0)
     with pytest.raises(ValueError, match=r"10.*4"):
-        Config(10, 4, 16)
+        MultiHeadAttention(Maps(linear, linear, linear, linear), 4, 10, MaskedSoftmax(), dropout)
     with pytest.raises(ValueError, match="swish"):
-        Config(12, 4, 16, activation="swish")
-    with pytest.raises(ValueError, match="middle"):
-        Config(12, 4, 16, placement="middle")
+        FeedForward(linear, "swish", linear, dropout)
 
 
 @pytest.mark.release

@@ -157,11 +157,10 @@ def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_pat
     import torch
     from onnx import numpy_helper
 
-    from encoder_conformance.impls.pytorch.adapter import config_of
-    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.building import encoder_of
 
     torch.manual_seed(0)
-    encoder = EncoderLayer(config_of(load().layers["post-relu"].model_dump(mode="json")))
+    encoder = encoder_of(load().layers["post-relu"].model_dump(mode="json"))
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter)
     saved, target = tmp_path / "trained.pt", tmp_path / "model.onnx"

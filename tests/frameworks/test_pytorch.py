@@ -14,37 +14,36 @@ PLANTS = {
         "torch.nn.LayerNorm.forward = lambda n, x: F.layer_norm(x, n.normalized_shape, n.weight, n.bias, 1e-3)",
         None,
     ),
-    "tanh_gelu": ('encoder.ACTIVATIONS["gelu"] = lambda x: F.gelu(x, approximate="tanh")', "ffn_activation"),
+    "tanh_gelu": ('feed_forward.ACTIVATIONS["gelu"] = lambda x: F.gelu(x, approximate="tanh")', "ffn_activation"),
     "inverted_mask": (
         "old = encoder.EncoderLayer.forward\n"
-        "encoder.EncoderLayer.forward = lambda e, x, mask=None, bias=None, valid=None, tap=encoder.untapped: "
+        "encoder.EncoderLayer.forward = lambda e, x, mask=None, bias=None, valid=None, tap=tap.untapped: "
         "old(e, x, None if mask is None else ~mask, bias, None, tap)",
         "attention_weights",
     ),
     "scale_by_d_model": (
-        "fused, written_out = F.scaled_dot_product_attention, encoder.MultiHeadAttention.written_out\n"
+        "fused, written_out = F.scaled_dot_product_attention, attention.MultiHeadAttention.written_out\n"
         "F.scaled_dot_product_attention = lambda q, *kv, **rest: fused(q / q.size(1) ** 0.5, *kv, **rest)\n"
-        "encoder.MultiHeadAttention.written_out = lambda a, q, *rest: written_out(a, q / q.size(1) ** 0.5, *rest)",
+        "attention.MultiHeadAttention.written_out = lambda a, q, *rest: written_out(a, q / q.size(1) ** 0.5, *rest)",
         "attention_scores",
     ),
     "pre_post_swapped": (
-        "old = encoder.EncoderLayer.__init__\n"
-        "def swapped(e, config):\n"
-        '    old(e, replace(config, placement="post" if config.placement == "pre" else "pre"))\n'
-        "encoder.EncoderLayer.__init__ = swapped",
+        "old = encoder.SubLayer.__init__\n"
+        "def swapped(s, body, dropout, norm_before=None, norm_of_sum=None):\n"
+        "    old(s, body, dropout, norm_of_sum, norm_before)\n"
+        "encoder.SubLayer.__init__ = swapped",
         None,
     ),
 }
 """Name → the patch, and the stage at which it shows first where that is the same for every layer."""
 
 SCRIPT = """
-from dataclasses import replace
-
 import torch
 from torch.nn import functional as F
 
 from encoder_conformance import serve
-from encoder_conformance.impls.pytorch import encoder
+from encoder_conformance.impls.bases import tap
+from encoder_conformance.impls.pytorch import attention, encoder, feed_forward
 from encoder_conformance.impls.pytorch.adapter import PyTorch
 
 {plant}
@@ -76,9 +75,9 @@ BACKWARD = {
         "detach(sqrt(var(",
     ),
     "gelu_of_tanh": (
-        'exact = encoder.ACTIVATIONS["gelu"]\n'
+        'exact = feed_forward.ACTIVATIONS["gelu"]\n'
         'other = lambda x: F.gelu(x, approximate="tanh")\n'
-        'encoder.ACTIVATIONS["gelu"] = lambda x: other(x) + (exact(x) - other(x)).detach()',
+        'feed_forward.ACTIVATIONS["gelu"] = lambda x: other(x) + (exact(x) - other(x)).detach()',
         {"ffn_activation"},
         "tanh(sqrt(2 / pi)",
     ),
@@ -106,14 +105,38 @@ def test_the_same_script_without_a_plant_passes(conform: Callable, fake: Callabl
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
-    from encoder_conformance.impls.pytorch.encoder import Config
+    from torch import nn
 
+    from encoder_conformance.impls.pytorch.attention import Maps, MultiHeadAttention
+    from encoder_conformance.impls.pytorch.feed_forward import FeedForward
+    from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
+
+    linear, dropout = nn.Linear(10, 10), nn.Dropout(0.0)
     with pytest.raises(ValueError, match=r"10.*4"):
-        Config(10, 4, 16)
+        MultiHeadAttention(Maps(linear, linear, linear, linear), 4, 10, MaskedSoftmax(), dropout)
     with pytest.raises(ValueError, match="swish"):
-        Config(12, 4, 16, activation="swish")
-    with pytest.raises(ValueError, match="middle"):
-        Config(12, 4, 16, placement="middle")
+        FeedForward(linear, "swish", linear, dropout)
+
+
+def test_a_third_sub_layer_is_one_more_in_the_list_and_a_norm_that_is_not_passed_in_is_not_there() -> None:
+    import torch
+
+    from encoder_conformance.impls.pytorch.building import feed_forward_of, sublayers
+    from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
+    from encoder_conformance.spec.load import load
+
+    layer = load().layers["post-gelu"].model_dump(mode="json")
+    bare = SubLayer(feed_forward_of(layer), torch.nn.Dropout(0.0))
+    encoder = EncoderLayer(**sublayers(layer), last=bare).eval()
+    first_two = EncoderLayer(**sublayers(layer)).eval()
+    first_two.load_state_dict({name: value for name, value in encoder.state_dict().items() if "last" not in name})
+    shown: dict[str, torch.Tensor] = {}
+    x = torch.randn(2, 5, layer["d_model"])
+    output = encoder(x, tap=lambda name, stage: shown.setdefault(name, stage))
+    assert list(shown)[-3:] == ["norm2", "residual3", "output"]
+    before = first_two(x)
+    assert torch.allclose(shown["norm2"], before, atol=1e-6)
+    torch.testing.assert_close(output, before + encoder.last(before, None))
 
 
 def test_without_arguments_it_is_the_layer_that_its_manifest_says(conform: Callable) -> None:
@@ -178,11 +201,14 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     import torch
     from torch.utils.checkpoint import checkpoint
 
-    from encoder_conformance.impls.pytorch.encoder import Config, EncoderLayer
+    from encoder_conformance.impls.pytorch.building import sublayers
+    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
     from encoder_conformance.impls.pytorch.stack import Encoder
+    from encoder_conformance.spec.load import load
 
-    config = Config(24, 3, 40)
-    encoder, stack = EncoderLayer(config), Encoder(config, layers=3)
+    layer = load().layers["pre-gelu-dropout"].model_dump(mode="json")
+    encoder, *layers = (EncoderLayer(**sublayers(layer)) for _ in range(4))
+    stack = Encoder(layers)
     x = torch.randn(2, 10, 24, requires_grad=True)
     plain = kept_for_backward(encoder, x, encoder.parameters())
     again = kept_for_backward(lambda x: checkpoint(encoder, x, use_reentrant=False), x, encoder.parameters())
@@ -199,12 +225,11 @@ def test_what_is_kept_for_backward_is_as_predicted(name: str, rate: float) -> No
 
     from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer, resized
     from encoder_conformance.commands.inspect.liveness import liveness
-    from encoder_conformance.impls.pytorch.adapter import config_of
-    from encoder_conformance.impls.pytorch.encoder import EncoderLayer
+    from encoder_conformance.impls.pytorch.building import encoder_of
 
     layer = resized(find_layer(name), None, None, None, dropout=rate)
     predicted = liveness(at_size(layer, 2, 50), layer.norm.placement).kept_in_training * 4
-    encoder = EncoderLayer(config_of(layer.model_dump(mode="json"))).train()
+    encoder = encoder_of(layer.model_dump(mode="json")).train()
     x = torch.randn(2, 50, 512, requires_grad=True)
     kept = kept_for_backward(lambda x: encoder(x, tap=lambda name, stage: stage), x, encoder.parameters())
     statistics = 2 * 2 * 2 * 50 * 4  # of two norms, a mean and a deviation at each position

@@ -21,7 +21,7 @@ from benchmarks.performance.layers.contest import (
 from encoder_conformance.impls.flax_linen.adapter import FlaxLinen
 from encoder_conformance.impls.flax_nnx.adapter import FlaxNNX
 from encoder_conformance.impls.jax_pure import adapter as pure
-from encoder_conformance.impls.jax_pure.encoder import NO_MASKS
+from encoder_conformance.impls.jax_pure.attention import NO_MASKS
 
 FLAX = {
     "Flax Linen, jit": (FlaxLinen, "given"),
@@ -40,8 +40,8 @@ def made(of: Subject) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     x, cotangent = jax.device_put(of.x), jax.device_put(of.cotangent)
     found: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         f"{OURS}jit": (
-            partial(pure.forward, ours.config, ours.params, x, NO_MASKS),
-            partial(pure.backward, ours.config, False, ours.params, (x, NO_MASKS, None), cotangent),
+            partial(pure.forward, ours.encoder, ours.params, x, NO_MASKS),
+            partial(pure.backward, ours.encoder, False, ours.params, (x, NO_MASKS, None), cotangent),
         )
     }
     for name, (kind, defaults) in FLAX.items():

@@ -56,6 +56,7 @@ class OnnxAdapter(Adapter):
         sources = digest_of(
             "encoder_conformance.impls.bases.onnx_model.binding",
             "encoder_conformance.impls.bases.onnx_model.contract",
+            "encoder_conformance.impls.bases.tap",
             *self.sources,
         )
         told = {name: value for name, value in self.choices.items() if name not in RUNNING}

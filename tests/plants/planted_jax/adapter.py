@@ -37,10 +37,10 @@ class PlantedJax(JaxPure):
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         mask = self.planting.mask(masks, x.shape[1])
-        bias = masks.added(self.config.num_heads)
+        bias = masks.added(self.heads)
         given = mask, None if bias is None else bias.astype(self.dtype)
         operands = jnp.asarray(x), *(None if one is None else jnp.asarray(one) for one in given)
-        return flat(planted_encoder(self.config, self.planting.ways, self.params, *operands))
+        return flat(planted_encoder(self.encoder, self.planting.ways, self.params, *operands))
 
 
 if __name__ == "__main__":

@@ -8,32 +8,40 @@ from jax import Array
 from planting import check_ways
 
 from encoder_conformance import shows_inside
-from encoder_conformance.impls.jax_pure.encoder import Config, Tree
+from encoder_conformance.impls.jax_pure.encoder import EncoderLayer
+from encoder_conformance.impls.jax_pure.primitives import Tree
+from encoder_conformance.impls.jax_pure.stack import Encoder
 from planted_jax.encoder import planted_stages
 from planted_jax.steps import VARIANTS
 
 
 def planted_encoder(
-    config: Config, ways: Mapping[str, str], params: Tree, x: Array, mask: Array | None, bias: Array | None
+    encoder: Encoder | EncoderLayer,
+    ways: Mapping[str, str],
+    params: Tree,
+    x: Array,
+    mask: Array | None,
+    bias: Array | None,
 ) -> dict[str, Array]:
     """Every stage by name, of a stack or of one layer by itself. `ways` names the wrong form of each planted step."""
-    if "layers" not in params:
-        return planted_stages(config, ways, params, x, mask, bias)
+    if isinstance(encoder, EncoderLayer):
+        return planted_stages(encoder, ways, params, x, mask, bias)
     check_ways(ways, VARIANTS)
-    stages: dict[str, Array] = {}
+    sublayer, stages = encoder.layer.sublayers[0], dict[str, Array]()
+    epsilon = (sublayer.norm_before or sublayer.norm_of_sum).epsilon
 
     def step(name: str, *operands: Any) -> Any:
         return VARIANTS[name][ways.get(name, "standard")](*operands)
 
     if "embedding" in params:
         x = step("tokens", params["embedding"]["weight"], x)
-        x = step("positions", x) if config.positions == "sinusoidal" else x
+        x = step("positions", x) if encoder.positions is not None else x
         x = stages["embedded"] = step("after_embedding", x)
     layers = [params["layers"][str(number)] for number in range(len(params["layers"]))]
     for number, layer in enumerate(step("layer_order", layers)):
-        if number and config.positions == "sinusoidal":
+        if number and encoder.positions is not None:
             x = step("between_layers", x)
-        inside = planted_stages(config, ways, layers[number] if layer is None else layer, x, mask, bias)
+        inside = planted_stages(encoder.layer, ways, layers[number] if layer is None else layer, x, mask, bias)
         if layer is not None:
             x = inside["output"]
         else:  # nobody sees what a layer that is not there would show
@@ -42,7 +50,7 @@ def planted_encoder(
             stages |= {f"layer_{number}.{name}": stage for name, stage in inside.items() if name != "output"}
         stages[f"layer_{number}"] = x
     if "final_norm" in params:
-        x = stages["final_norm"] = step("stack_norm", params["final_norm"], x, config.epsilon)
+        x = stages["final_norm"] = step("stack_norm", params["final_norm"], x, epsilon)
     else:
-        x = step("stack_end", x, config.epsilon)
+        x = step("stack_end", x, epsilon)
     return {**stages, "output": x}

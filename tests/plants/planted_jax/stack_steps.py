@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from encoder_conformance.impls.jax_pure.encoder import layer_norm
+from encoder_conformance.impls.jax_pure.primitives import layer_norm
 from encoder_conformance.impls.jax_pure.stack import sinusoidal
 from planted_jax.made_of import dropped
 

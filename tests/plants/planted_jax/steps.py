@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from encoder_conformance.impls.jax_pure.encoder import ACTIVATIONS, Tree, layer_norm, rms_norm
+from encoder_conformance.impls.jax_pure.feed_forward import ACTIVATIONS
+from encoder_conformance.impls.jax_pure.primitives import Tree, layer_norm, rms_norm
 from planted_jax.attention import ATTEND, BIAS, SCORES, SOFTMAX
 from planted_jax.made_of import Form, dropped, in_float32, narrowed
 from planted_jax.stack_steps import STACK

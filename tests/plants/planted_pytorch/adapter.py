@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from encoder_conformance import Environment, Masks, RunRequest, Tensors, serve
+from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.pytorch.adapter import PyTorch
-from encoder_conformance.impls.pytorch.encoder import Tap, untapped
 from planted_pytorch.stack import planted_encoder
 
 
@@ -36,7 +36,7 @@ class PlantedPyTorch(PyTorch):
         return parameters
 
     def forward(
-        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap = untapped, memory: Tensor | None = None
+        self, x: Tensor, masks: Masks, run: RunRequest, tap: Tap[Tensor] = untapped, memory: Tensor | None = None
     ) -> Tensor:
         if run.checkpoint and torch.is_grad_enabled():
             return checkpoint(self.forward, x, masks, replace(run, checkpoint=False), tap, use_reentrant=False)

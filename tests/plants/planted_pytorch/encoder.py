@@ -1,4 +1,4 @@
-"""The forward pass of impls/pytorch/encoder.py on its own modules, cut into the steps that may be planted."""
+"""The forward pass of an EncoderLayer of impls/pytorch on its own modules, cut into the steps that may be planted."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,13 +6,14 @@ from typing import Any
 from planting import check_ways
 from torch import Tensor, nn
 
-from encoder_conformance.impls.pytorch.encoder import EncoderLayer, Tap
+from encoder_conformance.impls.bases.tap import Tap
+from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from planted_pytorch.attention import EMPTY_ROW, with_empty_rows
 from planted_pytorch.steps import NORM, RMS_NORM, VARIANTS
 
 
 def planted_layer(
-    layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    layer: EncoderLayer, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor]
 ) -> Tensor:
     """`ways` names the wrong form of each step that is planted. Taps as `EncoderLayer` does."""
     check_ways(ways, VARIANTS)
@@ -36,9 +37,9 @@ def planted_layer(
         scores = tap("attention_scores", step("attention_scores", q, k))
         if bias is not None:
             scores = step("attention_bias", scores, bias)
-        weights = step("masked_softmax", scores, mask, own=f"empty-row-{attention.empty_row}")
+        weights = step("masked_softmax", scores, mask, own=f"empty-row-{attention.softmax.empty_row}")
         if ways.get("masked_softmax", "").startswith("in-"):  # right but for its format
-            weights = with_empty_rows(weights, mask, EMPTY_ROW[attention.empty_row](weights))
+            weights = with_empty_rows(weights, mask, EMPTY_ROW[attention.softmax.empty_row](weights))
         weights = tap("attention_weights", weights)
         context = tap("context", step("attend", weights, v))
         merged = tap("context_merged", step("merge_heads", context))
@@ -52,7 +53,7 @@ def planted_layer(
     def norm(name: str, x: Tensor) -> Tensor:
         return tap(name, norm_step(name, getattr(layer, name), x))
 
-    if layer.placement == "pre":
+    if layer.sublayers[0].norm_before is not None:
         normed = norm("norm1", x)
         x = tap("residual1", step("residual1", x, attend(normed), normed, first))
         normed = norm("norm2", x)

@@ -7,14 +7,14 @@ import torch
 from planting import check_ways
 from torch import Tensor
 
-from encoder_conformance.impls.pytorch.encoder import Tap
+from encoder_conformance.impls.bases.tap import Tap, inside
 from encoder_conformance.impls.pytorch.stack import Encoder
 from planted_pytorch.encoder import planted_layer
 from planted_pytorch.steps import VARIANTS
 
 
 def planted_encoder(
-    encoder: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    encoder: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor]
 ) -> Tensor:
     """A stack, or one layer by itself. `ways` names the wrong form of each step that is planted."""
     if not isinstance(encoder, Encoder):
@@ -26,15 +26,16 @@ def planted_encoder(
 
     if encoder.embedding is not None:
         x = step("tokens", encoder.embedding, x)
-        x = step("positions", x) if encoder.positions == "sinusoidal" else x
+        x = step("positions", x) if encoder.positions is not None else x
         x = tap("embedded", step("after_embedding", x))
     for number, layer in enumerate(step("layer_order", encoder.layers)):
-        if number and encoder.positions == "sinusoidal":
+        within = inside(tap, number, len(encoder.layers))
+        if number and encoder.positions is not None:
             x = step("between_layers", x)
         if layer is not None:
-            x = planted_layer(layer, ways, x, mask, bias, encoder.inside(number, tap))
+            x = planted_layer(layer, ways, x, mask, bias, within)
         else:  # nobody sees what a layer that is not there would show
-            show_nothing(encoder.layers[number], ways, x, mask, bias, encoder.inside(number, tap))
+            show_nothing(encoder.layers[number], ways, x, mask, bias, within)
         x = tap(f"layer_{number}", x)
     if encoder.norm is not None:
         return tap("output", tap("final_norm", step("stack_norm", encoder.norm, x)))
@@ -42,7 +43,7 @@ def planted_encoder(
 
 
 def show_nothing(
-    layer: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap
+    layer: Any, ways: Mapping[str, str], x: Tensor, mask: Tensor | None, bias: Tensor | None, tap: Tap[Tensor]
 ) -> None:
     """NaN for every stage of a layer."""
 

@@ -1,0 +1,106 @@
+"""Multi-head attention (E-5), as a pure function of a tree of parameters.
+
+Shapes: B batch, S queries, T keys, D d_model, H num_heads, d = D / H. The tree:
+
+    query, key, value  kernel [D, H, d], bias [H, d];  where the heads share them (E-12) kernel [d, d], bias [d]
+    output             kernel [H, d, D], bias [D]
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from encoder_conformance.impls.bases.tap import Tap, untapped
+from encoder_conformance.impls.jax_pure.dropout import Drop, Sites, undropped
+from encoder_conformance.impls.jax_pure.primitives import Tree, linear
+from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
+
+Heads = tuple[Array, Array, Array]
+"""Query [B, S, H, d], key and value [B, T, H, d]; in self-attention T is S."""
+
+
+class Masks(NamedTuple):
+    """Both broadcast to [B, H, S, S]. `allowed`, None or bool, is true where a key may be attended to; `bias`, None or
+    in the dtype of x, is added to the scores."""
+
+    allowed: Array | None = None
+    bias: Array | None = None
+    needed: Array | None = None
+    """None or bool [B, S], false at padding that nothing is to be computed with: what `MaskedSoftmax.needed` gives."""
+    padding_id: Array | None = None
+    """The token id of padding, of which a stack with an embedding makes a mask; None where there is none."""
+
+
+NO_MASKS = Masks()
+
+
+@dataclass(frozen=True)
+class Attention:
+    """softmax(q kᵀ / √scaled_by + bias) v in each of H heads, where scaled_by is d (E-5) or D (E-13), and the output
+    projection of them. `dropout` is the rate of the weights."""
+
+    d_model: int
+    num_heads: int
+    scaled_by: int
+    softmax: MaskedSoftmax
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+
+    def __call__(
+        self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop, memory: Array | None = None
+    ) -> Array:
+        """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
+        heads = self.project(p, x, x if memory is None else memory, tap)
+        # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and drops
+        # no weights; float16 it does not take on a CPU (keras-team/keras-hub#2354). What is more, is written out.
+        fused = heads[0].dtype in (jnp.float32, jnp.bfloat16) and self.softmax.is_fused
+        if fused and tap is untapped and (drop is undropped or not self.dropout):
+            scale = 1 / math.sqrt(self.scaled_by)
+            context = jax.nn.dot_product_attention(*heads, masks.bias, masks.allowed, scale=scale)
+        else:
+            context = self.written_out(heads, masks, tap, drop)
+        merged = tap("context_merged", context.reshape(*context.shape[:2], self.d_model))
+        return tap("attention_output", linear(p["output"], merged.reshape(context.shape), axes=2))
+
+    def project(self, p: Tree, x: Array, memory: Array, tap: Tap[Array]) -> Heads:
+        """The query of x [B, S, D], and the key and the value of `memory` [B, T, D]."""
+
+        def by_heads(name: str, x: Array) -> Array:
+            shared = p[name]["kernel"].ndim == 2  # by the heads
+            heads = linear(p[name], x.reshape(*x.shape[:2], self.num_heads, -1) if shared else x)
+            return tap(name, heads.reshape(x.shape)).reshape(heads.shape)  # seen as [B, S, D]
+
+        return by_heads("query", x), by_heads("key", memory), by_heads("value", memory)
+
+    def written_out(self, heads: Heads, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
+        """Compute jax.nn.dot_product_attention step by step, in the dtype of q. [B, S, H, d] in and out."""
+        q, k, v = (head.swapaxes(1, 2) for head in heads)  # [B, H, S, d]
+        q, k, v = tap("query_heads", q), tap("key_heads", k), tap("value_heads", v)
+        scores = tap("attention_scores", q @ k.swapaxes(-1, -2) / math.sqrt(self.scaled_by))  # [B, H, S, T]
+        if masks.bias is not None:
+            scores = scores + masks.bias
+        weights = tap("attention_weights", self.softmax(scores, masks.allowed))
+        weights = drop("attention_weights", self.dropout, weights)
+        return tap("context", weights @ v).swapaxes(1, 2)
+
+    def sites(self, p: Tree, x: Array) -> Sites:
+        B, S, _ = x.shape
+        return {"attention_weights": (self.dropout, (B, self.num_heads, S, S))}
+
+    def check_fit(self, p: Tree, x: Array, mask: Array | None) -> None:
+        """Refuse what JAX would promote to a wider dtype, or broadcast (X-1)."""
+        if x.dtype != (dtype := p["output"]["kernel"].dtype):
+            raise TypeError(f"x is {x.dtype}, and the layer is {dtype}")
+        if x.ndim != 3 or x.shape[-1] != self.d_model:
+            raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {self.d_model}]")
+        B, S, _ = x.shape
+        due = (B, self.num_heads, S, S)
+        if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
+            raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")

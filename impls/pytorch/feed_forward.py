@@ -1,0 +1,30 @@
+"""The feed-forward network (E-8), of two linear maps that are passed in, and its activations."""
+
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from encoder_conformance.impls.bases.tap import Tap, untapped
+from encoder_conformance.impls.pytorch.attention import Masks
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,  # E-6
+    "gelu": F.gelu,  # E-7, the exact one, by erf
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # E-10
+    "silu": F.silu,  # E-11
+}
+
+
+class FeedForward(nn.Module):
+    def __init__(self, hidden: nn.Linear, activation: str, output: nn.Linear, dropout: nn.Dropout) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
+        self.hidden, self.activation, self.dropout, self.output = hidden, ACTIVATIONS[activation], dropout, output
+
+    def forward(self, x: Tensor, masks: Masks, tap: Tap[Tensor] = untapped) -> Tensor:
+        """[B, S, D]. It computes each position by itself, and looks at no mask."""
+        h = tap("ffn_activation", self.activation(tap("ffn_hidden", self.hidden(x))))  # [B, S, F]
+        return tap("ffn_output", self.output(self.dropout(h)))
