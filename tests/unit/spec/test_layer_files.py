@@ -65,27 +65,26 @@ def test_a_file_repeats_nothing_of_its_base() -> None:
     assert [name for name, file in FILES.items() if BASE not in file] == ["pre-gelu"]
 
 
-def test_a_layer_with_a_base_is_the_layer_that_says_every_key(tmp_path: Path) -> None:
+def test_a_layer_with_a_base_is_the_layer_that_says_every_key(copy: Path) -> None:
     for name, layer in LAYERS.items():
-        written = {**layer.model_dump(mode="json"), **MINE, "family": layer.family}
-        assert mine(tmp_path, **written) == mine(tmp_path, **{**FILES[name], **MINE, "family": layer.family}), name
+        keys = whole(layer.with_decimal_epsilon)
+        (copy / f"layers/{name}.yaml").write_text(yaml.safe_dump(keys), encoding="utf-8")
+    assert load(specs=copy).layers == LAYERS
 
 
 def test_keys_take_the_place_of_the_base_s_and_mappings_key_by_key(tmp_path: Path) -> None:
-    layer = mine(tmp_path, base="bert-base", d_model=36, dropout={"ffn_output": 0.5})
-    base = LAYERS["bert-base"]
-    assert layer.norm == base.norm
-    assert layer.dropout == base.dropout.model_copy(update={"ffn_output": 0.5})
-    assert whole(layer) | MINE == whole(base) | MINE | {
-        "d_model": 36,
-        "dropout": whole(layer.dropout),
-        "clauses": ("E-4",),
-    }
+    layer, base = mine(tmp_path, base="bert-base", d_model=36, dropout={"ffn_output": 0.5}), LAYERS["bert-base"]
+    own = {key: getattr(layer, key) for key in (*OWN, "d_model")}
+    assert layer == base.model_copy(update={**own, "dropout": base.dropout.model_copy(update={"ffn_output": 0.5})})
+    assert (layer.d_model, layer.clauses, layer.family) == (36, ("E-4",), "small")
 
 
-def test_null_and_a_mapping_take_each_other_s_place(tmp_path: Path) -> None:
+def test_null_takes_the_place_of_a_mapping(tmp_path: Path) -> None:
     single = mine(tmp_path, base="encoder-512", embedding=None, stack={"layers": 1, "final_norm": False})
     assert single.embedding is None
+
+
+def test_a_mapping_takes_the_place_of_null(tmp_path: Path) -> None:
     tokens = {"vocabulary": 9, "positions": "none"}
     assert whole(mine(tmp_path, base="pre-gelu", family="encoders", embedding=tokens))["embedding"] == tokens
 
@@ -124,13 +123,13 @@ def test_a_circle_of_bases_is_refused_with_all_of_its_files(tmp_path: Path) -> N
     write(tmp_path, layer="first", base="second")
     write(tmp_path, layer="second", base="third")
     write(tmp_path, layer="third", base="first")
-    refused(write(tmp_path, base="first"), "key base", "first → second → third → first", where="third.yaml")
+    refused(write(tmp_path, base="first"), "key base", "first → second → third → first", where="first.yaml")
 
 
 def test_a_circle_in_the_specification_is_refused_at_its_file(copy: Path) -> None:
     text = (copy / "layers/pre-gelu.yaml").read_text(encoding="utf-8")
     (copy / "layers/pre-gelu.yaml").write_text(f"{text}base: post-relu\n", encoding="utf-8")
-    with pytest.raises(InputError, match="post-relu → post-gelu → pre-gelu → post-relu") as caught:
+    with pytest.raises(InputError, match="pre-gelu → post-relu → post-gelu → pre-gelu") as caught:
         load(specs=copy)
     assert "pre-gelu.yaml: key base" in caught.value.where
 
