@@ -15,6 +15,9 @@ BASE = "base"
 OWN = ("layer", "title", "clauses", "family")
 """The keys that each file has for itself: what the layer is called, what it is for, and what it is asked."""
 
+_LONGEST_ID = 200
+"""Characters: a file's name has at most 255 bytes."""
+
 Document = dict[str, Any]
 Read = Callable[[Path], Document]
 
@@ -53,7 +56,7 @@ def _over(base: Document, own: Document) -> Document:
 def _file_of(name: object, path: Path, folder: Path) -> Path:
     """The file of the layer that `path` names as its base. Raises InputError."""
     where = f"{shown(path)}: key {BASE}"
-    if not isinstance(name, str) or not re.fullmatch(IDENTIFIER, name):
+    if not isinstance(name, str) or len(name) > _LONGEST_ID or not re.fullmatch(IDENTIFIER, name):
         raise InputError(f"{name!r} is no layer's id", where=where, hint="write the id of one layer, such as pre-gelu")
     places = [place / f"{name}{extension}" for place in (folder, path.parent) for extension in EXTENSIONS]
     for place in places:

@@ -110,6 +110,7 @@ def test_layers_are_in_the_order_of_their_files_whatever_their_bases() -> None:
     [
         ("pre-gleu", ("key base", "there is no layer 'pre-gleu'", "did you mean pre-gelu")),
         ("../layers/pre-gelu", ("key base", "no layer's id", "write the id")),
+        ("a" * 300, ("key base", "no layer's id")),
         (3, ("key base", "3 is no layer's id")),
         (None, ("key base", "None is no layer's id")),
         ("mine", ("key base", "mine is its own base", "one of them has to say every key")),
