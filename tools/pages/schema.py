@@ -11,11 +11,13 @@ from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.golden.store import Manifest
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.protocol.messages import Answer, Built, Initialised, Request, Started
+from encoder_conformance.spec.bases import BASE, OWN
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import Constants, Core
 from encoder_conformance.spec.published import Published
 from encoder_conformance.spec.situation import Situation
+from encoder_conformance.spec.strict import Identifier
 
 MODELS: tuple[type[BaseModel], ...] = (
     Layer, Situation, Deviation, Constants, Core, Published, Implementation, Manifest, Report,
@@ -33,5 +35,29 @@ def schema_files() -> dict[Path, str]:
 
 def _model_schemas() -> dict[str, dict[str, Any]]:
     models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
+    models["layer"] = _of_layer_file(models["layer"])
     wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
     return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
+
+
+def _of_layer_file(layer: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a layer file (rule L-4): every key is required where it has no base, and else its own ones."""
+    below = {
+        key: {"required": definition.pop("required", [])}
+        for key, schema in layer["properties"].items()
+        for name, definition in layer["$defs"].items()
+        if f'"#/$defs/{name}"' in json.dumps(schema)
+    }
+    base = {
+        **TypeAdapter(Identifier).json_schema(),
+        "title": "Base",
+        "description": "the layer that gives every key which this file does not (rule L-4)",
+    }
+    whole = [key for key in layer["required"] if key not in OWN]
+    return {
+        **layer,
+        "properties": {**layer["properties"], BASE: base},
+        "required": [*OWN],
+        "if": {"not": {"required": [BASE]}},
+        "then": {"required": whole, "properties": below},
+    }

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import click
+import yaml
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -13,11 +15,15 @@ from encoder_conformance.commands.options import warn_of_left_out
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.coverage import coverage
 from encoder_conformance.spec.load import clauses, load
+from encoder_conformance.spec.plain import whole
 
 Row = dict[str, str | int]
+_AS_YAML: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "allow_unicode": True, "width": 50}
+"""How layers are written: a line ends after the first key beyond `width`, so that all fit in 80 columns."""
 
 
 def _impls() -> list[Row]:
@@ -78,6 +84,11 @@ def _deviations() -> list[Row]:
     ]
 
 
+def _whole_layers() -> list[dict[str, Any]]:
+    """Every layer with all of its keys, those of its base too, its epsilon as the decimal that a file has (L-2)."""
+    return [whole(layer.with_decimal_epsilon) for layer in load().layers.values()]
+
+
 _LISTS: dict[str, Callable[[], list[Row]]] = {
     "impls": _impls,
     "layers": _layers,
@@ -91,13 +102,22 @@ _LISTS: dict[str, Callable[[], list[Row]]] = {
 
 @click.command("list", epilog="Example: conform list cases --json")
 @click.argument("kind", type=click.Choice(list(_LISTS)))
+@click.option("--full", is_flag=True, help="Of layers: every key of each, those of its base too, as YAML.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on standard output.")
-def list_(kind: str, as_json: bool) -> None:
+def list_(kind: str, full: bool, as_json: bool) -> None:
     """List items of one kind; `coverage` is the number of cases for each value of each key of a layer or situation."""
-    rows = _LISTS[kind]()
+    if full and kind != "layers":
+        raise InputError("is for layers alone", where="--full", hint="conform list layers --full")
+    rows = _whole_layers() if full else _LISTS[kind]()
     if as_json:
         click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
-        return
+    elif full:
+        click.echo(yaml.safe_dump_all(rows, **_AS_YAML), nl=False)
+    else:
+        _show(rows)
+
+
+def _show(rows: list[Row]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in rows[0]:
         table.add_column(heading, overflow="fold")

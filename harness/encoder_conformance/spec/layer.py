@@ -1,4 +1,4 @@
-"""The layer language: the sizes and choices of a correct encoder layer, every default written out (clauses L-*)."""
+"""The layer language: the sizes and choices of a correct encoder layer (clauses L-*)."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
+from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
+from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 Part = Literal["encoder_layer", "attention"]
@@ -26,6 +28,27 @@ RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_s
 STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
 TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder", "token_dropout")
 """Families of stacks that take x, and of layers and stacks that take token ids. All others are of one layer."""
+UNFIT_FAMILIES = (
+    Contradiction(
+        "family",
+        "part",
+        lambda family, part: (family == "attention") != (part == "attention"),
+        "attention alone has the family attention, and nothing else has",
+    ),
+    Contradiction(
+        "family",
+        "embedding",
+        lambda family, embedding: (family in TOKEN_FAMILIES) != (embedding is not None),
+        f"what takes token ids has the family {' or '.join(TOKEN_FAMILIES)}, and nothing else has",
+    ),
+    Contradiction(
+        "family",
+        "stack",
+        lambda family, stack: family not in TOKEN_FAMILIES and (family in STACK_FAMILIES) != stack.is_several,
+        f"a stack that takes x has the family {' or '.join(STACK_FAMILIES)}, and nothing else has",
+    ),
+)
+"""Families whose situations do not fit a layer (the definition of *layer*)."""
 
 
 def _as_float32(value: float) -> float:
@@ -59,15 +82,6 @@ class Attention(Strict):
     masked_score: MaskedScore = Field(description="the value of a score where the mask is false (M-1, M-6)")
     fully_masked_row: FullyMaskedRow = Field(description="the weights of a query with no key to attend to (M-4)")
 
-    @model_validator(mode="after")
-    def _row_follows_from_score(self) -> "Attention":
-        if self.masked_score != "minus_infinity" and self.fully_masked_row != "uniform":
-            raise ValueError(
-                f"fully_masked_row is {self.fully_masked_row}, but where every score becomes "
-                f"{self.masked_score} the weights are uniform"
-            )
-        return self
-
 
 class FeedForward(Strict):
     d_ff: PositiveInt
@@ -97,6 +111,11 @@ class Dropout(Strict):
 class Stack(Strict):
     layers: PositiveInt = Field(le=4096, description="the number of encoder layers in sequence (clause E-14)")
     final_norm: bool = Field(description="whether a norm follows the last layer (clause E-14)")
+
+    @property
+    def is_several(self) -> bool:
+        """Whether it is more than one layer by itself: several layers, or a norm after the last."""
+        return self.layers > 1 or self.final_norm
 
 
 class Embedding(Strict):
@@ -145,7 +164,7 @@ class Layer(Strict):
     @property
     def is_stack(self) -> bool:
         """Whether it has several layers, a final norm or an embedding (clause E-14)."""
-        return self.stack.layers > 1 or self.stack.final_norm or self.embedding is not None
+        return self.stack.is_several or self.embedding is not None
 
     @property
     def with_decimal_epsilon(self) -> "Layer":
@@ -155,18 +174,8 @@ class Layer(Strict):
 
     @property
     def unfit_family(self) -> str:
-        """The reason why the layer does not fit its family's situations; "" if it does (the definition of *layer*)."""
-        if (self.part == "attention") != (self.family == "attention"):
-            trait = "is attention alone" if self.part == "attention" else "is more than attention alone"
-            return f"the layer {trait}, and family {self.family} is of others"
-        fitting: tuple[Family, ...] = STACK_FAMILIES if self.is_stack else ()
-        fitting = TOKEN_FAMILIES if self.embedding is not None else fitting
-        if fitting and self.family not in fitting:
-            trait = "takes token ids" if self.embedding is not None else "is a stack"
-            return f"the layer {trait}, and family {self.family} is of others"
-        if not fitting and self.family in (*STACK_FAMILIES, *TOKEN_FAMILIES):
-            return f"the layer is one layer by itself, and family {self.family} is of stacks"
-        return ""
+        """The reason why the layer does not fit its family's situations; "" if it does."""
+        return next(contradictions(self, UNFIT_FAMILIES), "")
 
     @property
     def one_of_it(self) -> "Layer":
@@ -182,23 +191,9 @@ class Layer(Strict):
         return self.part == "attention"
 
     @model_validator(mode="after")
-    def _attention_is_no_stack(self) -> "Layer":
-        if self.part == "attention" and self.is_stack:
-            raise ValueError("part is attention, which is neither stacked nor given token ids")
-        return self
-
-    @model_validator(mode="after")
-    def _drops_what_there_is(self) -> "Layer":
-        if self.dropout.embedded and self.embedding is None:
-            raise ValueError(f"dropout.embedded is {self.dropout.embedded}, and there is no embedding")
-        return self
-
-    @model_validator(mode="after")
-    def _heads_divide(self) -> "Layer":
-        if self.d_model % self.attention.num_heads:
-            raise ValueError(
-                f"attention.num_heads = {self.attention.num_heads} does not divide d_model = {self.d_model}"
-            )
+    def _without_contradictions(self) -> "Layer":
+        if found := [*contradictions(self, CONTRADICTIONS)]:
+            raise ValueError("; ".join(found))
         return self
 
 
@@ -208,8 +203,9 @@ _NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows"
 
 def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
     """Each choice that a layer which was read has otherwise: its key, what is stated, what was read."""
-    own, due = (_flat(layer.model_dump(mode="json", exclude=_NOT_COMPARED)) for layer in (read, stated))
-    yield from ((key, expected, own.get(key)) for key, expected in due.items() if own.get(key) != expected)
+    own, due = (_flat(whole(layer)) for layer in (read, stated))
+    compared = {key: expected for key, expected in due.items() if key.partition(".")[0] not in _NOT_COMPARED}
+    yield from ((key, expected, own.get(key)) for key, expected in compared.items() if own.get(key) != expected)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -11,13 +12,14 @@ from pydantic import Field, PositiveInt
 
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.paths import SPECS, shown
+from encoder_conformance.spec.bases import Document, Read, lineage, merged
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.spec.size import LARGEST, refuse_larger
 from encoder_conformance.spec.strict import Strict
-from encoder_conformance.spec.yaml_file import read_model
+from encoder_conformance.spec.yaml_file import EXTENSIONS, model_of, read_document, read_model
 
 _Model = TypeVar("_Model", Layer, Situation, Deviation)
 CORE = "core.yaml"
@@ -78,10 +80,10 @@ def load(specs: Path = SPECS, extra_layers: tuple[Path, ...] = ()) -> Specificat
 
 @cache
 def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
-    layers = _read_folder(specs / "layers", Layer)
+    layers = _read_layers(specs / "layers")
     own: dict[str, Path] = {}
     for path in extra_layers:
-        layer = _read_one(path, Layer)
+        layer = _read_own_layer(path, specs / "layers")
         if layer.layer in layers:
             raise InputError(
                 f"layer {layer.layer!r} exists already",
@@ -190,25 +192,49 @@ def read_deviations(folder: Path) -> dict[str, Deviation]:
 
 
 def _read_folder(folder: Path, model: type[_Model]) -> dict[str, _Model]:
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    return {path.stem: _fit(read_model(path, model), path) for path in _files(folder)}
+
+
+def _files(folder: Path) -> list[Path]:
+    """The YAML files of a folder, by their names. Raises InputError if there is none, or two of one name."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in EXTENSIONS)
     if not files:
         raise InputError("holds no YAML file", where=shown(folder), hint="the specification's folders are never empty")
-    items: dict[str, tuple[Path, _Model]] = {}
-    for path in files:
-        item = _read_one(path, model)
-        if path.stem in items:
-            raise InputError(
-                f"id {path.stem!r} is given twice",
-                where=shown(path),
-                hint=f"also in {shown(items[path.stem][0])}: remove one",
-            )
-        items[path.stem] = path, item
-    return {name: item for name, (_, item) in items.items()}
+    for one, other in pairwise(files):
+        if one.stem == other.stem:
+            hint = f"also in {shown(one)}: remove one"
+            raise InputError(f"id {one.stem!r} is given twice", where=shown(other), hint=hint)
+    return files
 
 
-def _read_one(path: Path, model: type[_Model]) -> _Model:
-    item = read_model(path, model)
-    key = model.__name__.lower()
+def _read_layers(folder: Path) -> dict[str, Layer]:
+    """Id → layer of a folder, in the order of its files. Bases are read first, so that an error is at its own file."""
+    read = cache(_read_document)
+    lineages = {path: lineage(path, folder, read) for path in _files(folder)}
+    layers = {path: _layer_of(lineages[path], read) for path in sorted(lineages, key=lambda path: len(lineages[path]))}
+    return {path.stem: layers[path] for path in lineages}
+
+
+def _read_own_layer(path: Path, folder: Path) -> Layer:
+    """A user's own layer, after the bases that it has: layers of `folder`, and other files of the user's."""
+    read = cache(_read_document)
+    files = lineage(path, folder, read)
+    return [_layer_of(files[: count + 1], read) for count in range(len(files))][-1]
+
+
+def _read_document(path: Path) -> Document:
+    return read_document(path, Layer)
+
+
+def _layer_of(files: tuple[Path, ...], read: Read) -> Layer:
+    """The layer that the keys of these files make (rule L-4)."""
+    *bases, path = files
+    return _fit(model_of(merged(files, read), path, Layer, bases[-1].stem if bases else ""), path)
+
+
+def _fit(item: _Model, path: Path) -> _Model:
+    """What was read from `path`, if it keeps the rules that go beyond one model. Raises InputError."""
+    key = type(item).__name__.lower()
     name = getattr(item, key)
     if name != path.stem:
         raise InputError(

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.spec.layer import Epsilon, Layer, NormKind
+from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.strict import Link, Strict
 from encoder_conformance.spec.yaml_file import read_model
 
@@ -187,8 +188,8 @@ def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
     nearest = {name: found for name, found in differences.items() if len(found) == least}
     found = next(iter(nearest.values()))
     alike = [other for other, its in nearest.items() if its == found]
-    flat = layer.model_dump()
-    value = " and ".join(f"{choice} {_chosen(flat, choice)}" for choice in found)
+    keys = whole(layer)
+    value = " and ".join(f"{choice} {_chosen(keys, choice)}" for choice in found)
     usual = " and ".join(f"{choice} {has}" for choice, has in found.items())
     yield _no_encoder_has("the combination", f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
 

@@ -8,6 +8,7 @@ from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import TOKEN_FAMILIES, Family
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
+from encoder_conformance.spec.plain import plain
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 SituationLevel = Literal["required", "recommended", "optional"]
@@ -78,9 +79,7 @@ class Situation(Strict):
         description="the items that are compared (G-5); null for all"
     )
     input: Input
-    memory: Memory | None = Field(
-        default=None, description="for attention alone: the input of the key and value projections"
-    )
+    memory: Memory | None = plain(None, "for attention alone: the input of the key and value projections")
     parameter_exponents: dict[str, Exponent] = Field(
         description="parameter → the power of two that it is multiplied by, to reach a numeric regime; {} for none"
     )

@@ -22,7 +22,8 @@ class Strict(Frozen):
     model_config = ConfigDict(strict=True, allow_inf_nan=False, defer_build=True)
 
 
-Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+IDENTIFIER = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER)]
 ClauseId = Annotated[str, StringConstraints(pattern=r"^[A-Z]+-[0-9]+$")]
 Printable = Annotated[str, AfterValidator(line)]
 """A text that a command prints: without control characters, in one line."""

@@ -14,6 +14,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import shown
 
 Model = TypeVar("Model", bound=BaseModel)
+EXTENSIONS = (".yaml", ".yml")
 
 
 class _Strict(yaml.constructor.SafeConstructor):
@@ -131,13 +132,28 @@ def _expanded(node: yaml.Node, known: dict[int, int]) -> int:
 
 def read_model(path: Path, model: type[Model]) -> Model:
     """A YAML file as an instance of `model`. Raises InputError with one line per problem."""
+    return model_of(read_document(path, model), path, model)
+
+
+def read_document(path: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """The keys of a YAML file that is to be a `model`, not yet validated. Raises InputError if it has none."""
     data = read_yaml(path)
     if not isinstance(data, dict):
         raise InputError("holds no mapping of keys to values", where=shown(path), hint=f"see {_schema_hint(model)}")
+    return data
+
+
+def model_of(document: dict[str, Any], path: Path, model: type[Model], base: str = "") -> Model:
+    """The keys of the file `path` as an instance of `model`. Raises InputError with one line per problem.
+
+    `base`: the layer that gives the keys which the file itself does not.
+    """
     try:
-        return model.model_validate_json(_to_json(data, path))
+        return model.model_validate_json(_to_json(document, path))
     except ValidationError as error:
-        raise InputError("\n".join(_problems(error)), where=shown(path), hint=f"see {_schema_hint(model)}") from None
+        problems = _problems(error, f"its base {base} does not give it" if base else "every default is written out")
+        hint = f"see {_schema_hint(model)}" + (f"; keys that are not there are those of {base}" if base else "")
+        raise InputError("\n".join(problems), where=shown(path), hint=hint) from None
 
 
 def _to_json(data: Any, path: Path) -> str:
@@ -152,14 +168,14 @@ def _schema_hint(model: type[BaseModel]) -> str:
     return f"specs/schema/{model.__name__.lower()}.schema.json for the keys and their values"
 
 
-def _problems(error: ValidationError) -> list[str]:
-    """One line per problem: the key's path, the problem and the value."""
+def _problems(error: ValidationError, missing: str) -> list[str]:
+    """One line per problem: the key's path, the problem and the value. `missing`: why a key has to be there."""
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"]) or "the whole file"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "missing":
-            lines.append(f"key {key} is missing; every default is written out")
+            lines.append(f"key {key} is missing; {missing}")
         elif problem["type"] == "extra_forbidden":
             lines.append(f"key {key} is unknown")
         else:

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -194,7 +196,7 @@ def test_a_layer_of_the_users_own(conform: Callable, honest: Path, tmp_path: Pat
 
 def test_a_users_layer_that_is_wrong(conform: Callable, honest: Path, tmp_path: Path) -> None:
     for name, text, said in (
-        ("mine", LAYER.replace("num_heads: 3", "num_heads: 4"), "num_heads = 4 does not divide d_model = 18"),
+        ("mine", LAYER.replace("num_heads: 3", "num_heads: 4"), "num_heads = 4 contradicts d_model = 18"),
         ("pre-gelu", LAYER.replace("layer: mine", "layer: pre-gelu"), "layer 'pre-gelu' exists already"),
         ("other", LAYER, "the id 'mine' is not the file's name"),
     ):
@@ -306,6 +308,20 @@ def test_list_on_the_terminal_and_as_json(conform: Callable, what: str) -> None:
     assert rows
     for row in rows:
         assert str(next(iter(row.values()))) in shown
+
+
+def test_every_layer_is_listed_with_all_of_its_keys(conform: Callable) -> None:
+    """As YAML, in 80 columns, of which each part is a layer file without a base; and as JSON."""
+    shown = conform("list", "layers", "--full").stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    layers = load().layers
+    for listed in ([*yaml.safe_load_all(shown)], json.loads(conform("list", "layers", "--full", "--json").stdout)):
+        assert [keys["layer"] for keys in listed] == [*layers]
+        for keys in listed:
+            assert Layer.model_validate_json(json.dumps(keys)) == layers[keys["layer"]]
+    ended = conform("list", "cases", "--full")
+    assert (ended.status, ended.stdout) == (2, "")
+    assert "--full: is for layers alone" in ended.stderr
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -294,7 +294,7 @@ def test_a_profile_that_is_none(conform: Callable, fake: Callable, lie: str, sta
         (["trace", "--impl", "pytroch"], "did you mean pytorch"),
         (["trace", "--case", "pre-gelu/no-musk"], "did you mean pre-gelu/no-mask"),
         (["trace", "--case", "pre-gelu/no-mask", "--batch", "2"], "a case has a layer, sizes and a golden of its own"),
-        (["trace", "--impl", "{honest}", "--num-heads", "5"], "num_heads = 5 does not divide d_model = 512"),
+        (["trace", "--impl", "{honest}", "--num-heads", "5"], "num_heads = 5 contradicts d_model = 512"),
         (["trace", "--impl", "{honest}", "--batch", "512", "--sequence", "1024"], "--batch 18 would fit"),
         (["trace", "--impl", "{honest}", "--sequence", "512", "--judge"], "leave --judge out"),
         (["trace", "--impl", "{absent}"], "no_such_framework not importable"),

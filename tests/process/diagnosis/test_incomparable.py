@@ -43,7 +43,7 @@ DAILY = {("shape", 96), ("dtype", 18), ("nan", 96)}
 def test_nan_explains_nothing_else(conform: Callable, fake: Callable, tmp_path: Path, lie: str, d_model: int) -> None:
     body, told = LIES[lie]
     layer = yaml.safe_load((SPECS / "layers" / "post-gelu.yaml").read_text())
-    layer["attention"]["fully_masked_row"] = "nan"
+    layer["attention"] = {"fully_masked_row": "nan"}
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump({**layer, "layer": "mine", "d_model": d_model}))
     asked = [word for situation in SITUATIONS for word in ("--case", f"*/{situation}")]

@@ -214,9 +214,14 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "no clauses": (LAYER, CLAUSES_OF_LAYER, "clauses: []", ("clauses", "at least 1")),
     "unknown clause": (LAYER, CLAUSES_OF_LAYER, "clauses: [E-77]", ("clauses", "E-77", "did you mean E-7")),
     "no clause's name": (LAYER, CLAUSES_OF_LAYER, "clauses: [seven]", ("clauses.0", "seven")),
-    "stack in a family of layers": (LAYER, "layers: 1", "layers: 6", ("key family", "is a stack", "small")),
-    "final norm in a family of layers": (LAYER, "final_norm: false", "final_norm: true", ("key family", "is a stack")),
-    "layer in a family of stacks": (LAYER, "family: small", "family: stacks", ("key family", "one layer by itself")),
+    "stack in a family of layers": (LAYER, "layers: 1", "layers: 6", ("key family", "small", "stack = {layers: 6")),
+    "final norm in a family of layers": (
+        LAYER,
+        "final_norm: false",
+        "final_norm: true",
+        ("key family", "final_norm: true}"),
+    ),
+    "layer in a family of stacks": (LAYER, "family: small", "family: stacks", ("key family", "stack = {layers: 1")),
     "token ids in a family of layers": (
         LAYER,
         "embedding: null",

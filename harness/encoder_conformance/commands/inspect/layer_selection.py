@@ -13,6 +13,7 @@ from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import EndPadding
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
+from encoder_conformance.spec.yaml_file import EXTENSIONS
 
 
 def find_layer(id_or_path: str, *, built: bool = True) -> Layer:
@@ -24,7 +25,7 @@ def find_layer(id_or_path: str, *, built: bool = True) -> Layer:
     if id_or_path in layers:
         return layers[id_or_path]
     path = Path(id_or_path)
-    if path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.suffix in EXTENSIONS or path.is_file():
         layer = load(extra_layers=(path,)).layers[path.stem]
         if built:
             refuse_larger(layer, LARGEST_BUILT, f"--layer {id_or_path}")

@@ -17,6 +17,7 @@ from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import load_deviations
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.strict import Strict
+from encoder_conformance.spec.yaml_file import EXTENSIONS
 
 FILE, FOLDER = "sensitivity.json", "deviations"
 CONFORMING_RMS = 1.6
@@ -128,7 +129,7 @@ def read_sensitivity(specs: Path = SPECS) -> Sensitivity:
 
 def _changed_deviations(table: Sensitivity, specs: Path) -> set[str]:
     """The deviations whose patches differ from those that were measured."""
-    files = {path.stem: path for path in (specs / FOLDER).iterdir() if path.suffix in (".yaml", ".yml")}
+    files = {path.stem: path for path in (specs / FOLDER).iterdir() if path.suffix in EXTENSIONS}
     changed = set(files) ^ set(table.deviations)
     reworded = {
         name

@@ -39,19 +39,16 @@ class Manifest(Strict):
 def case_digest(case: Case, constants: Constants) -> str:
     """SHA-256 of everything that a golden depends on. Titles, levels and clauses may change without a rebuild.
 
-    Cases that differ only in how they are given share a golden, and so the digest (G-4).
+    Cases that differ only in how they are given share a golden, and so the digest (G-4). A key at its default is not in
+    it, so a new key leaves every golden as it is (L-6).
     """
     prose = {"title", "clauses", "level"}
     not_in_situation = {"families", "equals", "given", "dtypes", "mode", "invariant", "flaw", "checks"}
-    if case.situation.items is None:  # the key was added later: digests of whole batches stay as they were
+    if case.situation.items is None:  # as if it were its default, though every file writes it out
         not_in_situation.add("items")
-    not_in_layer = {*prose, "dropout", "padding_content"}
-    if not case.layer.takes_memory:  # as above
-        not_in_layer.add("part")
-        not_in_situation.add("memory")
     ids = {"padding": "ids"} if case.padding_id is not None else {}
     inputs = [
-        case.layer.model_dump(mode="json", exclude=not_in_layer),
+        case.layer.model_dump(mode="json", exclude={*prose, "dropout", "padding_content"}, exclude_defaults=True),
         {
             **case.situation.model_dump(mode="json", exclude={*prose, *not_in_situation}),
             "situation": case.golden_id.partition("/")[2],

@@ -1,0 +1,78 @@
+"""Keys of a layer that contradict each other, in one table (rule L-5)."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pydantic import BaseModel
+
+from encoder_conformance.spec.plain import whole
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Two keys, whether their values contradict each other, and the reason. A dot leads into a mapping."""
+
+    first: str
+    second: str
+    holds: Callable[[Any, Any], bool]
+    reason: str
+
+
+CONTRADICTIONS = (
+    Contradiction(
+        "attention.num_heads",
+        "d_model",
+        lambda num_heads, d_model: d_model % num_heads != 0,
+        "the heads share the features evenly (L-1)",
+    ),
+    Contradiction(
+        "attention.masked_score",
+        "attention.fully_masked_row",
+        lambda score, row: score != "minus_infinity" and row != "uniform",
+        "a query whose scores are all the same number has uniform weights (M-6)",
+    ),
+    Contradiction(
+        "part",
+        "stack.layers",
+        lambda part, layers: part == "attention" and layers > 1,
+        "attention alone is not stacked (E-17)",
+    ),
+    Contradiction(
+        "part",
+        "stack.final_norm",
+        lambda part, final_norm: part == "attention" and final_norm,
+        "attention alone has no norm (E-17)",
+    ),
+    Contradiction(
+        "part",
+        "embedding",
+        lambda part, embedding: part == "attention" and embedding is not None,
+        "attention alone takes x and a memory, and no token ids (E-17)",
+    ),
+    Contradiction(
+        "dropout.embedded",
+        "embedding",
+        lambda rate, embedding: rate > 0 and embedding is None,
+        "there are no embedded tokens to drop (A-1)",
+    ),
+)
+"""The rows that every layer keeps, wherever it comes from."""
+
+
+def contradictions(model: BaseModel, table: Iterable[Contradiction]) -> Iterator[str]:
+    """A sentence for each row of the table that holds: both keys, their values and the reason."""
+    for row in table:
+        first, second = (reduce(getattr, key.split("."), model) for key in (row.first, row.second))
+        if row.holds(first, second):
+            values = f"{row.first} = {_written(first)} contradicts {row.second} = {_written(second)}"
+            yield f"{values}: {row.reason}"
+
+
+def _written(value: object) -> str:
+    """A value as YAML writes it in one line."""
+    if isinstance(value, BaseModel):
+        return f"{{{', '.join(f'{key}: {_written(inner)}' for key, inner in whole(value).items())}}}"
+    return value if isinstance(value, str) else json.dumps(value)

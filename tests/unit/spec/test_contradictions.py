@@ -1,0 +1,112 @@
+"""Keys that contradict each other are refused with both keys, their values and the reason (L-5)."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from encoder_conformance.spec.contradictions import CONTRADICTIONS
+from encoder_conformance.spec.layer import UNFIT_FAMILIES, Layer
+from encoder_conformance.spec.load import load
+
+LAYERS = load().layers
+TOKENS = {"vocabulary": 9, "positions": "none"}
+EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
+    ("attention.num_heads", "d_model"): (
+        "pre-gelu",
+        {"attention": {"num_heads": 5}},
+        "attention.num_heads = 5 contradicts d_model = 24: the heads share the features evenly (L-1)",
+    ),
+    ("attention.masked_score", "attention.fully_masked_row"): (
+        "pre-gelu",
+        {"attention": {"masked_score": -1e20}},
+        "attention.masked_score = -1e+20 contradicts attention.fully_masked_row = unspecified: "
+        "a query whose scores are all the same number has uniform weights (M-6)",
+    ),
+    ("part", "stack.layers"): (
+        "cross-attention",
+        {"stack": {"layers": 2}},
+        "part = attention contradicts stack.layers = 2: attention alone is not stacked (E-17)",
+    ),
+    ("part", "stack.final_norm"): (
+        "cross-attention",
+        {"stack": {"final_norm": True}},
+        "part = attention contradicts stack.final_norm = true: attention alone has no norm (E-17)",
+    ),
+    ("part", "embedding"): (
+        "cross-attention",
+        {"embedding": TOKENS},
+        "part = attention contradicts embedding = {vocabulary: 9, positions: none}: "
+        "attention alone takes x and a memory, and no token ids (E-17)",
+    ),
+    ("dropout.embedded", "embedding"): (
+        "pre-gelu",
+        {"dropout": {"embedded": 0.1}},
+        "dropout.embedded = 0.1 contradicts embedding = null: there are no embedded tokens to drop (A-1)",
+    ),
+}
+FAMILIES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
+    ("family", "part"): (
+        "cross-attention",
+        {"family": "small"},
+        "family = small contradicts part = attention: attention alone has the family attention, and nothing else has",
+    ),
+    ("family", "embedding"): (
+        "embedding-post-relu",
+        {"family": "small"},
+        "family = small contradicts embedding = {vocabulary: 37, positions: none}: "
+        "what takes token ids has the family encoders or published_encoder or token_dropout, and nothing else has",
+    ),
+    ("family", "stack"): (
+        "pre-gelu",
+        {"stack": {"layers": 6}},
+        "family = small contradicts stack = {layers: 6, final_norm: false}: "
+        "a stack that takes x has the family stacks or deep_stacks, and nothing else has",
+    ),
+}
+
+
+def changed(name: str, changes: dict[str, Any]) -> Layer:
+    """A layer of the specification with other values at these keys."""
+    keys = LAYERS[name].model_dump(mode="json")
+    for key, value in changes.items():
+        keys[key] = {**keys[key], **value} if isinstance(keys[key], dict) and isinstance(value, dict) else value
+    return Layer.model_validate_json(json.dumps(keys))
+
+
+@pytest.mark.parametrize("keys", EXAMPLES, ids=" and ".join)
+def test_two_keys_are_refused_with_their_values_and_the_reason(keys: tuple[str, str]) -> None:
+    name, changes, sentence = EXAMPLES[keys]
+    with pytest.raises(ValidationError) as caught:
+        changed(name, changes)
+    [error] = caught.value.errors()
+    assert error["msg"] == f"Value error, {sentence}"
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    with pytest.raises(ValidationError) as caught:
+        changed("pre-gelu", {"attention": {"num_heads": 5, "masked_score": -1e20}})
+    for row in CONTRADICTIONS[:2]:
+        assert f"{row.second} = " in str(caught.value)
+
+
+@pytest.mark.parametrize("keys", FAMILIES, ids=" and ".join)
+def test_a_family_of_other_layers_is_named_with_what_contradicts_it(keys: tuple[str, str]) -> None:
+    name, changes, sentence = FAMILIES[keys]
+    assert changed(name, changes).unfit_family == sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("pre-gelu", "stacks"), ("pre-gelu", "encoders"), ("pre-gelu", "attention"), ("stack-pre-gelu", "encoders"),
+     ("encoder-pre-gelu", "stacks")],
+)  # fmt: skip
+def test_a_family_is_unfit_the_other_way_round_too(name: str, family: str) -> None:
+    assert changed(name, {"family": family}).unfit_family.startswith(f"family = {family} contradicts ")
+    assert LAYERS[name].unfit_family == ""
+
+
+def test_every_row_of_the_table_has_its_example() -> None:
+    assert [(row.first, row.second) for row in CONTRADICTIONS] == [*EXAMPLES]
+    assert [(row.first, row.second) for row in UNFIT_FAMILIES] == [*FAMILIES]
