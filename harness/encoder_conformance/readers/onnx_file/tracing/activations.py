@@ -46,23 +46,14 @@ def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tupl
     for an inexact activation has a power of 2: another would hide what is wrong with it.
     """
     with np.errstate(all="ignore"):
-        expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
-        others = {function: f(inputs) for function, f in OTHERS.items()}
-        for function, values in (expected | others).items():
-            factor = float(np.vdot(observed, values) / np.vdot(values, values))
-            if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
+        expected = {function: f(inputs) for function, f in (ACTIVATIONS | OTHERS).items()}
+        factors = {function: float(np.vdot(observed, due) / np.vdot(due, due)) for function, due in expected.items()}
+        for function, factor in factors.items():
+            if np.abs(observed - factor * expected[function]).max() <= EXACT * max(1.0, abs(factor)):
                 return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
-        powers = {function: _power_of_2(observed, values) for function, values in expected.items()}
-        errors = {
-            function: float(np.abs(observed / powers[function] - values).max()) for function, values in expected.items()
-        }
+        powers = {f: float(2.0 ** np.round(np.log2(factors[f]))) if factors[f] > 0 else 1.0 for f in ACTIVATIONS}
+        errors = {f: float(np.abs(observed / power - expected[f]).max()) for f, power in powers.items()}
     function = min(errors, key=lambda f: errors[f] if np.isfinite(errors[f]) else np.inf)
     if not errors[function] <= NEAR:
         raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
     return function, powers[function], errors[function]
-
-
-def _power_of_2(observed: Elementwise, values: Elementwise) -> float:
-    """The power of 2 nearest to what multiplies `values`; 1 where nothing does."""
-    factor = float(np.vdot(observed, values) / np.vdot(values, values))
-    return float(2.0 ** np.round(np.log2(factor))) if factor > 0 else 1.0

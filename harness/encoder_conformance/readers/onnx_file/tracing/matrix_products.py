@@ -1,5 +1,6 @@
 """Matrix products in Einstein notation: MatMul, Gemm and Einsum, and their effect on numbered elements."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from string import ascii_letters
@@ -117,6 +118,15 @@ class Groups:
 def sizes_of(product: Product, first: Array, second: Array) -> dict[str, int]:
     """Letter → size, of operands [*first] and [*second]."""
     return dict(zip(product.first, first.shape, strict=True)) | dict(zip(product.second, second.shape, strict=True))
+
+
+def as_blocks(product: Product, first: Array, second: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
+    """Both operands as [P, R, K] and [P, C, K], in P blocks of what they share and K summed; and the way back of a
+    result [P, R, C]."""
+    groups, sizes = Groups.of(product), sizes_of(product, first, second)
+    a = arranged(first, product.first, groups.shared, groups.first, groups.summed)
+    b = arranged(second, product.second, groups.shared, groups.second, groups.summed)
+    return a, b, lambda made: spread_out(made, sizes, product.out, groups.shared, groups.first, groups.second)
 
 
 def constant_along(values: Array, axis: int, what: str) -> Array:

@@ -12,6 +12,7 @@ from encoder_conformance.spec.axes import Array, Elementwise
 CLOSE = 1e-4
 NEAR = 0.2
 """A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
+Function, Rearrange = Callable[[Array, Mapping[str, Array]], Array], Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,7 @@ def standardised(x: Array, kind: str, epsilon: float) -> Array:
     return normed
 
 
-def norm_of(
-    of: Callable[[Array, Mapping[str, Array]], Array],
-    at: Callable[[Array], Array],
-    shape: tuple[int, ...],
-    constants: list[NormOperand],
-) -> NormForm:
+def norm_of(of: Function, at: Rearrange, shape: tuple[int, ...], constants: list[NormOperand]) -> NormForm:
     """Raises UnsupportedPattern. `of` is the function, of the operation's values and of replacements for its constants;
     `at` rearranges values of the operation as the function does.
 
@@ -55,11 +51,7 @@ def norm_of(
 
 
 def _norm_with(
-    of: Callable[[Array, Mapping[str, Array]], Array],
-    at: Callable[[Array], Array],
-    shape: tuple[int, ...],
-    constants: list[NormOperand],
-    vectors: list[NormOperand],
+    of: Function, at: Rearrange, shape: tuple[int, ...], constants: list[NormOperand], vectors: list[NormOperand]
 ) -> NormForm:
     """The best form, with `vectors` as what may be gain and shift."""
     N, _ = shape

@@ -1,36 +1,23 @@
 """Recognises a softmax over the rows of the scores by its values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import Expression, UnsupportedPattern
 from encoder_conformance.spec.axes import Array
 
-
-@dataclass(frozen=True)
-class ScaledSoftmax:
-    """softmax(scale · scores + constant)."""
-
-    scale: float
-    constant: Array | None
-
-    @property
-    def biases_positions(self) -> bool:
-        """Whether the constant prefers some of the positions that it does not hide: relative positions, or ALiBi."""
-        if self.constant is None:
-            return False
-        return bool(((self.constant < -_SEEN) & (self.constant > -_HIDDEN)).any())
-
-
 _SEEN, _HIDDEN = 1e-3, 100.0
 """What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
 
 
-def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression: Expression) -> ScaledSoftmax:
-    """Raises UnsupportedPattern. `of` maps scores [B, H, Q, K] to the value that `expression` is."""
-    scores, axis = np.random.default_rng(0).normal(size=shape), expression.axis
+def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[float, Array | None]:
+    """`scale` and `constant` [B, H, Q, K] of softmax(scale · scores + constant); raises UnsupportedPattern.
+
+    `of` maps scores [B, H, Q, K] to the value that `expression` is.
+    """
+    shape, axis = expression.operation.shape, expression.axis
+    scores = np.random.default_rng(0).normal(size=shape)
 
     def weights(values: Array) -> Array:
         """Weights [B, H, Q, K] of scores [B, H, Q, K]."""
@@ -55,5 +42,9 @@ def softmax_of(of: Callable[[Array], Array], shape: tuple[int, ...], expression:
     if not np.nanmax(error) < 1e-5:
         raise UnsupportedPattern("the scores go through something over each row that is no softmax")
     even = np.log(1 / shape[axis])
-    constant = None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True)
-    return ScaledSoftmax(scale, constant)
+    return scale, None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True)
+
+
+def biases_positions(constant: Array) -> bool:
+    """Whether it prefers some of the positions that it does not hide: relative positions, or ALiBi."""
+    return bool(((constant < -_SEEN) & (constant > -_HIDDEN)).any())
