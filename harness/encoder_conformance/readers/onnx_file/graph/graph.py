@@ -9,10 +9,20 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from encoder_conformance.readers.onnx_file.graph.integers import is_quantised, stored_integers, to_real_numbers
-from encoder_conformance.readers.onnx_file.graph.lowering import FUSED, MICROSOFT, lower
-from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, copy_of, inputs_of, leading_to, replace_nodes
+from encoder_conformance.readers.onnx_file.graph.lowering import is_fused, lower
+from encoder_conformance.readers.onnx_file.graph.nodes import (
+    STANDARD,
+    attributes_of,
+    copy_of,
+    inputs_of,
+    leading_to,
+    replace_nodes,
+)
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.spec.axes import Array
+
+NUMBERS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+"""An attribute of Constant nodes that is no tensor → the format of its numbers."""
 
 
 class Graph:
@@ -31,11 +41,8 @@ class Graph:
         self.original = model
         self.quantised = is_quantised(model.graph)
         self.integers = stored_integers(model.graph)
-        drops = any(node.op_type == "Dropout" and len(node.input) > 2 for node in model.graph.node)
-        if (
-            drops
-            or self.quantised
-            or any(node.domain == MICROSOFT or node.op_type in FUSED for node in model.graph.node)
+        if self.quantised or any(
+            is_fused(node) or (node.op_type == "Dropout" and len(node.input) > 2) for node in model.graph.node
         ):
             self.original = copy_of(model)
             packed = lower(model)
@@ -125,29 +132,12 @@ def constants_to_initializers(graph: onnx.GraphProto) -> None:
         if node.op_type != "Constant" or node.domain not in STANDARD:
             kept.append(node)
             continue
-        value = constant_value(node)
-        if value is None:
+        [(kind, value)] = attributes_of(node).items()
+        if kind in NUMBERS:
+            value = numpy_helper.from_array(np.array(value, NUMBERS[kind]))
+        elif kind != "value":  # strings, or a sparse tensor
             kept.append(node)
-        else:
-            value.name = node.output[0]
-            graph.initializer.append(value)
+            continue
+        graph.initializer.append(value)
+        graph.initializer[-1].name = node.output[0]
     replace_nodes(graph, kept)
-
-
-def constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """The tensor of a Constant node; None for strings and sparse tensors."""
-    [attribute] = node.attribute
-    match attribute.name:
-        case "value":
-            tensor = onnx.TensorProto()
-            tensor.CopyFrom(attribute.t)
-            return tensor
-        case "value_float":
-            return numpy_helper.from_array(np.array(attribute.f, np.float32))
-        case "value_floats":
-            return numpy_helper.from_array(np.array(attribute.floats, np.float32))
-        case "value_int":
-            return numpy_helper.from_array(np.array(attribute.i, np.int64))
-        case "value_ints":
-            return numpy_helper.from_array(np.array(attribute.ints, np.int64))
-    return None

@@ -4,8 +4,9 @@ Integer weights become those numbers. The rounding of activations is left out, o
 which shows what the integers alone do to a value.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import onnx
@@ -116,7 +117,7 @@ def _scale_weights(nodes: Nodes, graph: onnx.GraphProto, known: Initializers) ->
 
     found = {}
     for node in nodes:
-        for product, scale in _factors(node):
+        for product, scale in permutations(node.input, 2) if node.op_type == "Mul" else ():
             weight = products[origin(product)].input[1] if origin(product) in products else ""
             if weight and origin(scale) in weights:
                 real = numpy_helper.to_array(weights[weight]) * numpy_helper.to_array(weights[origin(scale)])
@@ -125,12 +126,6 @@ def _scale_weights(nodes: Nodes, graph: onnx.GraphProto, known: Initializers) ->
                 node.CopyFrom(_identity(node, product))
                 break
     return found
-
-
-def _factors(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
-    if node.op_type == "Mul":
-        yield node.input[0], node.input[1]
-        yield node.input[1], node.input[0]
 
 
 def _integers_of(weight: str, known: Initializers) -> str:

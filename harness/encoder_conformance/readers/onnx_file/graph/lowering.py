@@ -16,7 +16,7 @@ from encoder_conformance.readers.onnx_file.graph.fused_attention import (
 )
 from encoder_conformance.readers.onnx_file.graph.fused_integers import integer_operator, packed_product, real_product
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
-from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, input_at, replace_nodes
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, input_at, replace_nodes
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
 
 MICROSOFT = "com.microsoft"
@@ -26,32 +26,23 @@ Lowering = Callable[[onnx.NodeProto, Parts], bool]
 """Adds the nodes that replace one, and says whether it did."""
 
 
-def lower(model: onnx.ModelProto) -> dict[str, Integers]:
+def is_fused(node: onnx.NodeProto) -> bool:
+    return node.domain == MICROSOFT or node.op_type in FUSED
+
+
+def is_embedding(node: onnx.NodeProto) -> bool:
+    return node.op_type == "EmbedLayerNormalization"
+
+
+def lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool] = is_fused) -> dict[str, Integers]:
     """Lowers in place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
-    return _lower(model, lambda node: node.domain == MICROSOFT or node.op_type in FUSED)
-
-
-def lower_embeddings(model: onnx.ModelProto) -> None:
-    """Lowers EmbedLayerNormalization alone, in place."""
-    _lower(model, lambda node: node.op_type == "EmbedLayerNormalization")
-
-
-def _lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool]) -> dict[str, Integers]:
-    parts, kept = Parts(model.graph, _opset(model)), list[onnx.NodeProto]()
+    opset = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
+    parts, kept = Parts(model.graph, opset), list[onnx.NodeProto]()
     for node in model.graph.node:
         lowering, parts.nodes = LOWERINGS.get(node.op_type) if is_wanted(node) else None, []
         kept += parts.nodes if lowering and lowering(node, parts) else [node]
     replace_nodes(model.graph, kept)
     return parts.packed
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    """The opset of ONNX's own operators."""
-    return next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
-    return next((attribute.f for attribute in node.attribute if attribute.name == name), default)
 
 
 def _skip_norm(node: onnx.NodeProto, parts: Parts) -> bool:
@@ -66,7 +57,7 @@ def _skip_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     # The bias is of the linear map that comes first; what is skipped is the other.
     pair = [parts.node("Add", [x, bias], f"{out}/biased"), skip] if bias else [x, skip]
     parts.node("Add", pair, total)
-    kind, epsilon = "RMSNormalization" if simplified else "LayerNormalization", _attribute(node, "epsilon", 1e-5)
+    kind, epsilon = "RMSNormalization" if simplified else "LayerNormalization", attributes_of(node).get("epsilon", 1e-5)
     parts.node(kind, [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
     return True
 
@@ -97,7 +88,7 @@ def _gelu(node: onnx.NodeProto, parts: Parts) -> bool:
 def _quick_gelu(node: onnx.NodeProto, parts: Parts) -> bool:
     """x · sigmoid(alpha · x): SiLU, where alpha is 1."""
     out, x = node.output[0], node.input[0]
-    alpha = parts.number(f"{out}/alpha", _attribute(node, "alpha", 1.702))
+    alpha = parts.number(f"{out}/alpha", attributes_of(node).get("alpha", 1.702))
     return _chain(parts, [("Mul", [x, alpha]), ("Sigmoid", [""]), ("Mul", ["", x])], out)
 
 
@@ -126,7 +117,7 @@ def _embed_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     if kinds:
         kind = parts.node("Gather", [kinds, types], f"{out}/types", axis=0)
         parts.node("Add", [placed, kind], total)
-    epsilon = _attribute(node, "epsilon", 1e-12)
+    epsilon = attributes_of(node).get("epsilon", 1e-12)
     parts.node("LayerNormalization", [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
     if len(node.output) > 1 and node.output[1]:
         _count_ones(parts, node.output[1], mask, ids)
@@ -149,20 +140,14 @@ def _count_ones(parts: Parts, out: str, mask: str, ids: str) -> None:
 
 
 LOWERINGS: dict[str, Lowering] = {
-    "SkipLayerNormalization": _skip_norm,
-    "SkipSimplifiedLayerNormalization": _skip_norm,
-    "BiasGelu": _gelu,
-    "FastGelu": _gelu,
-    "Gelu": _gelu,
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
+    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu"), _gelu),
     "QuickGelu": _quick_gelu,
     "EmbedLayerNormalization": _embed_norm,
     "Attention": attention,
     "MultiHeadAttention": multi_head_attention,
     "QAttention": quantised_attention,
-    "MatMulIntegerToFloat": real_product,
-    "DynamicQuantizeMatMul": real_product,
+    **dict.fromkeys(("MatMulIntegerToFloat", "DynamicQuantizeMatMul"), real_product),
     "MatMulNBits": packed_product,
-    "QLinearMatMul": integer_operator,
-    "QLinearAdd": integer_operator,
-    "QLinearMul": integer_operator,
+    **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul"), integer_operator),
 }

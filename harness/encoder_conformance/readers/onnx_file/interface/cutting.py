@@ -11,8 +11,8 @@ import onnx
 from onnx import helper
 
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.lowering import lower_embeddings
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, inputs_of, node_label
+from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, lower
+from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, inputs_of, node_label, passed_on, takers_of
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, float_type_of
 from encoder_conformance.readers.onnx_file.interface.embedding import embedding
 from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
@@ -63,7 +63,7 @@ def cuts(graph: Graph) -> Iterator[Cut]:
 def _start(graph: Graph) -> tuple[str, str] | None:
     """The value that the layers take, and what makes it."""
     integers = [port.name for port in map(port_of, graph.inputs) if port.dtype in INTEGERS]
-    nodes = list(graph.original.graph.node)
+    nodes = graph.original.graph.node
     fused = next((node for node in nodes if node.op_type in FUSED_EMBEDDINGS), None)
     if fused is not None:
         return fused.output[0], f"the embedding {node_label(fused)}"
@@ -72,25 +72,17 @@ def _start(graph: Graph) -> tuple[str, str] | None:
         return (own, f"the embedding over {found.rows} ids, {found.node}") if own else None
     convolutions = [node for node in nodes if node.op_type in CONVOLUTIONS]
     if convolutions:
-        return _after(nodes, convolutions[-1].output[0]), f"the convolution {node_label(convolutions[-1])}"
+        start = passed_on(convolutions[-1].output[0], takers_of(nodes), _PASSED)
+        return start, f"the convolution {node_label(convolutions[-1])}"
     return None
 
 
 def _later_starts(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     """Values [batch, sequence, features] that depend on `x` and that several nodes take, as a layer's input is taken: a
     projection or an activation may stand before the first layer."""
-    takers: dict[str, int] = {}
-    for node in graph.original.graph.node:
-        if node.op_type not in ("Shape", "Size"):
-            for name in set(inputs_of(node)):
-                takers[name] = takers.get(name, 0) + 1
-    dependent = graph.depending_on(x)
-    made = [name for node in graph.original.graph.node for name in node.output]
-    return [
-        name
-        for name in made
-        if name in dependent and name != x and takers.get(name, 0) > 1 and len(shapes.get(name, ())) == 3
-    ]
+    takers, dependent = takers_of(graph.original.graph.node), graph.depending_on(x) - {x}
+    made = [name for node in graph.original.graph.node for name in node.output if name in dependent]
+    return [name for name in made if len(takers.get(name, ())) > 1 and len(shapes.get(name, ())) == 3]
 
 
 def _own_value(graph: Graph, name: str) -> str | None:
@@ -99,15 +91,6 @@ def _own_value(graph: Graph, name: str) -> str | None:
         return name
     makers = [node for node in graph.original.graph.node if node.op_type in _SKIPPED]
     return next((node.output[0] for node in makers if name.startswith(node.output[0])), None)
-
-
-def _after(nodes: list[onnx.NodeProto], name: str) -> str:
-    """The value that more than one node takes, or a node that belongs to a layer."""
-    while True:
-        takers = [node for node in nodes if name in node.input and node.op_type not in ("Shape", "Size")]
-        if len(takers) != 1 or takers[0].op_type not in _PASSED:
-            return name
-        name = takers[0].output[0]
 
 
 def _shapes(model: onnx.ModelProto) -> Shapes:
@@ -123,17 +106,14 @@ def _shapes(model: onnx.ModelProto) -> Shapes:
 def _hidden_states(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     """The values that may be the encoder's output, the likeliest first: an output in the shape of x; else the last
     norms and sums that an output depends on."""
-    dependent = graph.depending_on(x)
+    dependent = graph.depending_on(x) - {x}
     width = _width(graph, x, shapes)
     outputs = [info.name for info in graph.model.graph.output]
-    fitting = [name for name in outputs if name in dependent - {x} and _fits(shapes.get(name), width)]
-    needed = graph.needed_by(outputs)
+    fitting = [name for name in outputs if name in dependent and _fits(shapes.get(name), width)]
+    needed = graph.needed_by(outputs) & dependent
     ends = ("LayerNormalization", "Add", *_SKIPPED, "RMSNormalization", "SimplifiedLayerNormalization")
-    made = [
-        node.output[0]
-        for node in graph.original.graph.node
-        if node.op_type in ends and node.output[0] in needed & dependent and node.output[0] != x
-    ]
+    nodes = [node for node in graph.original.graph.node if node.op_type in ends]
+    made = [node.output[0] for node in nodes if node.output[0] in needed]
     return list(dict.fromkeys([*fitting, *reversed(made)]))
 
 
@@ -147,11 +127,7 @@ def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
             return int(graph.initializers[node.input[2]].dims[1])
     dependent = graph.depending_on(x)
     for node in graph.nodes:
-        if (
-            node.op_type == "LayerNormalization"
-            and node.input[0] in dependent | {x}
-            and node.input[1] in graph.constants
-        ):
+        if node.op_type == "LayerNormalization" and node.input[0] in dependent and node.input[1] in graph.constants:
             return int(graph.constants[node.input[1]].size)
     return None
 
@@ -164,33 +140,27 @@ def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
     model = graph.original
     if any(node.op_type in FUSED_EMBEDDINGS for node in model.graph.node):
         model = copy_of(graph.original)
-        lower_embeddings(model)  # whose second output, of the mask, may be needed without the first
-    needed, kept, nodes = {output}, [], list(model.graph.node)
-    for node in reversed(nodes):
-        wanted = [name for name in node.output if name in needed and name != x]
-        if wanted:
+        lower(model, is_embedding)  # whose second output, of the mask, may be needed without the first
+    needed, kept = {output}, []
+    for node in reversed(model.graph.node):
+        if any(name in needed and name != x for name in node.output):
             needed.update(inputs_of(node))
             kept.append(node)
-    declared = [info.name for info in graph.inputs]
     dtype = float_type_of(graph.original.graph)
     sizes: list[int | str | None] = list(shapes.get(x) or ("batch", "sequence", None))
     if len(sizes) == 3:
         sizes[2] = _width(graph, x, shapes)
     inputs = [info for info in model.graph.input if info.name in needed or info.name in graph.initializers]
-    own_outputs = [info.name for info in model.graph.output]
-    result = next((info.type.tensor_type.elem_type for info in model.graph.output if info.name == output), dtype)
-    parts = {
-        "node": list(reversed(kept)),
-        "input": [helper.make_tensor_value_info(x, dtype, sizes), *inputs],
-        "output": [helper.make_tensor_value_info(output, result, sizes)],
-        "initializer": [tensor for tensor in model.graph.initializer if tensor.name in needed],
-        "value_info": [],
-    }
-    found = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
-    found.producer_version, found.graph.name = model.producer_version, model.graph.name
-    found.opset_import.extend(model.opset_import)
-    found.functions.extend(model.functions)
-    for field, values in parts.items():
-        getattr(found.graph, field).extend(values)
+    outputs = {info.name: info.type.tensor_type.elem_type for info in model.graph.output}
+    found = onnx.ModelProto(
+        ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version,
+        opset_import=model.opset_import, functions=model.functions,
+    )  # fmt: skip
+    found.graph.name = model.graph.name
+    found.graph.node.extend(reversed(kept))
+    found.graph.input.extend([helper.make_tensor_value_info(x, dtype, sizes), *inputs])
+    found.graph.output.append(helper.make_tensor_value_info(output, outputs.get(output, dtype), sizes))
+    found.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed)
+    declared = (info.name for info in graph.inputs)
     before_x = tuple(name for name in declared if name not in needed or x in graph.depending_on(name))
-    return Cut(found, x, before, before_x, output, tuple(name for name in own_outputs if name != output))
+    return Cut(found, x, before, before_x, output, tuple(name for name in outputs if name != output))

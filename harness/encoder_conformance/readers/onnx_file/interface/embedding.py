@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label
+from encoder_conformance.readers.onnx_file.graph.nodes import node_label, passed_on, takers_of
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES
 
 ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization", "DequantizeLinear")) | IDENTITIES
@@ -29,32 +29,15 @@ class TokenEmbedding:
 def embedding(graph: Graph, integers: Collection[str]) -> TokenEmbedding | None:
     """The largest table whose rows one of these inputs selects."""
     found: list[TokenEmbedding] = []
-    consumers = _consumers(graph)
+    takers = takers_of(graph.nodes)
     for node in graph.nodes:
         table = graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
         if table is None or len(table.dims) != 2 or table.data_type not in (*FLOAT_TYPES, *_OF_A_BYTE):
             continue
         ids = graph.origin(node.input[1])
         if ids in integers:
-            output = _output(node.output[0], consumers)
+            output = passed_on(node.output[0], takers, ADDED)
             needed = graph.needed_by([info.name for info in graph.model.graph.output], ends=[output])
             beside = tuple(info.name for info in graph.inputs if info.name in needed)
             found.append(TokenEmbedding(ids, table.dims[0], node_label(node), output, beside))
     return max(found, key=lambda one: one.rows, default=None)
-
-
-def _consumers(graph: Graph) -> dict[str, list[onnx.NodeProto]]:
-    """Value → the nodes that take more than its shape."""
-    consumers: dict[str, list[onnx.NodeProto]] = {}
-    for node in graph.nodes:
-        if node.op_type not in ("Shape", "Size"):
-            for name in dict.fromkeys(inputs_of(node)):
-                consumers.setdefault(name, []).append(node)
-    return consumers
-
-
-def _output(name: str, consumers: dict[str, list[onnx.NodeProto]]) -> str:
-    """The value that more than one node takes, as a layer's input is taken, or a node that belongs to the layer."""
-    while len(nodes := consumers.get(name, [])) == 1 and nodes[0].op_type in ADDED:
-        name = nodes[0].output[0]
-    return name
