@@ -116,11 +116,8 @@ class OnnxFile(Adapter):
         return open(model, self.runtime, self.level, self.threads, without=())
 
     def serialized(self, kind: str) -> bytes:
-        if kind == "staged":
-            return self.staged_model()
-        return serialized_with(self.file if self.file is not None else self.model)
-
-    def staged_model(self) -> bytes:
+        if kind == "deployed":
+            return serialized_with(self.file if self.file is not None else self.model)
         own = {output.name for output in self.model.graph.output}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
         return serialized_with(self.model, [stage.value_info() for stage in shown.values()])

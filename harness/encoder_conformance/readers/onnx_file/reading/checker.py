@@ -3,6 +3,7 @@
 from math import prod
 
 import onnx
+from google.protobuf.message import Message
 
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
@@ -42,28 +43,25 @@ def check_model(model: onnx.ModelProto, findings: Findings) -> None:
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy for shape inference, with each large initializer as an input of its shape."""
     light = onnx.ModelProto()
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            target = getattr(light, field.name)
-            if field.is_repeated:
-                target.extend(value)
-            else:
-                setattr(light, field.name, value)
+    _copy_fields(model, light, without="graph")
     declared = {info.name for info in model.graph.input}
-    for field, value in model.graph.ListFields():
-        if field.name == "initializer":
-            for tensor in value:
-                if max(0, prod(tensor.dims)) <= SMALL:
-                    light.graph.initializer.append(tensor)
-                elif tensor.name not in declared:
-                    light.graph.input.append(
-                        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-                    )
-        elif field.is_repeated:
-            getattr(light.graph, field.name).extend(value)
-        else:
-            setattr(light.graph, field.name, value)
+    for tensor in model.graph.initializer:
+        if max(0, prod(tensor.dims)) <= SMALL:
+            light.graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    _copy_fields(model.graph, light.graph, without="initializer")
     return light
+
+
+def _copy_fields(source: Message, target: Message, *, without: str) -> None:
+    for field, value in source.ListFields():
+        if field.name == without:
+            continue
+        if field.is_repeated:
+            getattr(target, field.name).extend(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
