@@ -146,10 +146,14 @@ def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProt
         del model.graph.output[count:]
 
 
-def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:
-    """A session that has these values among its outputs."""
+def values_of(model: onnx.ModelProto, names: list[str], feeds: Tensors) -> Tensors:
+    """These values of one run; raises ExecutionError."""
     own = {output.name for output in model.graph.output} | {info.name for info in model.graph.input}
-    return _session(model, [name for name in dict.fromkeys(names) if name not in own])
+    try:
+        session = _session(model, [name for name in dict.fromkeys(names) if name not in own])
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    except Exception as error:
+        raise ExecutionError(error_text(error)) from None
 
 
 class NodeRunner:

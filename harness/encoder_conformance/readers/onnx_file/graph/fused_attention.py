@@ -125,24 +125,15 @@ def _mask(node: onnx.NodeProto, parts: Parts, name: str) -> str | None:
         return None
     low = float(attributes_of(node).get("mask_filter_value", FILTER))
     if rank == 3:
-        wide = parts.unsqueezed(name, f"{out}/mask/wide", 1)
+        wide = parts.along("Unsqueeze", name, f"{out}/mask/wide", 1)
     else:
         shape = parts.constant(f"{out}/mask/shape", np.array([-1, 1, 1, 1] if rank == 1 else [0, 1, 1, -1]))
         wide = parts.node("Reshape", [name, shape], f"{out}/mask/wide")
     if rank == 1:
-        flags = _first_ones(parts, out, wide)
+        places = parts.places(f"{out}/product", 3, f"{out}/mask/places")
+        numbers = parts.node("Cast", [wide], f"{out}/mask/lengths", to=onnx.TensorProto.INT64)
+        flags = parts.node("Less", [places, numbers], f"{out}/mask/flags")
     else:
         flags = parts.node("Cast", [wide], f"{out}/mask/flags", to=onnx.TensorProto.BOOL)
     zero, hidden = parts.number(f"{out}/mask/zero", 0.0), parts.number(f"{out}/mask/low", low)
     return parts.node("Where", [flags, zero, hidden], f"{out}/mask/added")
-
-
-def _first_ones(parts: Parts, out: str, lengths: str) -> str:
-    """True for the keys before each length [batch, 1, 1, 1]."""
-    one, zero = (parts.constant(f"{out}/mask/{n}", np.array(n)) for n in (1, 0))
-    last = parts.constant(f"{out}/mask/last", np.array(3))
-    sizes = parts.node("Shape", [f"{out}/product"], f"{out}/mask/sizes")
-    keys = parts.node("Gather", [sizes, last], f"{out}/mask/keys", axis=0)
-    places = parts.node("Range", [zero, keys, one], f"{out}/mask/places")
-    numbers = parts.node("Cast", [lengths], f"{out}/mask/lengths", to=onnx.TensorProto.INT64)
-    return parts.node("Less", [places, numbers], f"{out}/mask/flags")

@@ -1,6 +1,6 @@
 """The working copy of a model: functions inlined, Constant nodes as initializers, each value's producer indexed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import numpy as np
@@ -51,7 +51,7 @@ class Graph:
         for node in model.graph.node:
             if node.op_type == "Dropout":  # in training mode it drops at random, which is said; it is looked at without
                 del node.input[1:]
-        self.model = model
+        self.model, self.nodes = model, model.graph.node
         self.opsets = {entry.domain: entry.version for entry in model.opset_import}
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         self.inputs = [info for info in model.graph.input if info.name not in self.initializers]
@@ -63,10 +63,6 @@ class Graph:
         lower(model)
         to_real_numbers(model.graph, rounded=True)
         return model
-
-    @property
-    def nodes(self) -> Iterator[onnx.NodeProto]:
-        return iter(self.model.graph.node)
 
     @cached_property
     def original_initializers(self) -> set[str]:
@@ -105,6 +101,11 @@ class Graph:
     def forget_numbering(self) -> None:
         """Drops `numbering`, which a trace needs and nothing after it."""
         self.__dict__.pop("numbering", None)
+
+    def table_of(self, node: onnx.NodeProto) -> onnx.TensorProto | None:
+        """The matrix of which a node gathers rows."""
+        table = self.initializers.get(node.input[0]) if node.op_type == "Gather" else None
+        return table if table is not None and len(table.dims) == 2 else None
 
     def depending_on(self, name: str) -> set[str]:
         """`name` and the values whose numbers, not only shapes, depend on it."""

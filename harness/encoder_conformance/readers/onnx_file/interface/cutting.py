@@ -4,7 +4,7 @@ What stands before (an embedding, a convolution) is taken as given numbers; what
 aside. Both are said.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import onnx
@@ -13,8 +13,7 @@ from onnx import helper
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, lower
 from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, inputs_of, node_label, passed_on, takers_of
-from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, float_type_of
-from encoder_conformance.readers.onnx_file.interface.embedding import embedding
+from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, float_type_of
 from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.reading.checker import without_weights
 
@@ -33,6 +32,11 @@ _PASSED = frozenset(
 """Operators between a convolution and the first layer."""
 
 
+ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization", "DequantizeLinear")) | IDENTITIES
+"""Operators between an embedding and the first layer: sums with positions and token types, a factor, a norm."""
+_OF_A_BYTE = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+
+
 @dataclass(frozen=True)
 class Cut:
     """A model from `x` on. `before` is what makes x, `inputs` the graph's own that it takes, and those that nothing
@@ -44,6 +48,18 @@ class Cut:
     inputs: tuple[str, ...]
     output: str
     after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TokenEmbedding:
+    """`ids` is the graph's input, `rows` the number of tokens. The layers take `output` and the inputs `beside`, from
+    which the graph's outputs are reached past it."""
+
+    ids: str
+    rows: int
+    node: str
+    output: str
+    beside: tuple[str, ...]
 
 
 def cuts(graph: Graph) -> Iterator[Cut]:
@@ -164,3 +180,20 @@ def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
     declared = (info.name for info in graph.inputs)
     before_x = tuple(name for name in declared if name not in needed or x in graph.depending_on(name))
     return Cut(found, x, before, before_x, output, tuple(name for name in outputs if name != output))
+
+
+def embedding(graph: Graph, integers: Collection[str]) -> TokenEmbedding | None:
+    """The largest table whose rows one of these inputs selects."""
+    found: list[TokenEmbedding] = []
+    takers = takers_of(graph.nodes)
+    for node in graph.nodes:
+        table = graph.table_of(node)
+        if table is None or table.data_type not in (*FLOAT_TYPES, *_OF_A_BYTE):
+            continue
+        ids = graph.origin(node.input[1])
+        if ids in integers:
+            output = passed_on(node.output[0], takers, ADDED)
+            needed = graph.needed_by([info.name for info in graph.model.graph.output], ends=[output])
+            beside = tuple(info.name for info in graph.inputs if info.name in needed)
+            found.append(TokenEmbedding(ids, table.dims[0], node_label(node), output, beside))
+    return max(found, key=lambda one: one.rows, default=None)

@@ -148,10 +148,8 @@ def _bare(probe: ProbeRun, layout: Layout) -> InputSemantics:
 def _without_numbers(probe: ProbeRun) -> InputSemantics:
     """The semantics of a file whose output is never finite."""
     bare = _bare(probe, "SD" if probe.x.ndim == 2 else "BSD")
-    masks = []
-    for port in probe.interface.masks:
-        shape = probe.shapes[port.name]
-        masks.append(MaskSemantics(port.name, port.dtype, shape, "X" * len(shape), None))
+    shapes = [(port, probe.shapes[port.name]) for port in probe.interface.masks]
+    masks = (MaskSemantics(port.name, port.dtype, shape, "X" * len(shape), None) for port, shape in shapes)
     return replace(bare, masks=tuple(masks), isolated=True)
 
 

@@ -41,7 +41,8 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
     if valid is not None and not padded and hiding is None:
         raise UnsupportedMask("a padding mask is given, and the file has no input for any mask")
     if hiding is not None:
-        whole = allowed if _fits(allowed, axes[hiding.name], full) or not padded else apart
+        fits = allowed is None or not _lacking(_broadcast(allowed, full), axes[hiding.name])
+        whole = allowed if fits or not padded else apart
         if whole is not None:
             feeds[hiding.name] = _placed(_broadcast(whole, full), hiding, axes[hiding.name])
     elif apart is not None:
@@ -69,30 +70,21 @@ def _broadcast(mask: Array, full: tuple[int, ...]) -> Array:
     return np.broadcast_to(mask, [n if size == 1 else size for size, n in zip(mask.shape, full, strict=True)])
 
 
-def _fits(mask: Array | None, axes: tuple[str, ...], full: tuple[int, ...]) -> bool:
-    """Whether a mask input with these axes can hold all of it."""
-    if mask is None:
-        return True
-    own = "".join(axes)
-    wide = _broadcast(mask, full)
-    return all(letter in own or _is_constant(wide, axis) for axis, letter in enumerate("BHQK"))
-
-
-def _is_constant(mask: Array, axis: int) -> bool:
-    return bool((mask == mask.take([0], axis)).all()) if mask.size else True
+def _lacking(values: Array, axes: tuple[str, ...]) -> str:
+    """What [B, H, S, S] differs by, and a mask input with these axes cannot; "" where it can hold all of it."""
+    for axis, (letter, what) in enumerate(zip("BHQK", ("item", "head", "query", "key"), strict=True)):
+        if letter not in "".join(axes) and values.size and (values != values.take([0], axis)).any():
+            return what
+    return ""
 
 
 def _arranged(values: Array, mask: MaskSemantics, axes: tuple[str, ...]) -> Array:
     """[B, H, S, S] in the axes of the input; raises UnsupportedMask where they cannot hold it."""
+    if what := _lacking(values, axes):
+        raise UnsupportedMask(f"the mask differs from one {what} to the next, and the file's {mask.name!r} cannot")
     own = "".join(axes)
-    for axis, (letter, what) in enumerate(zip("BHQK", ("item", "head", "query", "key"), strict=True)):
-        if letter not in own:
-            if not _is_constant(values, axis):
-                raise UnsupportedMask(
-                    f"the mask differs from one {what} to the next, and the file's {mask.name!r} cannot"
-                )
-            values = values[(slice(None),) * axis + (slice(0, 1),)]
     order = [*own, *(letter for letter in "BHQK" if letter not in own)]
+    values = values[tuple(slice(None) if letter in own else slice(0, 1) for letter in "BHQK")]
     values = values.transpose(["BHQK".index(letter) for letter in order])
     sizes = dict(zip(order, values.shape, strict=True))
     return values.reshape([int(np.prod([sizes[letter] for letter in axis])) for axis in axes])

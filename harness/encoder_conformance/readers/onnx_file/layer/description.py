@@ -38,7 +38,7 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
         _fact("stack.layers", len(layers), "counted from the output back to x"),
         _fact("stack.final_norm", final is not None, f"norm {final.name!r}" if final else "none follows"),
     ]
-    return _layer(choices, d_model, len(layers), final is not None), facts
+    return _layer(facts, d_model), facts
 
 
 def deviations_of(encoder: Encoder) -> tuple[str, ...]:
@@ -47,22 +47,22 @@ def deviations_of(encoder: Encoder) -> tuple[str, ...]:
     return tuple(BY_DEVIATION[each][1] for each in functions if each in BY_DEVIATION) if len(functions) == 1 else ()
 
 
-def _layer(choices: dict[str, Any], d_model: int, layers: int, final_norm: bool) -> dict[str, Any]:
-    parts: dict[str, dict[str, Any]] = {"norm": {}, "attention": {}, "feed_forward": {}}
-    for key, value in choices.items():
-        part, _, name = key.partition(".")
-        parts[part][name] = value
+def _layer(facts: list[Fact], d_model: int) -> dict[str, Any]:
+    parts: dict[str, dict[str, Any]] = {"norm": {}, "attention": {}, "feed_forward": {}, "stack": {}}
+    for fact in facts:
+        part, _, name = fact.key.partition(".")
+        parts[part][name] = fact.value
     return {
         "layer": "from-file",
         "title": "The layer that a file holds",
         "clauses": ["L-1"],
-        "family": "stacks" if layers > 1 or final_norm else "small",
+        "family": "stacks" if parts["stack"]["layers"] > 1 or parts["stack"]["final_norm"] else "small",
         "d_model": d_model,
         "norm": parts["norm"],
         "attention": {**parts["attention"], "masked_score": "minus_infinity", "fully_masked_row": "unspecified"},
         "feed_forward": parts["feed_forward"],
         "dropout": dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0),
-        "stack": {"layers": layers, "final_norm": final_norm},
+        "stack": parts["stack"],
         "embedding": None,
         "padded_rows": "unspecified",
         "padding_content": "finite",

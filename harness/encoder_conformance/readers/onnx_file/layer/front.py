@@ -77,8 +77,8 @@ class Front:
         return node
 
     def _is_rows(self, node: onnx.NodeProto) -> bool:
-        table = self.graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
-        return table is not None and len(table.dims) == 2 and table.data_type in FLOAT_TYPES
+        table = self.graph.table_of(node)
+        return table is not None and table.data_type in FLOAT_TYPES
 
     @cached_property
     def _of_inputs(self) -> set[str]:

@@ -152,9 +152,7 @@ def form_of(at: Array, shape: tuple[int, ...]) -> Form:
         return "rearranged"
     slices: tuple[tuple[Array, Form], ...] = (at, "slice"), (at.T, "slice, transposed")
     for turned, form in slices:
-        if turned.size and np.array_equal(turned.reshape(-1), np.arange(turned.size) + turned.reshape(-1)[0]):
-            return form
-        if turned.ndim == 2 and _is_block(turned):
+        if _is_block(np.atleast_2d(turned)):
             return form
     return "rearranged"
 

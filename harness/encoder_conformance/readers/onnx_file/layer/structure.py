@@ -54,26 +54,25 @@ class Encoder:
 
 def match_encoder(output: Operation) -> Encoder:
     """Raises UnsupportedPattern, which names the operation that does not fit."""
-    final, operation, layers = None, output, []
-    if isinstance(operation, TracedNorm):
+    ends: list[tuple[Operation, TracedNorm | None]] = [(output, None)]
+    if isinstance(output, TracedNorm):
+        ends.append((output.of.operation, output))
+    reasons = []
+    for last, final in ends:
         try:
-            layers = [_layer(operation)]
+            layers = [_layer(last)]
         except UnsupportedPattern as reason:
-            try:
-                layers = [_layer(operation.of.operation)]
-                final = operation
-            except UnsupportedPattern as other:
-                raise (reason if _is_post(operation) else other) from None
-    else:
-        layers = [_layer(operation)]
-    while not isinstance(layers[0].input, TracedInput):
-        layers.insert(0, _layer(layers[0].input))
-    return Encoder(layers, final)
+            reasons.append(reason)
+            continue
+        while not isinstance(layers[0].input, TracedInput):
+            layers.insert(0, _layer(layers[0].input))
+        return Encoder(layers, final)
+    raise reasons[0] if _is_post(output) else reasons[-1]
 
 
-def _is_post(operation: TracedNorm) -> bool:
-    """Whether one side of the residual sum under a norm is itself a norm: a post-norm layer's."""
-    total = operation.of.operation
+def _is_post(output: Operation) -> bool:
+    """Whether it is a norm, and one side of the residual sum under it is a norm, too: a post-norm layer's."""
+    total = output.of.operation if isinstance(output, TracedNorm) else None
     return isinstance(total, Sum) and any(isinstance(side, TracedNorm) for side in total.sides)
 
 

@@ -154,12 +154,7 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             attributes += nodes.pop().attribute
         else:
             attribute = attributes.pop()
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for sparse in (
-                *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []),
-                *attribute.sparse_tensors,
-            ):
+            yield from (attribute.t, *attribute.tensors)  # a field that is not there is empty
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
                 yield from (sparse.values, sparse.indices)
-            graphs += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+            graphs += [attribute.g, *attribute.graphs]

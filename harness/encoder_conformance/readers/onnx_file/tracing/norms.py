@@ -61,12 +61,9 @@ def _norm_with(
     drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
     put = {c.name: np.resize(drawn[c.name], c.shape) for c in vectors}
     observed, observed_ordinary = of(rows, put), of(ordinary, put)
-    pairs: list[tuple[NormOperand | None, NormOperand | None]] = [
-        *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
-    ]  # fmt: skip
     scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
     best = NormForm("", 0, None, None, "", np.inf)
-    for (gain, shift), kind, scalar in product(pairs, ("layer_norm", "rms_norm"), scalars):
+    for gain, shift, kind, scalar in product((*vectors, None), (*vectors, None), ("layer_norm", "rms_norm"), scalars):
         epsilon = float(scalar.source.value.reshape(()))
         if not 0 <= epsilon < 1:
             continue

@@ -38,7 +38,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     rows_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
-from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, recognise, view_of
+from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, view_if_any, view_of
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
 from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
@@ -234,10 +234,7 @@ class SymbolicTrace(ValueTable):
         name = node.input[0]
         value = self.value(name)
         if isinstance(value, Expression) and value.rowwise and not value.reduced:
-            try:  # a norm of a norm: the first is an operation of its own
-                value = self.values[name] = recognise(self, name, value)
-            except UnsupportedPattern:
-                value = self.value(name)
+            value = view_if_any(self, name)  # a norm of a norm: the first is an operation of its own
         if any(other in self.values for other in node.input[1:]):
             raise UnsupportedPattern(f"{node.op_type} with parameters that depend on x")
         assert isinstance(value, View | Expression)
