@@ -23,7 +23,6 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.readers.onnx_file.layer.parameters import read_parameters, write_parameters
-from encoder_conformance.readers.onnx_file.layer.stages import sizes_at
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
@@ -87,9 +86,7 @@ class OnnxFile(Adapter):
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """The stages of x [B, S, D], by name."""
         values = self.session("staged").run(self.feeds(x, masks))
-        B, S, _ = x.shape
-        sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
-        found = {name: self.inferred.stage(name, values, sizes).astype(x.dtype) for name in self.inferred.stages}
+        found = {name: self.inferred.stage(name, values, *x.shape[:2]).astype(x.dtype) for name in self.inferred.stages}
         found.setdefault("output", np.ascontiguousarray(self.semantics.batch_first(values[self.semantics.output.name])))
         return {name: found[name] for name in stages_of(self.layer) if name in found}
 

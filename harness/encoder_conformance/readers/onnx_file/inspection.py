@@ -158,8 +158,7 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
     if first is None:
         select_interface(graph, before)
         return
-    for name in ("findings", "model", "graph", "interface", "semantics", "inferred", "cut"):
-        setattr(inspection, name, getattr(first, name))
+    vars(inspection).update(vars(first))
 
 
 def _said(cut: Cut) -> tuple[str, str]:

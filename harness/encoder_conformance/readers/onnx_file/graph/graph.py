@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import onnx
@@ -86,11 +87,8 @@ class Graph:
     @cached_property
     def offsets(self) -> dict[str, int]:
         """Name → the number of its first element, with the elements of all initializers numbered consecutively."""
-        offsets, total = {}, 0
-        for name, value in self.constants.items():
-            offsets[name] = total
-            total += value.size
-        return offsets
+        sizes = (value.size for value in self.constants.values())
+        return dict(zip(self.constants, accumulate(sizes, initial=0), strict=False))
 
     @cached_property
     def numbering(self) -> Array:

@@ -28,7 +28,7 @@ Lowering = Callable[[onnx.NodeProto, Parts], bool]
 
 
 def is_fused(node: onnx.NodeProto) -> bool:
-    return node.domain == MICROSOFT or node.op_type in FUSED
+    return bool(node.domain == MICROSOFT or node.op_type in FUSED)
 
 
 def is_embedding(node: onnx.NodeProto) -> bool:

@@ -1,4 +1,4 @@
-"""Cuts the encoder out of a whole model: from what the layers take to the hidden states.
+"""Cuts the encoder out of a whole model: from what the layers take, behind an embedding, to the hidden states.
 
 What stands before (an embedding, a convolution) is taken as given numbers; what comes after (a pooler, a head) is left
 aside. Both are said.
@@ -30,8 +30,6 @@ _PASSED = frozenset(
     ("Add", "Sum", "Mul", "LayerNormalization", "Transpose", "Reshape", "Flatten", "Concat", "Gelu", "Erf", "Relu")
 ) | IDENTITIES  # fmt: skip
 """Operators between a convolution and the first layer."""
-
-
 ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization", "DequantizeLinear")) | IDENTITIES
 """Operators between an embedding and the first layer: sums with positions and token types, a factor, a norm."""
 _OF_A_BYTE = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
@@ -125,12 +123,12 @@ def _hidden_states(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     dependent = graph.depending_on(x) - {x}
     width = _width(graph, x, shapes)
     outputs = [info.name for info in graph.model.graph.output]
-    fitting = [name for name in outputs if name in dependent and _fits(shapes.get(name), width)]
+    fitting = [name for name in outputs if len(shape := shapes.get(name, ())) == 3 and shape[-1] in (width, None)]
     needed = graph.needed_by(outputs) & dependent
     ends = ("LayerNormalization", "Add", *_SKIPPED, "RMSNormalization", "SimplifiedLayerNormalization")
     nodes = [node for node in graph.original.graph.node if node.op_type in ends]
     made = [node.output[0] for node in nodes if node.output[0] in needed]
-    return list(dict.fromkeys([*fitting, *reversed(made)]))
+    return list(dict.fromkeys([*(name for name in fitting if name in dependent), *reversed(made)]))
 
 
 def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
@@ -146,10 +144,6 @@ def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
         if node.op_type == "LayerNormalization" and node.input[0] in dependent and node.input[1] in graph.constants:
             return int(graph.constants[node.input[1]].size)
     return None
-
-
-def _fits(shape: tuple[int | str | None, ...] | None, width: int | str | None) -> bool:
-    return shape is not None and len(shape) == 3 and shape[-1] in (width, None)
 
 
 def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:

@@ -119,13 +119,10 @@ def _locate(source: WeightSource | None, default: Array | None, graph: Graph) ->
 
 
 def _lines(elements: Array) -> tuple[Array, ...]:
-    corner = (0,) * elements.ndim
-    lines = tuple(
-        elements[(*corner[:axis], slice(None), *corner[axis + 1 :])] - (elements[corner] if axis else 0)
-        for axis in range(elements.ndim)
-    )
+    lines = [np.moveaxis(elements, axis, -1)[(0,) * (elements.ndim - 1)] for axis in range(elements.ndim)]
+    lines = [line - (line[0] if axis else 0) for axis, line in enumerate(lines)]
     is_block = np.array_equal(functools.reduce(np.add.outer, lines), elements)
-    return lines if is_block else (np.ascontiguousarray(elements),)
+    return tuple(lines) if is_block else (np.ascontiguousarray(elements),)
 
 
 def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from encoder_conformance.spec.axes import Array, Elementwise
 CLOSE = 1e-4
 NEAR = 0.2
 """A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
-Function, Rearrange = Callable[[Array, Mapping[str, Array]], Array], Callable[[Array], Array]
+Function = Callable[[Array, Mapping[str, Array]], Array]
+Rearrange = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
-from encoder_conformance.readers.onnx_file.tracing.activations import activation_of, probe
+from encoder_conformance.readers.onnx_file.tracing.activations import activation_of, biases_positions, probe, softmax_of
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Constant,
@@ -28,7 +28,6 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     WeightSource,
 )
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
-from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, softmax_of
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 
