@@ -145,9 +145,8 @@ def _packed_product(node: onnx.NodeProto, parts: Parts) -> bool:
         if zeros_held is None:
             return False
         if zeros_held.dtype == np.uint8:
-            zeros = _unpacked(zeros_held.reshape(N, -1), bits)[:, :blocks].astype(np.float64)
-        else:
-            zeros = zeros_held.reshape(N, blocks).astype(np.float64)
+            zeros_held = _unpacked(zeros_held.reshape(N, -1), bits)[:, :blocks]
+        zeros = zeros_held.reshape(N, blocks).astype(np.float64)
     steps = scales.reshape(N, blocks).astype(np.float64)
     real = ((whole - zeros[:, :, None]) * steps[:, :, None]).reshape(N, -1)[:, :K].T
     weight = parts.constant(f"{node.output[0]}/weight", np.ascontiguousarray(real).astype(scales.dtype))

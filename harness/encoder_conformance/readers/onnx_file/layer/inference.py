@@ -20,7 +20,7 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.layer.description import describe, deviations_of
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
-from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages, sizes_at
+from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages
 from encoder_conformance.readers.onnx_file.layer.structure import match_encoder
 from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
@@ -117,8 +117,9 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
-    heads, d_ff = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
-    inferred.sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
+    B, S, D = semantics.B, semantics.S, semantics.d_model
+    H, F = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
+    inferred.sizes = {"B": B, "S": S, "Q": S, "K": S, "D": D, "H": H, "d": D // H, "F": F}
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
     inferred.deviations = deviations_of(encoder)

@@ -57,10 +57,6 @@ def letters(stage: str) -> str:
     return axes_of(stage).replace("S S", "Q K").replace(" ", "")
 
 
-def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:
-    return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads, "F": d_ff}
-
-
 def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
     """Stage → its graph value, if it has one. `masked` are the values that depend on a mask."""
     found: dict[str, StageTensor] = {}

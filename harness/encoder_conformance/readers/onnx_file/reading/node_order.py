@@ -40,9 +40,8 @@ def first_problem(model: onnx.ModelProto) -> str:
 
 def sort_nodes(model: onnx.ModelProto) -> None:
     """Every graph's and function's nodes, each after what it takes; raises CycleError."""
-    _sort(model.graph)
-    for function in model.functions:
-        _sort(function)
+    for graph in (model.graph, *model.functions):
+        _sort(graph)
 
 
 def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> None:

@@ -197,8 +197,8 @@ class SymbolicTrace(ValueTable):
             if not _unbiased(other.operation):
                 one, other = other, one
             assert isinstance(other.operation, Linear)
-            mapped = replace(other, operation=replace(other.operation, bias=bias))
-            return View(Sum(operation.shape, node.output[0], one, mapped), index)
+            other = replace(other, operation=replace(other.operation, bias=bias))
+            return View(Sum(operation.shape, node.output[0], one, other), index)
         assert isinstance(operation, Linear)
         if operation.heads > 1:
             present, bias = present[: F // operation.heads], bias.take(slice(F // operation.heads))
