@@ -48,6 +48,8 @@ def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
             return None
         index = index.take(range(part[1], part[2]), part[0])
     dims = tuple(sizes[letter] for letter in letters)
+    if index.size != prod(dims):
+        return None
     for axes in _ways(letters, index.ndim):
         if index.shape == tuple(prod(sizes[letter] for letter in axis) for axis in axes):
             whole = Layout(axes).stage(index, letters, dims, sizes)
