@@ -32,7 +32,7 @@ def is_fused(node: onnx.NodeProto) -> bool:
 
 
 def is_embedding(node: onnx.NodeProto) -> bool:
-    return node.op_type == "EmbedLayerNormalization"
+    return bool(node.op_type == "EmbedLayerNormalization")
 
 
 def lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool] = is_fused) -> dict[str, Integers]:
