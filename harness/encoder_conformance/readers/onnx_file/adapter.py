@@ -2,6 +2,7 @@
 
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
@@ -68,7 +68,7 @@ class OnnxFile(Adapter):
         elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
             self.model, self.file = graph.original, inspection.model
         else:
-            self.model = copy_of(graph.original)
+            self.model = deepcopy(graph.original)
             write_parameters(self.model, graph, locations, parameters)
         own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.

@@ -1,6 +1,7 @@
 """The working copy of a model: functions inlined, Constant nodes as initializers, each value's producer indexed."""
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import cached_property
 from itertools import accumulate
 
@@ -11,14 +12,7 @@ from onnx import numpy_helper
 
 from encoder_conformance.readers.onnx_file.graph.integers import is_quantised, stored_integers, to_real_numbers
 from encoder_conformance.readers.onnx_file.graph.lowering import is_fused, lower
-from encoder_conformance.readers.onnx_file.graph.nodes import (
-    STANDARD,
-    attributes_of,
-    copy_of,
-    inputs_of,
-    leading_to,
-    replace_nodes,
-)
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, inputs_of, leading_to, replace_nodes
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.spec.axes import Array
 
@@ -35,7 +29,7 @@ class Graph:
 
     def __init__(self, source: onnx.ModelProto, *, copied: bool = True) -> None:
         """Not `copied`: `source` is changed in place, and is this graph's from now on."""
-        model = copy_of(source) if copied else source
+        model = deepcopy(source) if copied else source
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         constants_to_initializers(model.graph)
@@ -45,7 +39,7 @@ class Graph:
         if self.quantised or any(
             is_fused(node) or (node.op_type == "Dropout" and len(node.input) > 2) for node in model.graph.node
         ):
-            self.original = copy_of(model)
+            self.original = deepcopy(model)
             packed = lower(model)
             self.quantised = self.quantised or is_quantised(model.graph)
             self.integers |= stored_integers(model.graph) | packed | to_real_numbers(model.graph, rounded=False)
@@ -60,7 +54,7 @@ class Graph:
 
     def rounded(self) -> onnx.ModelProto:
         """`model`, with activations rounded as the file rounds them."""
-        model = copy_of(self.original)
+        model = deepcopy(self.original)
         lower(model)
         to_real_numbers(model.graph, rounded=True)
         return model

@@ -30,12 +30,6 @@ def replace_nodes(graph: onnx.GraphProto | onnx.FunctionProto, nodes: Iterable[o
     graph.node.extend(kept)
 
 
-def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The bodies of If, Loop and Scan."""
     for attribute in node.attribute:

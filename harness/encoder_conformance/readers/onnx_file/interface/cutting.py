@@ -5,6 +5,7 @@ aside. Both are said.
 """
 
 from collections.abc import Collection, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 
 import onnx
@@ -12,7 +13,7 @@ from onnx import helper
 
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, lower
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, inputs_of, node_label, passed_on, takers_of
+from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label, passed_on, takers_of
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, float_type_of
 from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.reading.checker import without_weights
@@ -149,7 +150,7 @@ def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
 def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
     model = graph.original
     if any(node.op_type in FUSED_EMBEDDINGS for node in model.graph.node):
-        model = copy_of(graph.original)
+        model = deepcopy(graph.original)
         lower(model, is_embedding)  # whose second output, of the mask, may be needed without the first
     needed, kept = {output}, []
     for node in reversed(model.graph.node):

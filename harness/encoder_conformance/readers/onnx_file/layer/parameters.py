@@ -29,8 +29,9 @@ _BIASED_ALIKE = (("query", "key", "value"), ("attention_output",), ("ffn_hidden"
 
 @dataclass(frozen=True)
 class ParameterLocation:
-    """`lines` are the numbers of the parameter's elements along each of its axes, whose sums all others are, or of all
-    its elements where they are no block; () where it is computed. `Graph.offsets` counts those of all initializers.
+    """`lines` are the numbers of the parameter's elements along its first axis, and the steps along each other: their
+    outer sums are the numbers of all elements, as `Graph.offsets` counts those of all initializers. Of elements that
+    are no block all numbers stand in one; () where no initializer holds the parameter.
 
     `stored` is the format of the initializers, where the file widens their numbers before it computes with them, `step`
     the distance of two neighbours among integers.

@@ -1,5 +1,6 @@
 """Runs ONNX's checker and strict shape inference, and compares the shapes that the file states."""
 
+from copy import deepcopy
 from math import prod
 
 import onnx
@@ -7,7 +8,7 @@ from google.protobuf.message import Message
 
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, every_node
+from encoder_conformance.readers.onnx_file.graph.nodes import every_node
 from encoder_conformance.readers.onnx_file.reading.operators import ONNX_DOMAINS
 
 SMALL = 1024
@@ -66,7 +67,7 @@ def _copy_fields(source: Message, target: Message, *, without: str) -> None:
 
 def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
     """The sizes that the file states follow from its inputs."""
-    bare = copy_of(model)
+    bare = deepcopy(model)
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.type.tensor_type.ClearField("shape")
