@@ -12,7 +12,13 @@ from onnx import numpy_helper
 
 from encoder_conformance.readers.onnx_file.graph.integers import is_quantised, stored_integers, to_real_numbers
 from encoder_conformance.readers.onnx_file.graph.lowering import is_fused, lower
-from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, inputs_of, leading_to, replace_nodes
+from encoder_conformance.readers.onnx_file.graph.nodes import (
+    STANDARD,
+    attributes_of,
+    inputs_of,
+    leading_to,
+    replace_nodes,
+)
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.spec.axes import Array
 
