@@ -2,6 +2,7 @@
 
 import json
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,11 @@ from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.readers.onnx_file.layer.parameters import read_parameters, write_parameters
-from encoder_conformance.readers.onnx_file.layer.stages import sizes_at
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
@@ -69,7 +68,7 @@ class OnnxFile(Adapter):
         elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
             self.model, self.file = graph.original, inspection.model
         else:
-            self.model = copy_of(graph.original)
+            self.model = deepcopy(graph.original)
             write_parameters(self.model, graph, locations, parameters)
         own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
@@ -87,9 +86,7 @@ class OnnxFile(Adapter):
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """The stages of x [B, S, D], by name."""
         values = self.session("staged").run(self.feeds(x, masks))
-        B, S, _ = x.shape
-        sizes = sizes_at(B, S, self.layer.d_model, self.layer.attention.num_heads, self.layer.feed_forward.d_ff)
-        found = {name: self.inferred.stage(name, values, sizes).astype(x.dtype) for name in self.inferred.stages}
+        found = {name: self.inferred.stage(name, values, *x.shape[:2]).astype(x.dtype) for name in self.inferred.stages}
         found.setdefault("output", np.ascontiguousarray(self.semantics.batch_first(values[self.semantics.output.name])))
         return {name: found[name] for name in stages_of(self.layer) if name in found}
 
@@ -116,11 +113,8 @@ class OnnxFile(Adapter):
         return open(model, self.runtime, self.level, self.threads, without=())
 
     def serialized(self, kind: str) -> bytes:
-        if kind == "staged":
-            return self.staged_model()
-        return serialized_with(self.file if self.file is not None else self.model)
-
-    def staged_model(self) -> bytes:
+        if kind == "deployed":
+            return serialized_with(self.file if self.file is not None else self.model)
         own = {output.name for output in self.model.graph.output}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
         return serialized_with(self.model, [stage.value_info() for stage in shown.values()])

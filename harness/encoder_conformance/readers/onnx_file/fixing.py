@@ -4,10 +4,9 @@ from pathlib import Path
 
 import onnx
 
-from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.inspection import Inspection
 from encoder_conformance.readers.onnx_file.reading.loading import load
-from encoder_conformance.readers.onnx_file.reading.node_order import is_in_order, sort_nodes
+from encoder_conformance.readers.onnx_file.reading.node_order import first_problem, sort_nodes
 
 _NAMES = {"B": "batch", "S": "sequence"}
 _OF_LAYOUT = {"BSD": "BS", "SBD": "SB", "SD": "S"}
@@ -20,12 +19,12 @@ def write_fixed(path: Path, new: Path, inspection: Inspection) -> tuple[str, ...
     """
     if inspection.graph is None:
         return ()
-    model = load(path, Findings(), set())
+    model = load(path)[0]
     done = []
-    if not is_in_order(model):
+    if first_problem(model):
         sort_nodes(model)
         done.append("its nodes are in order")
-    if _is_stale(inspection):
+    if any("stale value_info" in finding.hint for finding in inspection.findings.found):
         del model.graph.value_info[:]
         done.append("shapes that contradicted its operators are gone")
     named = _name_axes(model, inspection)
@@ -34,10 +33,6 @@ def write_fixed(path: Path, new: Path, inspection: Inspection) -> tuple[str, ...
     if done:
         onnx.save(model, new)
     return tuple(done)
-
-
-def _is_stale(inspection: Inspection) -> bool:
-    return any("stale value_info" in finding.hint for finding in inspection.findings.found)
 
 
 def _name_axes(model: onnx.ModelProto, inspection: Inspection) -> list[str]:

@@ -91,8 +91,11 @@ def inspect(
     inspection = Inspection(Findings())
     try:
         _inspect(path, expected, inspection, thoroughly, most_nodes)
-    except UnreadableFile:
-        pass
+    except UnreadableFile as reason:
+        *others, last = reason.problems
+        for problem in others:
+            inspection.findings.error("file", problem)
+        inspection.findings.error("file", last, reason.hint)
     except MemoryError:
         message = "it takes more memory than a file of its size may"
         inspection.findings.error("loads", message, "is a size in it absurd?")
@@ -103,10 +106,9 @@ def _inspect(
     path: Path, expected: MaskMeaning | None, inspection: Inspection, thoroughly: bool, most_nodes: int
 ) -> None:
     findings = inspection.findings
-    external: set[str] = set()
-    inspection.model = model = load(path, findings, external)
-    inspection.file = _file_facts(path, model, external)
-    check_functions(model, findings, most_nodes)
+    model, external = load(path)
+    inspection.model, inspection.file = model, _file_facts(path, model, external)
+    check_functions(model, most_nodes)
     check_order(model, findings)
     if thoroughly:
         check_operators(model, findings)
@@ -156,8 +158,7 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
     if first is None:
         select_interface(graph, before)
         return
-    for name in ("findings", "model", "graph", "interface", "semantics", "inferred", "cut"):
-        setattr(inspection, name, getattr(first, name))
+    vars(inspection).update(vars(first))
 
 
 def _said(cut: Cut) -> tuple[str, str]:

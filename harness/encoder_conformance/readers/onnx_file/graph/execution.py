@@ -7,7 +7,6 @@ in bytes here they would be held once more.
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -147,10 +146,14 @@ def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProt
         del model.graph.output[count:]
 
 
-def showing(model: onnx.ModelProto, names: list[str]) -> ort.InferenceSession:
-    """A session that has these values among its outputs."""
+def values_of(model: onnx.ModelProto, names: list[str], feeds: Tensors) -> Tensors:
+    """These values of one run; raises ExecutionError."""
     own = {output.name for output in model.graph.output} | {info.name for info in model.graph.input}
-    return _session(model, [name for name in dict.fromkeys(names) if name not in own])
+    try:
+        session = _session(model, [name for name in dict.fromkeys(names) if name not in own])
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    except Exception as error:
+        raise ExecutionError(error_text(error)) from None
 
 
 class NodeRunner:
@@ -158,21 +161,20 @@ class NodeRunner:
 
     def __init__(self, opsets: Mapping[str, int]) -> None:
         self.imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-        self._made = lru_cache(maxsize=None)(self._make)
-        self._nodes: dict[int, onnx.NodeProto] = {}
+        self._made: dict[int, tuple[onnx.NodeProto, ReferenceEvaluator]] = {}
 
     def run(self, node: onnx.NodeProto, inputs: Iterable[Array | None]) -> list[Array]:
         """Its outputs; raises ExecutionError."""
-        self._nodes[id(node)] = node  # kept alive, so that the number stays its own
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name and value is not None}
         try:
             with np.errstate(all="ignore"):
-                return [np.asarray(value) for value in self._made(id(node)).run(None, feeds)]
+                if id(node) not in self._made:
+                    self._made[id(node)] = node, self._evaluator(node)  # a node that is kept keeps its id
+                return [np.asarray(value) for value in self._made[id(node)][1].run(None, feeds)]
         except Exception as error:
             raise ExecutionError(f"{node.op_type}: {error_text(error)}") from None
 
-    def _make(self, key: int) -> ReferenceEvaluator:
-        node = self._nodes[key]
+    def _evaluator(self, node: onnx.NodeProto) -> ReferenceEvaluator:
         names = dict.fromkeys(name for name in node.input if name)
         graph = helper.make_graph(
             [node],

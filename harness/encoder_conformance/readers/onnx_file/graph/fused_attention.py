@@ -4,8 +4,6 @@ The operators are those of com.microsoft, as `docs/ContribOperators.md` of micro
 causal, has a cache of keys, or packs its inputs, stays as it is: each lowering says whether it was one.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import onnx
 
@@ -18,31 +16,11 @@ PARTS = ("query", "key", "value")
 _UNKNOWN = ("do_rotary", "past_present_share_buffer", "unidirectional")
 
 
-@dataclass(frozen=True)
-class Heads:
-    """The names of query, key and value [B, S, H · d], the number of heads, and what is added to the scores."""
-
-    parts: tuple[str, ...]
-    count: int
-    mask: str
-    bias: str
-
-
-@dataclass(frozen=True)
-class FusedInput:
-    """x [B, S, D], one weight [D, 3 · D] and bias [3 · D] of query, key and value, and what is added to the scores."""
-
-    x: str
-    weight: str
-    bias: str
-    mask: str
-    added: str
-
-
 def attention(node: onnx.NodeProto, parts: Parts) -> bool:
     """Attention: one fused weight [D, 3 · D] and bias [3 · D]."""
     x, weight, bias, mask, past, added = (input_at(node, place) for place in range(6))
-    return not past and _projected(node, parts, FusedInput(x, weight, bias, mask, added))
+    names = None if past else _projected(node, parts, x, weight, bias)
+    return names is not None and _products(node, parts, names, mask, added)
 
 
 def quantised_attention(node: onnx.NodeProto, parts: Parts) -> bool:
@@ -53,7 +31,8 @@ def quantised_attention(node: onnx.NodeProto, parts: Parts) -> bool:
     x = parts.node("DequantizeLinear", [integers, x_scale, x_zero], f"{node.output[0]}/x")
     real = parts.node("DequantizeLinear", [weight, weight_scale, weight_zero], f"{node.output[0]}/weight", axis=1)
     parts.dims[real] = parts.dims.get(weight, ())
-    return not past and _projected(node, parts, FusedInput(x, real, bias, mask, ""))
+    names = None if past else _projected(node, parts, x, real, bias)
+    return names is not None and _products(node, parts, names, mask, "")
 
 
 def multi_head_attention(node: onnx.NodeProto, parts: Parts) -> bool:
@@ -70,11 +49,7 @@ def multi_head_attention(node: onnx.NodeProto, parts: Parts) -> bool:
             at = parts.constant(f"{own}/bias/at", np.arange(place * size, (place + 1) * size))
             taken = parts.node("Gather", [bias, at], f"{own}/bias", axis=0)
             names[place] = parts.node("Add", [names[place], taken], own)
-    return _products(node, parts, Heads(tuple(names), _heads(node), mask, added))
-
-
-def _heads(node: onnx.NodeProto) -> int:
-    return int(attributes_of(node)["num_heads"])
+    return _products(node, parts, names, mask, added)
 
 
 def _is_unknown(node: onnx.NodeProto) -> bool:
@@ -82,31 +57,32 @@ def _is_unknown(node: onnx.NodeProto) -> bool:
     return any(attributes.get(name) for name in _UNKNOWN)
 
 
-def _projected(node: onnx.NodeProto, parts: Parts, given: FusedInput) -> bool:
-    dims = parts.dims.get(given.weight, ())
+def _projected(node: onnx.NodeProto, parts: Parts, x: str, weight: str, bias: str) -> list[str] | None:
+    """Query, key and value [B, S, H · d] of x [B, S, D]; None where the node computes something else beside."""
+    dims = parts.dims.get(weight, ())
     if len(dims) != 2 or _is_unknown(node):
-        return False
+        return None
     sizes = attributes_of(node).get("qkv_hidden_sizes") or [dims[1] // 3] * 3
     names, start = [], 0
     for part, size in zip(PARTS, sizes, strict=True):
         own = f"{node.output[0]}/{part}"
         at = parts.constant(f"{own}/at", np.arange(start, start + size))
-        weight = parts.node("Gather", [given.weight, at], f"{own}/weight", axis=1)
-        product = parts.node("MatMul", [given.x, weight], f"{own}/product" if given.bias else own)
-        if given.bias:
-            bias = parts.node("Gather", [given.bias, at], f"{own}/bias", axis=0)
-            parts.node("Add", [product, bias], own)
+        taken = parts.node("Gather", [weight, at], f"{own}/weight", axis=1)
+        product = parts.node("MatMul", [x, taken], f"{own}/product" if bias else own)
+        if bias:
+            parts.node("Add", [product, parts.node("Gather", [bias, at], f"{own}/bias", axis=0)], own)
         names.append(own)
         start += size
-    return _products(node, parts, Heads(tuple(names), _heads(node), given.mask, given.added))
+    return names
 
 
-def _products(node: onnx.NodeProto, parts: Parts, heads: Heads) -> bool:
-    """Both products and the softmax between them; False where the mask is of a kind that is not known."""
+def _products(node: onnx.NodeProto, parts: Parts, names: list[str], mask: str, bias: str) -> bool:
+    """Both products of query, key and value, and the softmax between them, of scores to which `mask` and `bias` are
+    added; False where the mask is of a kind that is not known."""
     out = node.output[0]
-    split = parts.constant(f"{out}/split", np.array([0, 0, heads.count, -1]))
+    split = parts.constant(f"{out}/split", np.array([0, 0, int(attributes_of(node)["num_heads"]), -1]))
     turned = {"query": [0, 2, 1, 3], "key": [0, 2, 3, 1], "value": [0, 2, 1, 3]}
-    for part, name in zip(PARTS, heads.parts, strict=True):
+    for part, name in zip(PARTS, names, strict=True):
         apart = parts.node("Reshape", [name, split], f"{out}/{part}/split")
         parts.node("Transpose", [apart], f"{out}/{part}/heads", perm=turned[part])
     product = parts.node("MatMul", [f"{out}/query/heads", f"{out}/key/heads"], f"{out}/product")
@@ -115,13 +91,13 @@ def _products(node: onnx.NodeProto, parts: Parts, heads: Heads) -> bool:
         scores = parts.node("Mul", [product, parts.number(f"{out}/scale", scale)], f"{out}/scores")
     else:
         scores = _over_root_of_width(parts, out)
-    if heads.mask:
-        added = _mask(node, parts, heads.mask)
+    if mask:
+        added = _mask(node, parts, mask)
         if added is None:
             return False
         scores = parts.node("Add", [scores, added], f"{scores}/mask")
-    if heads.bias:
-        scores = parts.node("Add", [scores, heads.bias], f"{scores}/bias")
+    if bias:
+        scores = parts.node("Add", [scores, bias], f"{scores}/bias")
     weights = parts.node("Softmax", [scores], f"{out}/weights", axis=3 if parts.opset < 13 else -1)
     context = parts.node("MatMul", [weights, f"{out}/value/heads"], f"{out}/context")
     merged = parts.node("Transpose", [context], f"{out}/merged", perm=[0, 2, 1, 3])
@@ -149,24 +125,15 @@ def _mask(node: onnx.NodeProto, parts: Parts, name: str) -> str | None:
         return None
     low = float(attributes_of(node).get("mask_filter_value", FILTER))
     if rank == 3:
-        wide = parts.unsqueezed(name, f"{out}/mask/wide", 1)
+        wide = parts.along("Unsqueeze", name, f"{out}/mask/wide", 1)
     else:
         shape = parts.constant(f"{out}/mask/shape", np.array([-1, 1, 1, 1] if rank == 1 else [0, 1, 1, -1]))
         wide = parts.node("Reshape", [name, shape], f"{out}/mask/wide")
     if rank == 1:
-        flags = _first_ones(parts, out, wide)
+        places = parts.places(f"{out}/product", 3, f"{out}/mask/places")
+        numbers = parts.node("Cast", [wide], f"{out}/mask/lengths", to=onnx.TensorProto.INT64)
+        flags = parts.node("Less", [places, numbers], f"{out}/mask/flags")
     else:
         flags = parts.node("Cast", [wide], f"{out}/mask/flags", to=onnx.TensorProto.BOOL)
     zero, hidden = parts.number(f"{out}/mask/zero", 0.0), parts.number(f"{out}/mask/low", low)
     return parts.node("Where", [flags, zero, hidden], f"{out}/mask/added")
-
-
-def _first_ones(parts: Parts, out: str, lengths: str) -> str:
-    """True for the keys before each length [batch, 1, 1, 1]."""
-    one, zero = (parts.constant(f"{out}/mask/{n}", np.array(n)) for n in (1, 0))
-    last = parts.constant(f"{out}/mask/last", np.array(3))
-    sizes = parts.node("Shape", [f"{out}/product"], f"{out}/mask/sizes")
-    keys = parts.node("Gather", [sizes, last], f"{out}/mask/keys", axis=0)
-    places = parts.node("Range", [zero, keys, one], f"{out}/mask/places")
-    numbers = parts.node("Cast", [lengths], f"{out}/mask/lengths", to=onnx.TensorProto.INT64)
-    return parts.node("Less", [places, numbers], f"{out}/mask/flags")

@@ -1,7 +1,9 @@
 """The working copy of a model: functions inlined, Constant nodes as initializers, each value's producer indexed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 import onnx
@@ -9,10 +11,19 @@ import onnx.inliner
 from onnx import numpy_helper
 
 from encoder_conformance.readers.onnx_file.graph.integers import is_quantised, stored_integers, to_real_numbers
-from encoder_conformance.readers.onnx_file.graph.lowering import FUSED, MICROSOFT, lower
-from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, copy_of, inputs_of, leading_to, replace_nodes
+from encoder_conformance.readers.onnx_file.graph.lowering import is_fused, lower
+from encoder_conformance.readers.onnx_file.graph.nodes import (
+    STANDARD,
+    attributes_of,
+    inputs_of,
+    leading_to,
+    replace_nodes,
+)
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.spec.axes import Array
+
+NUMBERS = {"value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64}
+"""An attribute of Constant nodes that is no tensor → the format of its numbers."""
 
 
 class Graph:
@@ -24,27 +35,24 @@ class Graph:
 
     def __init__(self, source: onnx.ModelProto, *, copied: bool = True) -> None:
         """Not `copied`: `source` is changed in place, and is this graph's from now on."""
-        model = copy_of(source) if copied else source
+        model = deepcopy(source) if copied else source
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
         constants_to_initializers(model.graph)
         self.original = model
         self.quantised = is_quantised(model.graph)
         self.integers = stored_integers(model.graph)
-        drops = any(node.op_type == "Dropout" and len(node.input) > 2 for node in model.graph.node)
-        if (
-            drops
-            or self.quantised
-            or any(node.domain == MICROSOFT or node.op_type in FUSED for node in model.graph.node)
+        if self.quantised or any(
+            is_fused(node) or (node.op_type == "Dropout" and len(node.input) > 2) for node in model.graph.node
         ):
-            self.original = copy_of(model)
+            self.original = deepcopy(model)
             packed = lower(model)
             self.quantised = self.quantised or is_quantised(model.graph)
             self.integers |= stored_integers(model.graph) | packed | to_real_numbers(model.graph, rounded=False)
         for node in model.graph.node:
             if node.op_type == "Dropout":  # in training mode it drops at random, which is said; it is looked at without
                 del node.input[1:]
-        self.model = model
+        self.model, self.nodes = model, model.graph.node
         self.opsets = {entry.domain: entry.version for entry in model.opset_import}
         self.initializers = {tensor.name: tensor for tensor in model.graph.initializer}
         self.inputs = [info for info in model.graph.input if info.name not in self.initializers]
@@ -52,14 +60,10 @@ class Graph:
 
     def rounded(self) -> onnx.ModelProto:
         """`model`, with activations rounded as the file rounds them."""
-        model = copy_of(self.original)
+        model = deepcopy(self.original)
         lower(model)
         to_real_numbers(model.graph, rounded=True)
         return model
-
-    @property
-    def nodes(self) -> Iterator[onnx.NodeProto]:
-        return iter(self.model.graph.node)
 
     @cached_property
     def original_initializers(self) -> set[str]:
@@ -83,11 +87,8 @@ class Graph:
     @cached_property
     def offsets(self) -> dict[str, int]:
         """Name → the number of its first element, with the elements of all initializers numbered consecutively."""
-        offsets, total = {}, 0
-        for name, value in self.constants.items():
-            offsets[name] = total
-            total += value.size
-        return offsets
+        sizes = (value.size for value in self.constants.values())
+        return dict(zip(self.constants, accumulate(sizes, initial=0), strict=False))
 
     @cached_property
     def numbering(self) -> Array:
@@ -98,6 +99,11 @@ class Graph:
     def forget_numbering(self) -> None:
         """Drops `numbering`, which a trace needs and nothing after it."""
         self.__dict__.pop("numbering", None)
+
+    def table_of(self, node: onnx.NodeProto) -> onnx.TensorProto | None:
+        """The matrix of which a node gathers rows."""
+        table = self.initializers.get(node.input[0]) if node.op_type == "Gather" else None
+        return table if table is not None and len(table.dims) == 2 else None
 
     def depending_on(self, name: str) -> set[str]:
         """`name` and the values whose numbers, not only shapes, depend on it."""
@@ -125,29 +131,12 @@ def constants_to_initializers(graph: onnx.GraphProto) -> None:
         if node.op_type != "Constant" or node.domain not in STANDARD:
             kept.append(node)
             continue
-        value = constant_value(node)
-        if value is None:
+        [(kind, value)] = attributes_of(node).items()
+        if kind in NUMBERS:
+            value = numpy_helper.from_array(np.array(value, NUMBERS[kind]))
+        elif kind != "value":  # strings, or a sparse tensor
             kept.append(node)
-        else:
-            value.name = node.output[0]
-            graph.initializer.append(value)
+            continue
+        graph.initializer.append(value)
+        graph.initializer[-1].name = node.output[0]
     replace_nodes(graph, kept)
-
-
-def constant_value(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """The tensor of a Constant node; None for strings and sparse tensors."""
-    [attribute] = node.attribute
-    match attribute.name:
-        case "value":
-            tensor = onnx.TensorProto()
-            tensor.CopyFrom(attribute.t)
-            return tensor
-        case "value_float":
-            return numpy_helper.from_array(np.array(attribute.f, np.float32))
-        case "value_floats":
-            return numpy_helper.from_array(np.array(attribute.floats, np.float32))
-        case "value_int":
-            return numpy_helper.from_array(np.array(attribute.i, np.int64))
-        case "value_ints":
-            return numpy_helper.from_array(np.array(attribute.ints, np.int64))
-    return None

@@ -4,8 +4,9 @@ Integer weights become those numbers. The rounding of activations is left out, o
 which shows what the integers alone do to a value.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 import onnx
@@ -48,18 +49,22 @@ def to_real_numbers(graph: onnx.GraphProto, *, rounded: bool) -> dict[str, Integ
     real = {name: f"{name}/back" if rounded else node.input[0] for name, node in quantisers.items()}
     scales = {node.output[1] for node in quantisers.values() if node.op_type == "DynamicQuantizeLinear"}
     kept: Nodes = []
+    wholes: Initializers = {}
     for node in graph.node:
         if node.output[0] in quantisers:
             kept += _rounded(node) if rounded else []
         elif node.op_type == "DequantizeLinear" and node.input[0] in real:
             kept.append(_identity(node, real[node.input[0]]))
         elif node.op_type == "MatMulInteger" and node.input[0] in real and node.input[1] in known:
-            kept.append(_real_product(node, real[node.input[0]], known, graph))
+            weight = f"{node.input[1]}/{node.output[0]}/real"
+            wholes[weight] = known[node.input[1]]
+            graph.initializer.append(_less_zero_point(node, known, weight))
+            kept.append(helper.make_node("MatMul", [real[node.input[0]], weight], [node.output[0]], name=node.name))
         elif node.op_type == "Mul" and not scales.isdisjoint(node.input):
             kept.append(_identity(node, next(name for name in node.input if name not in scales)))
         else:
             kept.append(node)
-    found = _scale_weights(kept, graph, known)
+    found = _scale_weights(kept, graph, wholes)
     replace_nodes(graph, kept)
     return found
 
@@ -92,22 +97,21 @@ def _rounded(node: onnx.NodeProto) -> Nodes:
     return [node, back]
 
 
-def _real_product(node: onnx.NodeProto, real: str, known: Initializers, graph: onnx.GraphProto) -> onnx.NodeProto:
-    """A product by an integer matrix as one by the integers less their zero point, not scaled yet."""
+def _less_zero_point(node: onnx.NodeProto, known: Initializers, weight: str) -> onnx.TensorProto:
+    """The integer matrix of a product less its zero point, in real numbers that are not scaled yet."""
     whole = numpy_helper.to_array(known[node.input[1]]).astype(np.float32)
     zero = known.get(node.input[3]) if len(node.input) > 3 else None
     if zero is not None:
         whole = whole - numpy_helper.to_array(zero).astype(np.float32)
-    weight = f"{node.input[1]}/{node.output[0]}/real"
-    graph.initializer.append(numpy_helper.from_array(whole, weight))
-    return helper.make_node("MatMul", [real, weight], [node.output[0]], name=node.name)
+    return numpy_helper.from_array(whole, weight)
 
 
-def _scale_weights(nodes: Nodes, graph: onnx.GraphProto, known: Initializers) -> dict[str, Integers]:
-    """Move the scale of an integer matrix, a factor of its product, into the matrix; in place."""
+def _scale_weights(nodes: Nodes, graph: onnx.GraphProto, wholes: Initializers) -> dict[str, Integers]:
+    """Move the scale of an integer matrix, a factor of its product, into the matrix; in place. `wholes` has the
+    integers of each real matrix."""
     weights = _initializers(graph)
     passing = {node.output[0]: node.input[0] for node in nodes if node.op_type in ("Identity", "Cast")}
-    products = {node.output[0]: node for node in nodes if node.op_type == "MatMul" and node.input[1].endswith("/real")}
+    products = {node.output[0]: node for node in nodes if node.op_type == "MatMul" and node.input[1] in wholes}
 
     def origin(name: str) -> str:
         while name in passing:
@@ -116,23 +120,12 @@ def _scale_weights(nodes: Nodes, graph: onnx.GraphProto, known: Initializers) ->
 
     found = {}
     for node in nodes:
-        for product, scale in _factors(node):
+        for product, scale in permutations(node.input, 2) if node.op_type == "Mul" else ():
             weight = products[origin(product)].input[1] if origin(product) in products else ""
             if weight and origin(scale) in weights:
                 real = numpy_helper.to_array(weights[weight]) * numpy_helper.to_array(weights[origin(scale)])
                 weights[weight].CopyFrom(numpy_helper.from_array(real.astype(np.float32), weight))
-                found[weight] = _stored(known[_integers_of(weight, known)], weights[origin(scale)])
+                found[weight] = _stored(wholes[weight], weights[origin(scale)])
                 node.CopyFrom(_identity(node, product))
                 break
     return found
-
-
-def _factors(node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
-    if node.op_type == "Mul":
-        yield node.input[0], node.input[1]
-        yield node.input[1], node.input[0]
-
-
-def _integers_of(weight: str, known: Initializers) -> str:
-    """The initializer that a real weight was made of; its name is the first part of the weight's."""
-    return max((name for name in known if weight.startswith(f"{name}/")), key=len)

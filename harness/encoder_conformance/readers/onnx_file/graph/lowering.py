@@ -8,16 +8,17 @@ from math import sqrt
 
 import numpy as np
 import onnx
+from onnx import helper
 
 from encoder_conformance.readers.onnx_file.graph.fused_attention import (
     attention,
     multi_head_attention,
     quantised_attention,
 )
-from encoder_conformance.readers.onnx_file.graph.fused_integers import integer_operator, packed_product, real_product
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
-from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, input_at, replace_nodes
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, input_at, replace_nodes
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
+from encoder_conformance.spec.axes import Array
 
 MICROSOFT = "com.microsoft"
 FUSED = frozenset({"QLinearMatMul"})
@@ -26,32 +27,23 @@ Lowering = Callable[[onnx.NodeProto, Parts], bool]
 """Adds the nodes that replace one, and says whether it did."""
 
 
-def lower(model: onnx.ModelProto) -> dict[str, Integers]:
+def is_fused(node: onnx.NodeProto) -> bool:
+    return bool(node.domain == MICROSOFT or node.op_type in FUSED)
+
+
+def is_embedding(node: onnx.NodeProto) -> bool:
+    return bool(node.op_type == "EmbedLayerNormalization")
+
+
+def lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool] = is_fused) -> dict[str, Integers]:
     """Lowers in place; Constant nodes are initializers already. Gives how weights were stored that were packed."""
-    return _lower(model, lambda node: node.domain == MICROSOFT or node.op_type in FUSED)
-
-
-def lower_embeddings(model: onnx.ModelProto) -> None:
-    """Lowers EmbedLayerNormalization alone, in place."""
-    _lower(model, lambda node: node.op_type == "EmbedLayerNormalization")
-
-
-def _lower(model: onnx.ModelProto, is_wanted: Callable[[onnx.NodeProto], bool]) -> dict[str, Integers]:
-    parts, kept = Parts(model.graph, _opset(model)), list[onnx.NodeProto]()
+    opset = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
+    parts, kept = Parts(model.graph, opset), list[onnx.NodeProto]()
     for node in model.graph.node:
         lowering, parts.nodes = LOWERINGS.get(node.op_type) if is_wanted(node) else None, []
         kept += parts.nodes if lowering and lowering(node, parts) else [node]
     replace_nodes(model.graph, kept)
     return parts.packed
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    """The opset of ONNX's own operators."""
-    return next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
-    return next((attribute.f for attribute in node.attribute if attribute.name == name), default)
 
 
 def _skip_norm(node: onnx.NodeProto, parts: Parts) -> bool:
@@ -66,7 +58,7 @@ def _skip_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     # The bias is of the linear map that comes first; what is skipped is the other.
     pair = [parts.node("Add", [x, bias], f"{out}/biased"), skip] if bias else [x, skip]
     parts.node("Add", pair, total)
-    kind, epsilon = "RMSNormalization" if simplified else "LayerNormalization", _attribute(node, "epsilon", 1e-5)
+    kind, epsilon = "RMSNormalization" if simplified else "LayerNormalization", attributes_of(node).get("epsilon", 1e-5)
     parts.node(kind, [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
     return True
 
@@ -97,7 +89,7 @@ def _gelu(node: onnx.NodeProto, parts: Parts) -> bool:
 def _quick_gelu(node: onnx.NodeProto, parts: Parts) -> bool:
     """x · sigmoid(alpha · x): SiLU, where alpha is 1."""
     out, x = node.output[0], node.input[0]
-    alpha = parts.number(f"{out}/alpha", _attribute(node, "alpha", 1.702))
+    alpha = parts.number(f"{out}/alpha", attributes_of(node).get("alpha", 1.702))
     return _chain(parts, [("Mul", [x, alpha]), ("Sigmoid", [""]), ("Mul", ["", x])], out)
 
 
@@ -116,17 +108,13 @@ def _embed_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     out = node.output[0]
     total = node.output[2] if len(node.output) > 2 and node.output[2] else f"{out}/sum"
     word = parts.node("Gather", [words, ids], f"{out}/words", axis=0)
-    if not places:
-        one, zero = (parts.constant(f"{out}/{n}", np.array(n)) for n in (1, 0))
-        shape = parts.node("Shape", [ids], f"{out}/shape")
-        length = parts.node("Gather", [shape, one], f"{out}/length", axis=0)
-        places = parts.node("Range", [zero, length, one], f"{out}/places")
+    places = places or parts.places(ids, 1, f"{out}/places")
     position = parts.node("Gather", [positions, places], f"{out}/positions", axis=0)
     placed = parts.node("Add", [word, position], f"{out}/placed" if kinds else total)
     if kinds:
         kind = parts.node("Gather", [kinds, types], f"{out}/types", axis=0)
         parts.node("Add", [placed, kind], total)
-    epsilon = _attribute(node, "epsilon", 1e-12)
+    epsilon = attributes_of(node).get("epsilon", 1e-12)
     parts.node("LayerNormalization", [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
     if len(node.output) > 1 and node.output[1]:
         _count_ones(parts, node.output[1], mask, ids)
@@ -135,34 +123,77 @@ def _embed_norm(node: onnx.NodeProto, parts: Parts) -> bool:
 
 def _count_ones(parts: Parts, out: str, mask: str, ids: str) -> None:
     """The number of ones of the mask in each item, in int32, which Attention takes; 0 without a mask."""
-    integers = parts.node("Cast", [mask or ids], f"{out}/integers", to=onnx.TensorProto.INT64)
-    if mask:
-        flags = parts.node("Identity", [integers], f"{out}/flags")
-    else:
-        flags = parts.node("Mul", [integers, parts.constant(f"{out}/zero", np.array(0))], f"{out}/flags")
-    if parts.opset < 13:
-        count = parts.node("ReduceSum", [flags], f"{out}/count", axes=[1], keepdims=0)
-    else:
-        axis = parts.constant(f"{out}/axis", np.array([1]))
-        count = parts.node("ReduceSum", [flags, axis], f"{out}/count", keepdims=0)
+    flags = parts.node("Cast", [mask or ids], f"{out}/flags", to=onnx.TensorProto.INT64)
+    if not mask:
+        flags = parts.node("Mul", [flags, parts.constant(f"{out}/zero", np.array(0))], f"{out}/none")
+    count = parts.along("ReduceSum", flags, f"{out}/count", 1, keepdims=0)
     parts.node("Cast", [count], out, to=onnx.TensorProto.INT32)
 
 
+def _packed_product(node: onnx.NodeProto, parts: Parts) -> bool:
+    """MatMulNBits: a weight of 2 to 8 bits in blocks along K, each with its scale and zero point."""
+    attributes = attributes_of(node)
+    K, N, bits, block = (int(attributes[name]) for name in ("K", "N", "bits", "block_size"))
+    held, scales = parts.tensor(node.input[1]), parts.tensor(node.input[2])
+    if held is None or scales is None or bits not in (2, 4, 8) or input_at(node, 4):
+        return False
+    blocks = -(-K // block)
+    whole = _unpacked(held.reshape(N, blocks, -1), bits)[:, :, :block].astype(np.float64)
+    zeros = np.full((N, blocks), 2.0 ** (bits - 1))
+    if input_at(node, 3):
+        zeros_held = parts.tensor(node.input[3])
+        if zeros_held is None:
+            return False
+        if zeros_held.dtype == np.uint8:
+            zeros_held = _unpacked(zeros_held.reshape(N, -1), bits)[:, :blocks]
+        zeros = zeros_held.reshape(N, blocks).astype(np.float64)
+    steps = scales.reshape(N, blocks).astype(np.float64)
+    real = ((whole - zeros[:, :, None]) * steps[:, :, None]).reshape(N, -1)[:, :K].T
+    weight = parts.constant(f"{node.output[0]}/weight", np.ascontiguousarray(real).astype(scales.dtype))
+    parts.packed[weight] = Integers(f"uint{bits}", float(np.abs(steps).max()))
+    return parts.biased_product(node, [node.input[0], weight], input_at(node, 5))
+
+
+def _unpacked(held: Array, bits: int) -> Array:
+    """The last axis of bytes [..., n] as integers of so many bits, the lowest first."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (held[..., None] >> shifts) & np.uint8(2**bits - 1)
+    return parts.reshape(*held.shape[:-1], -1)
+
+
+def _real_product(node: onnx.NodeProto, parts: Parts) -> bool:
+    """MatMulIntegerToFloat and DynamicQuantizeMatMul: A, B, their scales and zero points, and a bias."""
+    out = node.output[0]
+    if node.op_type == "DynamicQuantizeMatMul":
+        a = [f"{out}/{part}" for part in ("integers", "scale", "zero")]
+        parts.nodes.append(helper.make_node("DynamicQuantizeLinear", [node.input[0]], a))
+        b, bias = [node.input[1], node.input[2], input_at(node, 3)], input_at(node, 4)
+    else:
+        a, b = [node.input[0], node.input[2], input_at(node, 4)], [node.input[1], node.input[3], input_at(node, 5)]
+        bias = input_at(node, 6)
+    real = [parts.node("DequantizeLinear", a, f"{out}/a"), parts.node("DequantizeLinear", b, f"{out}/b", axis=1)]
+    return parts.biased_product(node, real, bias)
+
+
+def _integer_operator(node: onnx.NodeProto, parts: Parts) -> bool:
+    """QLinearMatMul, QLinearAdd and QLinearMul: both operands and the result with a scale and a zero point each."""
+    out, inputs = node.output[0], node.input
+    a = parts.node("DequantizeLinear", inputs[:3], f"{out}/a", axis=1)
+    b = parts.node("DequantizeLinear", inputs[3:6], f"{out}/b", axis=1)
+    real = parts.node(node.op_type.removeprefix("QLinear"), [a, b], f"{out}/real", name=node.name)
+    parts.node("QuantizeLinear", [real, *inputs[6:8]], out)
+    return True
+
+
 LOWERINGS: dict[str, Lowering] = {
-    "SkipLayerNormalization": _skip_norm,
-    "SkipSimplifiedLayerNormalization": _skip_norm,
-    "BiasGelu": _gelu,
-    "FastGelu": _gelu,
-    "Gelu": _gelu,
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
+    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu"), _gelu),
     "QuickGelu": _quick_gelu,
     "EmbedLayerNormalization": _embed_norm,
     "Attention": attention,
     "MultiHeadAttention": multi_head_attention,
     "QAttention": quantised_attention,
-    "MatMulIntegerToFloat": real_product,
-    "DynamicQuantizeMatMul": real_product,
-    "MatMulNBits": packed_product,
-    "QLinearMatMul": integer_operator,
-    "QLinearAdd": integer_operator,
-    "QLinearMul": integer_operator,
+    **dict.fromkeys(("MatMulIntegerToFloat", "DynamicQuantizeMatMul"), _real_product),
+    "MatMulNBits": _packed_product,
+    **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul"), _integer_operator),
 }

@@ -1,6 +1,6 @@
 """Single nodes: their attributes, inputs and subgraphs, and their name in a message."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import onnx
@@ -30,12 +30,6 @@ def replace_nodes(graph: onnx.GraphProto | onnx.FunctionProto, nodes: Iterable[o
     graph.node.extend(kept)
 
 
-def copy_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The bodies of If, Loop and Scan."""
     for attribute in node.attribute:
@@ -50,6 +44,24 @@ def inputs_of(node: onnx.NodeProto) -> Iterator[str]:
     for graph in subgraphs(node):
         for inner in graph.node:
             yield from inputs_of(inner)
+
+
+def takers_of(nodes: Iterable[onnx.NodeProto]) -> dict[str, list[onnx.NodeProto]]:
+    """Value → the nodes that take more than its shape."""
+    takers: dict[str, list[onnx.NodeProto]] = {}
+    for node in nodes:
+        if node.op_type not in ("Shape", "Size"):
+            for name in dict.fromkeys(inputs_of(node)):
+                takers.setdefault(name, []).append(node)
+    return takers
+
+
+def passed_on(name: str, takers: Mapping[str, list[onnx.NodeProto]], operators: Collection[str]) -> str:
+    """The value that another becomes by these operators: one that several nodes take, as a layer's input is taken, or a
+    node of another operator."""
+    while len(nodes := takers.get(name, [])) == 1 and nodes[0].op_type in operators:
+        name = nodes[0].output[0]
+    return name
 
 
 def leading_to(names: Iterable[str], producers: Mapping[str, onnx.NodeProto], ends: Iterable[str] = ()) -> set[str]:

@@ -67,10 +67,18 @@ class Parts:
         held = value if limits is None else max(value, float(limits.min))
         return self.constant(name, np.array(held, dtype))
 
-    def unsqueezed(self, name: str, out: str, axis: int) -> str:
+    def along(self, op: str, name: str, out: str, axis: int, **attributes: int) -> str:
+        """Adds a node that takes its axis as an input; before opset 13 it was an attribute."""
         if self.opset < 13:
-            return self.node("Unsqueeze", [name], out, axes=[axis])
-        return self.node("Unsqueeze", [name, self.constant(f"{out}/axis", np.array([axis]))], out)
+            return self.node(op, [name], out, axes=[axis], **attributes)
+        return self.node(op, [name, self.constant(f"{out}/axis", np.array([axis]))], out, **attributes)
+
+    def places(self, of: str, axis: int, out: str) -> str:
+        """Adds the numbers from 0 of the places along an axis of `of`."""
+        numbers = {"zero": 0, "one": 1, "axis": axis}
+        zero, one, at = (self.constant(f"{out}/{name}", np.array(number)) for name, number in numbers.items())
+        size = self.node("Gather", [self.node("Shape", [of], f"{out}/shape"), at], f"{out}/size", axis=0)
+        return self.node("Range", [zero, size, one], out)
 
     def tensor(self, name: str) -> Array | None:
         """The value of an initializer."""

@@ -1,20 +1,20 @@
-"""Cuts the encoder out of a whole model: from what the layers take to the hidden states.
+"""Cuts the encoder out of a whole model: from what the layers take, behind an embedding, to the hidden states.
 
 What stands before (an embedding, a convolution) is taken as given numbers; what comes after (a pooler, a head) is left
 aside. Both are said.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 
 import onnx
 from onnx import helper
 
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.lowering import lower_embeddings
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, inputs_of, node_label
-from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, float_type_of
-from encoder_conformance.readers.onnx_file.interface.embedding import embedding
+from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, lower
+from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label, passed_on, takers_of
+from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, float_type_of
 from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.reading.checker import without_weights
 
@@ -31,6 +31,9 @@ _PASSED = frozenset(
     ("Add", "Sum", "Mul", "LayerNormalization", "Transpose", "Reshape", "Flatten", "Concat", "Gelu", "Erf", "Relu")
 ) | IDENTITIES  # fmt: skip
 """Operators between a convolution and the first layer."""
+ADDED = frozenset(("Add", "Sum", "Mul", "LayerNormalization", "DequantizeLinear")) | IDENTITIES
+"""Operators between an embedding and the first layer: sums with positions and token types, a factor, a norm."""
+_OF_A_BYTE = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,18 @@ class Cut:
     inputs: tuple[str, ...]
     output: str
     after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TokenEmbedding:
+    """`ids` is the graph's input, `rows` the number of tokens. The layers take `output` and the inputs `beside`, from
+    which the graph's outputs are reached past it."""
+
+    ids: str
+    rows: int
+    node: str
+    output: str
+    beside: tuple[str, ...]
 
 
 def cuts(graph: Graph) -> Iterator[Cut]:
@@ -63,7 +78,7 @@ def cuts(graph: Graph) -> Iterator[Cut]:
 def _start(graph: Graph) -> tuple[str, str] | None:
     """The value that the layers take, and what makes it."""
     integers = [port.name for port in map(port_of, graph.inputs) if port.dtype in INTEGERS]
-    nodes = list(graph.original.graph.node)
+    nodes = graph.original.graph.node
     fused = next((node for node in nodes if node.op_type in FUSED_EMBEDDINGS), None)
     if fused is not None:
         return fused.output[0], f"the embedding {node_label(fused)}"
@@ -72,25 +87,17 @@ def _start(graph: Graph) -> tuple[str, str] | None:
         return (own, f"the embedding over {found.rows} ids, {found.node}") if own else None
     convolutions = [node for node in nodes if node.op_type in CONVOLUTIONS]
     if convolutions:
-        return _after(nodes, convolutions[-1].output[0]), f"the convolution {node_label(convolutions[-1])}"
+        start = passed_on(convolutions[-1].output[0], takers_of(nodes), _PASSED)
+        return start, f"the convolution {node_label(convolutions[-1])}"
     return None
 
 
 def _later_starts(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     """Values [batch, sequence, features] that depend on `x` and that several nodes take, as a layer's input is taken: a
     projection or an activation may stand before the first layer."""
-    takers: dict[str, int] = {}
-    for node in graph.original.graph.node:
-        if node.op_type not in ("Shape", "Size"):
-            for name in set(inputs_of(node)):
-                takers[name] = takers.get(name, 0) + 1
-    dependent = graph.depending_on(x)
-    made = [name for node in graph.original.graph.node for name in node.output]
-    return [
-        name
-        for name in made
-        if name in dependent and name != x and takers.get(name, 0) > 1 and len(shapes.get(name, ())) == 3
-    ]
+    takers, dependent = takers_of(graph.original.graph.node), graph.depending_on(x) - {x}
+    made = [name for node in graph.original.graph.node for name in node.output if name in dependent]
+    return [name for name in made if len(takers.get(name, ())) > 1 and len(shapes.get(name, ())) == 3]
 
 
 def _own_value(graph: Graph, name: str) -> str | None:
@@ -99,15 +106,6 @@ def _own_value(graph: Graph, name: str) -> str | None:
         return name
     makers = [node for node in graph.original.graph.node if node.op_type in _SKIPPED]
     return next((node.output[0] for node in makers if name.startswith(node.output[0])), None)
-
-
-def _after(nodes: list[onnx.NodeProto], name: str) -> str:
-    """The value that more than one node takes, or a node that belongs to a layer."""
-    while True:
-        takers = [node for node in nodes if name in node.input and node.op_type not in ("Shape", "Size")]
-        if len(takers) != 1 or takers[0].op_type not in _PASSED:
-            return name
-        name = takers[0].output[0]
 
 
 def _shapes(model: onnx.ModelProto) -> Shapes:
@@ -123,18 +121,15 @@ def _shapes(model: onnx.ModelProto) -> Shapes:
 def _hidden_states(graph: Graph, x: str, shapes: Shapes) -> list[str]:
     """The values that may be the encoder's output, the likeliest first: an output in the shape of x; else the last
     norms and sums that an output depends on."""
-    dependent = graph.depending_on(x)
+    dependent = graph.depending_on(x) - {x}
     width = _width(graph, x, shapes)
     outputs = [info.name for info in graph.model.graph.output]
-    fitting = [name for name in outputs if name in dependent - {x} and _fits(shapes.get(name), width)]
-    needed = graph.needed_by(outputs)
+    fitting = [name for name in outputs if len(shape := shapes.get(name, ())) == 3 and shape[-1] in (width, None)]
+    needed = graph.needed_by(outputs) & dependent
     ends = ("LayerNormalization", "Add", *_SKIPPED, "RMSNormalization", "SimplifiedLayerNormalization")
-    made = [
-        node.output[0]
-        for node in graph.original.graph.node
-        if node.op_type in ends and node.output[0] in needed & dependent and node.output[0] != x
-    ]
-    return list(dict.fromkeys([*fitting, *reversed(made)]))
+    nodes = [node for node in graph.original.graph.node if node.op_type in ends]
+    made = [node.output[0] for node in nodes if node.output[0] in needed]
+    return list(dict.fromkeys([*(name for name in fitting if name in dependent), *reversed(made)]))
 
 
 def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
@@ -147,50 +142,53 @@ def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
             return int(graph.initializers[node.input[2]].dims[1])
     dependent = graph.depending_on(x)
     for node in graph.nodes:
-        if (
-            node.op_type == "LayerNormalization"
-            and node.input[0] in dependent | {x}
-            and node.input[1] in graph.constants
-        ):
+        if node.op_type == "LayerNormalization" and node.input[0] in dependent and node.input[1] in graph.constants:
             return int(graph.constants[node.input[1]].size)
     return None
-
-
-def _fits(shape: tuple[int | str | None, ...] | None, width: int | str | None) -> bool:
-    return shape is not None and len(shape) == 3 and shape[-1] in (width, None)
 
 
 def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
     model = graph.original
     if any(node.op_type in FUSED_EMBEDDINGS for node in model.graph.node):
-        model = copy_of(graph.original)
-        lower_embeddings(model)  # whose second output, of the mask, may be needed without the first
-    needed, kept, nodes = {output}, [], list(model.graph.node)
-    for node in reversed(nodes):
-        wanted = [name for name in node.output if name in needed and name != x]
-        if wanted:
+        model = deepcopy(graph.original)
+        lower(model, is_embedding)  # whose second output, of the mask, may be needed without the first
+    needed, kept = {output}, []
+    for node in reversed(model.graph.node):
+        if any(name in needed and name != x for name in node.output):
             needed.update(inputs_of(node))
             kept.append(node)
-    declared = [info.name for info in graph.inputs]
     dtype = float_type_of(graph.original.graph)
     sizes: list[int | str | None] = list(shapes.get(x) or ("batch", "sequence", None))
     if len(sizes) == 3:
         sizes[2] = _width(graph, x, shapes)
     inputs = [info for info in model.graph.input if info.name in needed or info.name in graph.initializers]
-    own_outputs = [info.name for info in model.graph.output]
-    result = next((info.type.tensor_type.elem_type for info in model.graph.output if info.name == output), dtype)
-    parts = {
-        "node": list(reversed(kept)),
-        "input": [helper.make_tensor_value_info(x, dtype, sizes), *inputs],
-        "output": [helper.make_tensor_value_info(output, result, sizes)],
-        "initializer": [tensor for tensor in model.graph.initializer if tensor.name in needed],
-        "value_info": [],
-    }
-    found = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
-    found.producer_version, found.graph.name = model.producer_version, model.graph.name
-    found.opset_import.extend(model.opset_import)
-    found.functions.extend(model.functions)
-    for field, values in parts.items():
-        getattr(found.graph, field).extend(values)
+    outputs = {info.name: info.type.tensor_type.elem_type for info in model.graph.output}
+    found = onnx.ModelProto(
+        ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version,
+        opset_import=model.opset_import, functions=model.functions,
+    )  # fmt: skip
+    found.graph.name = model.graph.name
+    found.graph.node.extend(reversed(kept))
+    found.graph.input.extend([helper.make_tensor_value_info(x, dtype, sizes), *inputs])
+    found.graph.output.append(helper.make_tensor_value_info(output, outputs.get(output, dtype), sizes))
+    found.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed)
+    declared = (info.name for info in graph.inputs)
     before_x = tuple(name for name in declared if name not in needed or x in graph.depending_on(name))
-    return Cut(found, x, before, before_x, output, tuple(name for name in own_outputs if name != output))
+    return Cut(found, x, before, before_x, output, tuple(name for name in outputs if name != output))
+
+
+def embedding(graph: Graph, integers: Collection[str]) -> TokenEmbedding | None:
+    """The largest table whose rows one of these inputs selects."""
+    found: list[TokenEmbedding] = []
+    takers = takers_of(graph.nodes)
+    for node in graph.nodes:
+        table = graph.table_of(node)
+        if table is None or table.data_type not in (*FLOAT_TYPES, *_OF_A_BYTE):
+            continue
+        ids = graph.origin(node.input[1])
+        if ids in integers:
+            output = passed_on(node.output[0], takers, ADDED)
+            needed = graph.needed_by([info.name for info in graph.model.graph.output], ends=[output])
+            beside = tuple(info.name for info in graph.inputs if info.name in needed)
+            found.append(TokenEmbedding(ids, table.dims[0], node_label(node), output, beside))
+    return max(found, key=lambda one: one.rows, default=None)

@@ -43,30 +43,27 @@ def _check_axes(x: Port, shape: tuple[int | str | None, ...], layout: str, findi
         if isinstance(size, int):
             hint = f"export with a symbolic {name} (dynamic_shapes, dynamic_axes)"
             findings.warning("dimensions", f"{name} is fixed to {size} in {x}", hint)
-    for axis, (size, wrong) in enumerate(zip(shape, ("batch", "seq"), strict=False)):
-        if layout == "SBD" and isinstance(size, str) and wrong in size.lower():
-            along = "attention goes along" if axis == 0 else "attention does not go along"
-            findings.error(
-                "dimensions",
-                f"{along} the {('first', 'second')[axis]} axis, which is named {size!r}, in {x}",
-                "was it exported with batch_first=False? Export with batch_first=True, or name the axes right",
-            )
-            break
-    else:
-        if layout == "SBD" and not _says_sequence_first(shape):
-            findings.warning(
-                "dimensions",
-                f"attention goes along the first axis, x is [sequence, batch, features], and no name in {x} says so",
-                "who gives it [batch, sequence, features] mixes items: export with batch_first=True, or name the axes",
-            )
+    if layout == "SBD":
+        _check_sequence_first(x, shape, findings)
     if isinstance(shape[0], str) and shape[0] == shape[1]:
         message = f"batch and sequence are one symbol, {shape[0]!r}, in {x}"
         findings.error("dimensions", message, "give the two axes two names")
 
 
-def _says_sequence_first(shape: tuple[int | str | None, ...]) -> bool:
+def _check_sequence_first(x: Port, shape: tuple[int | str | None, ...], findings: Findings) -> None:
+    """The names of the first two axes say that the sequence comes before the batch."""
     first, second = (size.lower() if isinstance(size, str) else "" for size in shape[:2])
-    return "seq" in first or "len" in first or "batch" in second
+    hint = "was it exported with batch_first=False? Export with batch_first=True, or name the axes right"
+    if "batch" in first:
+        message = f"attention goes along the first axis, which is named {shape[0]!r}, in {x}"
+        findings.error("dimensions", message, hint)
+    elif "seq" in second:
+        message = f"attention does not go along the second axis, which is named {shape[1]!r}, in {x}"
+        findings.error("dimensions", message, hint)
+    elif not ("seq" in first or "len" in first or "batch" in second):
+        message = f"attention goes along the first axis, x is [sequence, batch, features], and no name in {x} says so"
+        hint = "who gives it [batch, sequence, features] mixes items: export with batch_first=True, or name the axes"
+        findings.warning("dimensions", message, hint)
 
 
 def _check_mask(mask: Port, batch: int | str | None, sequence: int | str | None, findings: Findings) -> None:

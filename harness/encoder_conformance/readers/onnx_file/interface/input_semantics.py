@@ -148,10 +148,8 @@ def _bare(probe: ProbeRun, layout: Layout) -> InputSemantics:
 def _without_numbers(probe: ProbeRun) -> InputSemantics:
     """The semantics of a file whose output is never finite."""
     bare = _bare(probe, "SD" if probe.x.ndim == 2 else "BSD")
-    masks = []
-    for port in probe.interface.masks:
-        shape = probe.shapes[port.name]
-        masks.append(MaskSemantics(port.name, port.dtype, shape, "X" * len(shape), None))
+    shapes = [(port, probe.shapes[port.name]) for port in probe.interface.masks]
+    masks = (MaskSemantics(port.name, port.dtype, shape, "X" * len(shape), None) for port, shape in shapes)
     return replace(bare, masks=tuple(masks), isolated=True)
 
 
@@ -188,30 +186,27 @@ class _Flagging:
         for key_axis in reversed(range(len(shape))):
             if shape[key_axis] != self.found.S or not places:
                 continue
-            leakage = self.largest_leakage(port, polarity, key_axis, places)
+            leakage = self.leakage(port, polarity, key_axis, places)
             if leakage <= HIDDEN_IN_PART:
                 leakage = leakage if leakage > HIDDEN else 0.0
                 return MaskSemantics(port.name, port.dtype, shape, axes, polarity, key_axis - len(shape), leakage)
         return MaskSemantics(port.name, port.dtype, shape, axes, None, fill=polarity.open)
 
-    def largest_leakage(self, port: Port, polarity: Polarity, key_axis: int, places: list[int]) -> float:
-        """The largest leakage of these places, or the first that is more than a mask may have."""
+    def leakage(self, port: Port, polarity: Polarity, key_axis: int, places: list[int]) -> float:
+        """The largest share of its influence that one of these places, flagged, keeps on any other; or the first share
+        that is more than a mask may leave."""
         largest = 0.0
         for place in places:
-            largest = max(largest, self.leakage(port, polarity, key_axis, place))
+            flagged = self.open_masks[port.name].copy()
+            flagged[(slice(None),) * key_axis + (place,)] = polarity.shut
+            left = _on_others(self.probe.influence({**self.open_masks, port.name: flagged}, self.axis, [place]))[place]
+            if not np.isfinite(left).all():
+                return np.inf
+            with np.errstate(all="ignore"):
+                largest = float(np.max(left / self.influence[place], where=left > 0, initial=largest))
             if largest > HIDDEN_IN_PART:
                 break
         return largest
-
-    def leakage(self, port: Port, polarity: Polarity, key_axis: int, place: int) -> float:
-        """The largest share of its influence that a flagged place keeps on any other."""
-        flagged = self.open_masks[port.name].copy()
-        flagged[(slice(None),) * key_axis + (place,)] = polarity.shut
-        left = _on_others(self.probe.influence({**self.open_masks, port.name: flagged}, self.axis, [place]))[place]
-        if not np.isfinite(left).all():
-            return np.inf
-        with np.errstate(all="ignore"):
-            return float(np.max(left / self.influence[place], where=left > 0, initial=0.0))
 
 
 def _mark_past_softmax(graph: Graph, found: InputSemantics) -> InputSemantics:

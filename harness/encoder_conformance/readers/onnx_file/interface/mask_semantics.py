@@ -53,6 +53,15 @@ class MaskSemantics:
     counted: bool = False
 
     @property
+    def letters(self) -> tuple[str, ...]:
+        """Each axis: "B", "H", "Q", "K", "BH" for both in one, "" for a size of 1."""
+        names = {"X": "BH", "1": "", "S": "Q"}
+        found = [names.get(letter, letter) for letter in self.axes]
+        if "S" in self.axes and self.axes[self.key_axis] == "S":
+            found[self.key_axis] = "K"
+        return tuple(found)
+
+    @property
     def open(self) -> float:
         """The number that hides nothing."""
         return self.polarity.open if self.polarity else self.fill

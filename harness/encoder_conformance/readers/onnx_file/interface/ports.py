@@ -30,9 +30,5 @@ def port_of(info: onnx.ValueInfoProto) -> Port:
     except ValueError:
         name = "unknown"
     dtype = {"float": "float32", "double": "float64"}.get(name, name)
-    shape = tuple(_dimension(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None
-    return Port(name=info.name, dtype=dtype, shape=shape)
-
-
-def _dimension(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
-    return int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or None
+    sizes = (int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim)
+    return Port(name=info.name, dtype=dtype, shape=tuple(sizes) if tensor.HasField("shape") else None)

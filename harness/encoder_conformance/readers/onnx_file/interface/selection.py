@@ -3,7 +3,7 @@
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.interface.embedding import embedding
+from encoder_conformance.readers.onnx_file.interface.cutting import embedding
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, Interface, port_of
 
 X_NAMES = ("x", "src", "input", "inputs", "hidden_states", "inputs_embeds", "embeddings", "features", "query")

@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.readers.onnx_file.tracing.expressions import Linear, TracedNorm
+from encoder_conformance.readers.onnx_file.tracing.expressions import Activation, Linear, Scores, TracedNorm, Weights
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
@@ -38,31 +38,31 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
         _fact("stack.layers", len(layers), "counted from the output back to x"),
         _fact("stack.final_norm", final is not None, f"norm {final.name!r}" if final else "none follows"),
     ]
-    return _layer(choices, d_model, len(layers), final is not None), facts
+    return _layer(facts, d_model), facts
 
 
 def deviations_of(encoder: Encoder) -> tuple[str, ...]:
     """The deviations that every layer has, since the layer language has no word for them."""
-    functions = {layer.activation.function for layer in encoder.layers}
+    functions = {layer.first(Activation).function for layer in encoder.layers}
     return tuple(BY_DEVIATION[each][1] for each in functions if each in BY_DEVIATION) if len(functions) == 1 else ()
 
 
-def _layer(choices: dict[str, Any], d_model: int, layers: int, final_norm: bool) -> dict[str, Any]:
-    parts: dict[str, dict[str, Any]] = {"norm": {}, "attention": {}, "feed_forward": {}}
-    for key, value in choices.items():
-        part, _, name = key.partition(".")
-        parts[part][name] = value
+def _layer(facts: list[Fact], d_model: int) -> dict[str, Any]:
+    parts: dict[str, dict[str, Any]] = {"norm": {}, "attention": {}, "feed_forward": {}, "stack": {}}
+    for fact in facts:
+        part, _, name = fact.key.partition(".")
+        parts[part][name] = fact.value
     return {
         "layer": "from-file",
         "title": "The layer that a file holds",
         "clauses": ["L-1"],
-        "family": "stacks" if layers > 1 or final_norm else "small",
+        "family": "stacks" if parts["stack"]["layers"] > 1 or parts["stack"]["final_norm"] else "small",
         "d_model": d_model,
         "norm": parts["norm"],
         "attention": {**parts["attention"], "masked_score": "minus_infinity", "fully_masked_row": "unspecified"},
         "feed_forward": parts["feed_forward"],
         "dropout": dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0),
-        "stack": {"layers": layers, "final_norm": final_norm},
+        "stack": parts["stack"],
         "embedding": None,
         "padded_rows": "unspecified",
         "padding_content": "finite",
@@ -95,13 +95,13 @@ def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], finding
 def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
     """Reports what the layer language cannot say of this layer, or not exactly."""
     D, H, d = _sizes(layer)
-    shared = [linear.heads > 1 for linear in _query_key_value(layer)]
+    shared = _shared(layer)
     if any(shared) and not all(shared):
         findings.error("layer", f"{where}some of query, key and value are shared by the heads, and some are not")
     if H * d != D:
         findings.error("layer", f"{where}{H} heads of {d} features are {H * d} wide, and d_model is {D}")
     _check_norms(layer, format, where, findings)
-    activation = layer.activation
+    activation, constant = layer.first(Activation), layer.first(Weights).constant
     if activation.function in BY_DEVIATION:
         due, deviation, name = BY_DEVIATION[activation.function]
         hint = f"it is judged as {deviation}; if {due} is meant, say so with --layer"
@@ -109,71 +109,71 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
         message = f"{where}the activation is no {activation.function} exactly: off by up to {activation.error:.2g}"
         findings.warning("layer", message, "it is taken for one")
-    if layer.weights.constant is not None:
-        hides = ", and hides some" if np.isneginf(layer.weights.constant).any() else ""
+    if constant is not None:
+        hides = ", and hides some" if np.isneginf(constant).any() else ""
         findings.warning("masks", f"{where}the file adds constants of its own to the scores{hides}")
 
 
 def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
-    norms = {"norm1": layer.norm1, "norm2": layer.norm2}
-    if len({(n.form.kind, n.form.epsilon) for n in norms.values()}) > 1:
-        both = " and ".join(f"{name} is {n.form.kind} with epsilon {n.form.epsilon:g}" for name, n in norms.items())
+    forms = {name: norm.form for name, norm in layer.of(TracedNorm).items()}
+    if len({(form.kind, form.epsilon) for form in forms.values()}) > 1:
+        both = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
         findings.error("layer", f"{where}the two norms differ: {both}", "in the specification they are equal")
-    for name, n in norms.items():
-        if not n.form.epsilon:
+    for name, form in forms.items():
+        if not form.epsilon:
             findings.error(
                 "layer",
-                f"{where}{name} adds an epsilon of 0 ({n.form.evidence}): a row without variance gives NaN",
+                f"{where}{name} adds an epsilon of 0 ({form.evidence}): a row without variance gives NaN",
                 f"export with an epsilon that {format} holds; it is judged as one of {EPSILON_FOR_NONE:.0e}",
             )
-        if n.form.error:
-            message = f"{where}{name} is no {n.form.kind} exactly: {n.form.error:.2g} off, relatively"
+        if form.error:
+            message = f"{where}{name} is no {form.kind} exactly: {form.error:.2g} off, relatively"
             findings.warning("layer", message, "it is taken for one")
 
 
 def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -> Iterator[Fact]:
-    norm, scores = layer.norm1, layer.scores
-    made = scores.fused_in or f"product {scores.name!r}"
-    query, output = f"linear map {layer.query.linear.name!r}", f"linear map {layer.attention_output.name!r}"
-    feed_forward = f"linear maps {layer.hidden.name!r}, {layer.ffn_output.name!r}"
+    norm, scores, linears = layer.first(TracedNorm), layer.first(Scores), layer.of(Linear)
+    of_linears = {stage: f"linear map {linear.name!r}" for stage, linear in linears.items()}
     source = "x or a layer's output" if layer.placement == "pre" else "the first residual sum"
-    linears = _query_key_value(layer)
     yield _fact(
         "norm.placement", layer.placement, f"norm {norm.name!r} of {norm.of.operation.name!r}, which is {source}"
     )
     yield _fact("norm.kind", norm.form.kind, f"norm {norm.name!r}, by its values on probes")
     yield _fact("norm.epsilon", norm.form.epsilon or EPSILON_FOR_NONE, norm.form.evidence)
+    made = scores.fused_in or f"product {scores.name!r}"
     at = f"scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"
     yield _fact("attention.num_heads", scores.shape[1], f"{made}: {at}")
-    shared = all(linear.heads > 1 for linear in linears)
-    yield _fact("attention.projections", "shared_by_heads" if shared else "full", query)
-    yield _fact("attention.qkv_bias", any(linear.bias for linear in linears), query)
-    yield _fact("attention.output_bias", layer.attention_output.bias is not None, output)
+    yield _fact("attention.projections", "shared_by_heads" if all(_shared(layer)) else "full", of_linears["query"])
+    yield _fact("attention.qkv_bias", any(linears[name].bias for name in layer.columns), of_linears["query"])
+    biased = linears["attention_output"].bias is not None
+    yield _fact("attention.output_bias", biased, of_linears["attention_output"])
     yield _scale(layer, SCALE_CLOSE.get(format, 1e-4), where, findings)
-    yield _fact("feed_forward.d_ff", layer.hidden.shape[-1], f"linear map {layer.hidden.name!r}")
-    due, *deviation = BY_DEVIATION.get(layer.activation.function, (layer.activation.function,))
+    hidden, output, activation = linears["ffn_hidden"], linears["ffn_output"], layer.first(Activation)
+    yield _fact("feed_forward.d_ff", hidden.shape[-1], of_linears["ffn_hidden"])
+    due, *deviation = BY_DEVIATION.get(activation.function, (activation.function,))
     exactly = f", with {deviation[0]}" if deviation else ""
-    yield _fact("feed_forward.activation", due, f"{layer.activation.name!r}, by its values on probes{exactly}")
-    biased = layer.hidden.bias is not None or layer.ffn_output.bias is not None
-    yield _fact("feed_forward.bias", biased, feed_forward)
+    yield _fact("feed_forward.activation", due, f"{activation.name!r}, by its values on probes{exactly}")
+    biased = hidden.bias is not None or output.bias is not None
+    yield _fact("feed_forward.bias", biased, f"linear maps {hidden.name!r}, {output.name!r}")
 
 
-def _query_key_value(layer: EncoderLayer) -> list[Linear]:
-    return [projection.linear for projection in (layer.query, layer.key, layer.value)]
+def _shared(layer: EncoderLayer) -> list[bool]:
+    """Whether the heads share one map, of query, key and value."""
+    return [layer.of(Linear)[name].heads > 1 for name in layer.columns]
 
 
 def _sizes(layer: EncoderLayer) -> tuple[int, int, int]:
     """D, H, d."""
-    H = layer.scores.shape[1]
-    return layer.norm1.shape[-1], H, layer.query.columns.size // H
+    H = layer.first(Scores).shape[1]
+    return layer.first(TracedNorm).shape[-1], H, layer.columns["query"].size // H
 
 
 def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) -> Fact:
     D, _, d = _sizes(layer)
-    scale = layer.weights.scale
-    evidence = f"scores {layer.scores.name!r} are multiplied by {scale:.6g} before the softmax {layer.weights.name!r}"
+    weights = layer.first(Weights)
+    evidence = f"scores {weights.of.name!r} are multiplied by {weights.scale:.6g} before the softmax {weights.name!r}"
     for name, n in (("head_dim", d), ("d_model", D)):
-        if abs(scale * n**0.5 - 1) < close:
+        if abs(weights.scale * n**0.5 - 1) < close:
             return _fact("attention.scale", name, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 import onnx
@@ -40,13 +40,12 @@ class Front:
             self.rows.append(node)
             self.traced.add(node.input[1])
         elif node.op_type in MOVES or node.op_type == "Constant":
-            if name in self._of_inputs:
+            if any(name in self.graph.depending_on(info.name) for info in self.graph.inputs):
                 raise Unfollowed(node.op_type)
             self.traced.add(name)
             below = self.graph.producers.get(self.graph.origin(name, self._is_rows))
             if below is not None and self._is_rows(below):
-                self.rows.append(below)
-                self.traced.add(below.input[1])
+                self.plan(below.output[0])
         else:
             self.normed |= node.op_type == "LayerNormalization"
             for each in self._operands(node):
@@ -77,13 +76,8 @@ class Front:
         return node
 
     def _is_rows(self, node: onnx.NodeProto) -> bool:
-        table = self.graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
-        return table is not None and len(table.dims) == 2 and table.data_type in FLOAT_TYPES
-
-    @cached_property
-    def _of_inputs(self) -> set[str]:
-        """The values whose numbers depend on an input."""
-        return {value for info in self.graph.inputs for value in self.graph.depending_on(info.name)}
+        table = self.graph.table_of(node)
+        return table is not None and table.data_type in FLOAT_TYPES
 
     def _operands(self, node: onnx.NodeProto) -> list[str]:
         """The operands that are computed; raises Unfollowed."""

@@ -20,8 +20,8 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.layer.description import describe, deviations_of
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
-from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages, sizes_at
-from encoder_conformance.readers.onnx_file.layer.structure import Encoder, match_encoder
+from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages
+from encoder_conformance.readers.onnx_file.layer.structure import match_encoder
 from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
@@ -64,11 +64,11 @@ class InferredLayer:
         """The format that its values are judged in."""
         return FORMATS[dtype_named(x_dtype)].computed_in(FORMATS[self.computed_in(x_dtype)])
 
-    def stage(self, name: str, values: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
-        """A stage out of the values of a run at these sizes."""
-        located = self.stages[name]
+    def stage(self, name: str, values: Mapping[str, Array], B: int, S: int) -> Array:
+        """A stage out of the values of a run at this batch and sequence."""
+        located, sizes = self.stages[name], {**self.sizes, "B": B, "S": S, "Q": S, "K": S}
         shape = tuple(sizes[letter] for letter in axes_of(name).split())
-        return located.layout.stage(values[located.tensor], letters(name), shape, dict(sizes))
+        return located.layout.stage(values[located.tensor], letters(name), shape, sizes)
 
 
 def infer_layer(
@@ -108,14 +108,18 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     index = semantics.laid_out(np.arange(run.x.size).reshape(run.x.shape))
     trace = SymbolicTrace(graph, run.values, semantics.x.name, index, semantics.B, semantics.S)
     trace.run()
-    encoder = _match(trace, semantics.output.name, index)
+    output = view_of(trace, semantics.output.name)
+    encoder = match_encoder(output.operation)
+    if output.factor != 1 or not np.array_equal(output.index, index):
+        raise UnsupportedPattern("the output is the layer's in another order, or times a number")
     inferred = InferredLayer(None, [], locate_parameters(encoder, graph, run.x.dtype), {})
     described, inferred.facts = describe(encoder, semantics.d_model, inferred.computed_in(semantics.x.dtype), findings)
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
-    heads, d_ff = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
-    inferred.sizes = sizes_at(semantics.B, semantics.S, semantics.d_model, heads, d_ff)
+    B, S, D = semantics.B, semantics.S, semantics.d_model
+    H, F = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
+    inferred.sizes = {"B": B, "S": S, "Q": S, "K": S, "D": D, "H": H, "d": D // H, "P": D, "F": F}
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
     inferred.deviations = deviations_of(encoder)
@@ -128,15 +132,6 @@ def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
         return str(reason), "conform list layers shows what it knows"
     sentence, hint = SENTENCES[reason.feature]
     return f"{sentence} ({reason})", hint
-
-
-def _match(trace: SymbolicTrace, name: str, index: Array) -> Encoder:
-    """The encoder whose output is the value of this name, element by element; raises UnsupportedPattern."""
-    output = view_of(trace, name)
-    encoder = match_encoder(output.operation)
-    if output.factor != 1 or not np.array_equal(output.index, index):
-        raise UnsupportedPattern("the output is the layer's in another order, or times a number")
-    return encoder
 
 
 def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) -> None:
@@ -159,7 +154,7 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
             evidence = f"every key of an item hidden by {mask.name!r}, and the output compared"
             inferred.facts.append(Fact(key="attention.fully_masked_row", value=row, evidence=evidence))
             break
-    stages = {name: inferred.stage(name, run.values, inferred.sizes) for name in inferred.stages}
+    stages = {name: inferred.stage(name, run.values, semantics.B, semantics.S) for name in inferred.stages}
     stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
     stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
     verdicts = verify(layer, inferred.given(run.x), stages, format)

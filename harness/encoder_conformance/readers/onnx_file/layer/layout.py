@@ -4,6 +4,8 @@ A layout is found at the sizes of the trace and holds at all others.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations_with_replacement, pairwise, permutations
 from math import prod
 
 import numpy as np
@@ -48,35 +50,23 @@ def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
     dims = tuple(sizes[letter] for letter in letters)
     if index.size != prod(dims):
         return None
-    axes = _axes(index, letters, sizes)
-    if axes is None:
-        return None
-    layout = Layout(axes)
-    whole = layout.stage(index, letters, dims, sizes)
-    return Layout(axes, part) if np.array_equal(whole.reshape(-1), np.arange(whole.size)) else None
+    for axes in _ways(letters, index.ndim):
+        if index.shape == tuple(prod(sizes[letter] for letter in axis) for axis in axes):
+            whole = Layout(axes).stage(index, letters, dims, sizes)
+            if np.array_equal(whole.reshape(-1), np.arange(whole.size)):
+                return Layout(axes, part)
+    return None
 
 
-def _axes(index: Array, letters: str, sizes: Sizes) -> tuple[str, ...] | None:
-    """The letters of each axis of a value that holds the stage and nothing else."""
-    coordinates = dict(zip(letters, np.unravel_index(index, [sizes[letter] for letter in letters]), strict=True))
-    axes: list[str] = []
-    for axis in range(index.ndim):
-        line = tuple(slice(None) if a == axis else 0 for a in range(index.ndim))
-        found = _letters({letter: values[line] for letter, values in coordinates.items()}, sizes)
-        if found is None:
-            return None
-        axes.append(found)
-    used = "".join(axes)
-    rest = [letter for letter in letters if letter not in used]
-    if len(set(used)) != len(used) or any(sizes[letter] != 1 for letter in rest):
-        return None
-    # A size of 1 here may be another elsewhere: its letter goes to an axis that has none, in order.
-    free = [i for i, axis in enumerate(axes) if not axis]
-    for letter, i in zip(rest, free, strict=False):
-        axes[i] = letter
-    if left := rest[len(free) :]:
-        axes[-1] = "".join(left) + axes[-1]
-    return tuple(axes)
+@cache
+def _ways(letters: str, rank: int) -> list[tuple[str, ...]]:
+    """Every way to write these letters as so many axes; last those with an axis of none, which has a size of 1."""
+    ways = [
+        tuple("".join(order[start:stop]) for start, stop in pairwise((0, *cuts, len(order))))
+        for order in permutations(letters)
+        for cuts in combinations_with_replacement(range(len(letters) + 1), rank - 1)
+    ]
+    return sorted(ways, key=lambda axes: axes.count(""))
 
 
 def _block(inside: Array) -> tuple[int, int, int] | None:
@@ -88,14 +78,3 @@ def _block(inside: Array) -> tuple[int, int, int] | None:
             if at[-1] - at[0] + 1 == len(at):
                 return axis, int(at[0]), int(at[-1]) + 1
     return None
-
-
-def _letters(line: dict[str, Array], sizes: Sizes) -> str | None:
-    """The letters of one axis, from the coordinates along it."""
-    varying = [letter for letter, values in line.items() if (values != values[0]).any()]
-    length = len(next(iter(line.values())))
-    order = sorted(varying, key=lambda letter: int((np.diff(line[letter]) != 0).sum()))
-    if prod(sizes[letter] for letter in order) != length:
-        return None
-    expected = np.unravel_index(np.arange(length), [sizes[letter] for letter in order]) if order else ()
-    return "".join(order) if all(np.array_equal(line[c], e) for c, e in zip(order, expected, strict=True)) else None

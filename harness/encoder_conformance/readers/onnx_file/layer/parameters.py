@@ -1,5 +1,7 @@
 """Locates a layer's parameters, in the specification's names, among the initializers; reads and replaces them."""
 
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,27 +11,43 @@ from onnx import numpy_helper
 
 from encoder_conformance.protocol.description import Form, InitializerSource
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.layer.elements import Elements
-from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
-from encoder_conformance.readers.onnx_file.tracing.expressions import TracedNorm, WeightSource
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
+from encoder_conformance.readers.onnx_file.tracing.expressions import Linear, TracedNorm, WeightSource
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
+
+LINEAR_MAPS = {
+    **{stage: f"attention.{stage}" for stage in ("query", "key", "value")},
+    "attention_output": "attention.output",
+    "ffn_hidden": "feed_forward.hidden",
+    "ffn_output": "feed_forward.output",
+}
+"""Stage → the linear map that makes it, in the names of parameters."""
+_BIASED_ALIKE = (("query", "key", "value"), ("attention_output",), ("ffn_hidden", "ffn_output"))
+"""Maps that have a bias where one of them has."""
 
 
 @dataclass(frozen=True)
 class ParameterLocation:
-    """`elements` are the parameter's own, numbered as `Graph.offsets` counts those of all initializers.
+    """`lines` are the numbers of the parameter's elements along its first axis, and the steps along each other: their
+    outer sums are the numbers of all elements, as `Graph.offsets` counts those of all initializers. Of elements that
+    are no block all numbers stand in one; () where no initializer holds the parameter.
 
     `stored` is the format of the initializers, where the file widens their numbers before it computes with them, `step`
     the distance of two neighbours among integers.
     """
 
     value: Array
-    elements: Elements | None
+    lines: tuple[Array, ...]
     initializers: tuple[str, ...]
     form: Form
     stored: str | None = None
     step: float | None = None
+
+    @property
+    def elements(self) -> Array:
+        """The numbers of its elements [n]: all parameters' together would be as large as the weights."""
+        return functools.reduce(np.add.outer, self.lines).reshape(-1)
 
     def source(self) -> InitializerSource:
         names = ", ".join(self.initializers)
@@ -50,34 +68,22 @@ def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype[Any]) -> d
 
 
 def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
-    found = _norm("norm1", layer.norm1, graph, dtype)
-    qkv = {"query": layer.query, "key": layer.key, "value": layer.value}
-    biased = any(projection.linear.bias is not None for projection in qkv.values())
-    for name, projection in qkv.items():
-        found |= _linear(f"attention.{name}", *_columns(projection), biased, graph, dtype)
-    for name, linear in (
-        ("attention.output", layer.attention_output),
-        ("norm2", layer.norm2),
-        ("feed_forward.hidden", layer.hidden),
-        ("feed_forward.output", layer.ffn_output),
-    ):
-        if isinstance(linear, TracedNorm):
-            found |= _norm(name, linear, graph, dtype)
-            continue
-        biased = linear.bias is not None
-        if name.startswith("feed_forward"):
-            biased = layer.hidden.bias is not None or layer.ffn_output.bias is not None
-        found |= _linear(name, linear.weight, linear.bias, biased, graph, dtype)
+    found: dict[str, ParameterLocation] = {}
+    linears = layer.of(Linear)
+    biased = {stage for alike in _BIASED_ALIKE if any(linears[one].bias for one in alike) for stage in alike}
+    for stage, step in layer.steps.items():
+        if isinstance(step, TracedNorm):
+            found |= _norm(stage, step, graph, dtype)
+        elif isinstance(step, Linear):
+            weight, bias = step.weight, step.bias
+            if stage in layer.columns and step.heads == 1:
+                columns = _as_slice(layer.columns[stage])
+                weight, bias = weight.take(slice(None), columns), bias.take(columns) if bias else None
+            found[f"{LINEAR_MAPS[stage]}.weight"] = _locate(weight, None, graph)
+            if stage in biased:
+                default = np.zeros(weight.value.shape[1], dtype)
+                found[f"{LINEAR_MAPS[stage]}.bias"] = _locate(bias, default, graph)
     return found
-
-
-def _columns(projection: Projection) -> tuple[WeightSource, WeightSource | None]:
-    linear = projection.linear
-    if linear.heads > 1:
-        return linear.weight, linear.bias
-    columns = _as_slice(projection.columns)
-    weight = linear.weight.take(slice(None), columns)
-    return weight, None if linear.bias is None else linear.bias.take(columns)
 
 
 def _as_slice(at: Array) -> Array | slice:
@@ -93,22 +99,13 @@ def _norm(name: str, norm: TracedNorm, graph: Graph, dtype: np.dtype[Any]) -> di
     return found
 
 
-def _linear(
-    name: str, weight: WeightSource, bias: WeightSource | None, biased: bool, graph: Graph, dtype: np.dtype[Any]
-) -> dict[str, ParameterLocation]:
-    found = {f"{name}.weight": _locate(weight, None, graph)}
-    if biased:
-        found[f"{name}.bias"] = _locate(bias, np.zeros(weight.value.shape[1], dtype), graph)
-    return found
-
-
 def _locate(source: WeightSource | None, default: Array | None, graph: Graph) -> ParameterLocation:
     if source is None:
         assert default is not None
-        return ParameterLocation(default, None, (), "absent")
+        return ParameterLocation(default, (), (), "absent")
     value = np.ascontiguousarray(source.value)
     stored, step = (source.integers.format, source.integers.step) if source.integers else (None, None)
-    computed = ParameterLocation(value, None, (), "computed", stored, step)
+    computed = ParameterLocation(value, (), (), "computed", stored, step)
     if source.elements is None:
         return computed
     names = initializers_of(source.elements, graph)
@@ -119,7 +116,14 @@ def _locate(source: WeightSource | None, default: Array | None, graph: Graph) ->
         form = form_of(source.elements - graph.offsets[names[0]], graph.constants[names[0]].shape)
     narrower = {graph.constants[name].dtype.name for name in names} - {value.dtype.name}
     stored = max(narrower, key=lambda name: FORMATS[name].roundoff, default=None)
-    return ParameterLocation(value, Elements.of(source.elements), names, form, stored)
+    return ParameterLocation(value, _lines(source.elements), names, form, stored)
+
+
+def _lines(elements: Array) -> tuple[Array, ...]:
+    lines = [np.moveaxis(elements, axis, -1)[(0,) * (elements.ndim - 1)] for axis in range(elements.ndim)]
+    lines = [line - (line[0] if axis else 0) for axis, line in enumerate(lines)]
+    is_block = np.array_equal(functools.reduce(np.add.outer, lines), elements)
+    return tuple(lines) if is_block else (np.ascontiguousarray(elements),)
 
 
 def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
@@ -146,9 +150,7 @@ def form_of(at: Array, shape: tuple[int, ...]) -> Form:
         return "rearranged"
     slices: tuple[tuple[Array, Form], ...] = (at, "slice"), (at.T, "slice, transposed")
     for turned, form in slices:
-        if turned.size and np.array_equal(turned.reshape(-1), np.arange(turned.size) + turned.reshape(-1)[0]):
-            return form
-        if turned.ndim == 2 and _is_block(turned):
+        if _is_block(np.atleast_2d(turned)):
             return form
     return "rearranged"
 
@@ -168,35 +170,36 @@ def write_parameters(
 ) -> None:
     """Write the parameters into the initializers of `model`, a copy of `graph.original`; raises Unwritable."""
     values = {name: graph.constants[name].copy() for name in {n for at in locations.values() for n in at.initializers}}
-    owner = np.full(sum(value.size for value in graph.constants.values()), -1, np.int32)
+    owners = {name: np.full(value.size, -1, np.int32) for name, value in values.items()}
     names = list(locations)
     for number, (name, location) in enumerate(locations.items()):
-        parameter = parameters[name]
-        _check_writable(name, location, parameter, values)
-        if location.elements is None:
-            continue
-        elements = location.elements.numbers().reshape(-1)
-        for initializer in location.initializers:
-            start = graph.offsets[initializer]
-            mine = (elements >= start) & (elements < start + values[initializer].size)
-            flat = values[initializer].reshape(-1)
-            taken = owner[elements[mine]]
-            clash = (taken >= 0) & (flat[elements[mine] - start] != parameter.reshape(-1)[mine])
+        _check_writable(name, location, parameters[name], values)
+        for initializer, at, mine in _parts(location, graph):
+            flat, owner = values[initializer].reshape(-1), owners[initializer]
+            given = parameters[name].reshape(-1)[mine]
+            clash = (owner[at] >= 0) & (flat[at] != given)
             if clash.any():
-                other = names[int(taken[clash][0])]
+                other = names[int(owner[at][clash][0])]
                 raise Unwritable(f"{name} and {other} are one initializer in the file, {initializer!r}, and differ")
-            flat[elements[mine] - start] = parameter.reshape(-1)[mine]
-            owner[elements[mine]] = number
+            flat[at], owner[at] = given, number
     for tensor in model.graph.initializer:
         if tensor.name in values:
             tensor.CopyFrom(numpy_helper.from_array(values[tensor.name], tensor.name))
+
+
+def _parts(location: ParameterLocation, graph: Graph) -> Iterator[tuple[str, Array, Array]]:
+    """Each initializer, its elements that the parameter takes, and which of the parameter's [n] they are."""
+    for name in location.initializers:
+        at = location.elements - graph.offsets[name]
+        mine = (at >= 0) & (at < graph.constants[name].size)
+        yield name, at[mine], mine
 
 
 def _check_writable(name: str, location: ParameterLocation, parameter: Array, values: dict[str, Array]) -> None:
     """Whether the file can hold this parameter; raises Unwritable."""
     if parameter.shape != location.value.shape:
         raise Unwritable(f"{name} is {list(parameter.shape)}, and the file's {list(location.value.shape)}")
-    if location.elements is None and not np.array_equal(parameter, location.value):
+    if not location.lines and not np.array_equal(parameter, location.value):
         raise Unwritable(f"{name} is {location.form} in the file, and cannot be given another value")
     for initializer in location.initializers:
         dtype = values[initializer].dtype
@@ -210,13 +213,11 @@ def read_parameters(model: onnx.ModelProto, graph: Graph, locations: dict[str, P
     values = {t.name: numpy_helper.to_array(t).reshape(-1) for t in model.graph.initializer if t.name in wanted}
     found = {}
     for name, location in locations.items():
-        if location.elements is None:
+        if not location.lines:
             found[name] = location.value
             continue
-        flat, elements = np.empty(location.value.size, location.value.dtype), location.elements.numbers().reshape(-1)
-        for initializer in location.initializers:
-            at = elements - graph.offsets[initializer]
-            mine = (at >= 0) & (at < values[initializer].size)
-            flat[mine] = values[initializer][at[mine]]
+        flat = np.empty(location.value.size, location.value.dtype)
+        for initializer, at, mine in _parts(location, graph):
+            flat[mine] = values[initializer][at]
         found[name] = flat.reshape(location.value.shape)
     return found

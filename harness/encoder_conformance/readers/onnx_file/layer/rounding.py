@@ -6,6 +6,7 @@ quantised with. Their difference is what rounding can make. The file itself has 
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 import numpy as np
 import onnx
@@ -16,7 +17,7 @@ from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, node_label
+from encoder_conformance.readers.onnx_file.graph.nodes import node_label
 from encoder_conformance.readers.onnx_file.layer.stages import StageTensor
 from encoder_conformance.spec.axes import Array
 
@@ -123,7 +124,7 @@ def systematic(given: Array, due: Array) -> str:
 
 def _from_operands(model: onnx.ModelProto, seen: Tensors, feeds: Tensors) -> Tensors:
     """Each of the values, computed from what was seen of the others; raises ExecutionError."""
-    cut = copy_of(model)
+    cut = deepcopy(model)
     for node in cut.graph.node:
         node.input[:] = [_given(name) if name in seen else name for name in node.input]
     for name, value in seen.items():

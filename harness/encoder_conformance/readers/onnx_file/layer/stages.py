@@ -11,14 +11,12 @@ from onnx import helper
 from encoder_conformance.protocol.description import Anchor
 from encoder_conformance.readers.onnx_file.graph.nodes import node_label
 from encoder_conformance.readers.onnx_file.layer.layout import Layout, Sizes, layout_of
-from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer, Projection
-from encoder_conformance.readers.onnx_file.tracing.expressions import Operation, View
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
+from encoder_conformance.readers.onnx_file.tracing.expressions import Context, Operation, Scores, View, Weights
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_if_any
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.stages import axes_of
-
-LETTERS = {"B S D": "BSD", "B S P": "BSHd", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
 
 
 @dataclass(frozen=True)
@@ -50,13 +48,8 @@ class StageTarget:
 
 
 def letters(stage: str) -> str:
-    """The letters of a stage's axes; features of heads have an axis of their own."""
-    return LETTERS[axes_of(stage)]
-
-
-def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:
-    return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads,
-            "P": d_model, "F": d_ff}  # fmt: skip
+    """The letters of a stage's axes: queries and keys, and the features of heads, have axes of their own."""
+    return axes_of(stage).replace("S S", "Q K").replace("P", "H d").replace(" ", "")
 
 
 def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
@@ -83,39 +76,35 @@ def _targets(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, StageTarget]
 
 def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
     B, S, H, d = (sizes[letter] for letter in "BSHd")
-    yield "norm1", _whole(layer.norm1)
-    for name, projection in (("query", layer.query), ("key", layer.key), ("value", layer.value)):
-        flat = _columns(projection, B * S)
-        yield name, StageTarget(projection.linear, flat)
-        yield (
-            f"{name}_heads",
-            StageTarget(projection.linear, flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1)),
-        )
-    if not layer.scores.fused_in:
-        pairs = np.arange(prod(layer.scores.shape)).reshape(layer.scores.shape)
-        turned = pairs if layer.weights.query_first else pairs.swapaxes(-1, -2)
-        yield "attention_scores", StageTarget(layer.scores, turned.reshape(-1), layer.weights.scale)
-        yield "attention_weights", StageTarget(layer.weights, pairs.reshape(-1), last=True)
-    merged = np.arange(B * S * H * d)
-    yield "context", StageTarget(layer.context, merged.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1))
-    yield "context_merged", StageTarget(layer.context, merged)
-    yield "attention_output", _whole(layer.attention_output)
-    yield "residual1", _whole(layer.residual1)
-    yield "norm2", _whole(layer.norm2)
-    yield "ffn_hidden", _whole(layer.hidden)
-    yield "ffn_activation", _whole(layer.activation)
-    yield "ffn_output", _whole(layer.ffn_output)
-    yield "residual2", _whole(layer.residual2)
+
+    def by_heads(flat: Array) -> Array:
+        return flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1)
+
+    for stage, step in layer.steps.items():
+        elements = np.arange(prod(step.shape))
+        if stage in layer.columns:
+            flat = elements.reshape(B * S, -1)[:, layer.columns[stage]].reshape(-1)
+            yield stage, StageTarget(step, flat)
+            yield f"{stage}_heads", StageTarget(step, by_heads(flat))
+        elif isinstance(step, Context):
+            yield stage, StageTarget(step, by_heads(elements))
+            yield "context_merged", StageTarget(step, elements)
+        elif not isinstance(step, Scores | Weights):
+            yield stage, StageTarget(step, elements)
+        elif not layer.first(Scores).fused_in:
+            yield stage, _of_pairs(step, layer.first(Weights), elements)
     yield "output", _whole(layer.output, last=True)
+
+
+def _of_pairs(step: Scores | Weights, weights: Weights, elements: Array) -> StageTarget:
+    if step is weights:
+        return StageTarget(step, elements, last=True)
+    pairs = elements.reshape(step.shape)
+    return StageTarget(step, (pairs if weights.query_first else pairs.swapaxes(-1, -2)).reshape(-1), weights.scale)
 
 
 def _whole(operation: Operation, last: bool = False) -> StageTarget:
     return StageTarget(operation, np.arange(prod(operation.shape)), last=last)
-
-
-def _columns(projection: Projection, positions: int) -> Array:
-    width = projection.linear.shape[-1]
-    return (np.arange(positions)[:, None] * width + projection.columns).reshape(-1)
 
 
 def _locate(

@@ -1,6 +1,9 @@
 """Matches encoder layers, or a stack of them, in the operations that the output is computed from."""
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from typing import TypeVar
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
@@ -12,44 +15,35 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     TracedInput,
     TracedNorm,
     UnsupportedPattern,
-    View,
     Weights,
 )
 from encoder_conformance.spec.axes import Array
 
-
-@dataclass(frozen=True)
-class Projection:
-    """The columns of a linear map that are query, key or value, in the order of the heads."""
-
-    linear: Linear
-    columns: Array
+Kind = TypeVar("Kind", bound=Operation)
 
 
 @dataclass(frozen=True)
 class EncoderLayer:
-    """The operations of one encoder layer; `input` is the operation before it."""
+    """One encoder layer: stage → the operation that shows it, in the order of the specification.
+
+    `input` is the operation before it, `columns` those of the linear maps that are query, key and value, head by head.
+    """
 
     placement: str
     input: Operation
-    norm1: TracedNorm
-    query: Projection
-    key: Projection
-    value: Projection
-    scores: Scores
-    weights: Weights
-    context: Context
-    attention_output: Linear
-    residual1: Sum
-    norm2: TracedNorm
-    hidden: Linear
-    activation: Activation
-    ffn_output: Linear
-    residual2: Sum
+    steps: dict[str, Operation]
+    columns: dict[str, Array]
+
+    def of(self, kind: type[Kind]) -> dict[str, Kind]:
+        """The steps of one kind, by stage."""
+        return {stage: step for stage, step in self.steps.items() if isinstance(step, kind)}
+
+    def first(self, kind: type[Kind]) -> Kind:
+        return next(iter(self.of(kind).values()))
 
     @property
     def output(self) -> Operation:
-        return self.norm2 if self.placement == "post" else self.residual2
+        return self.steps["norm2" if self.placement == "post" else "residual2"]
 
 
 @dataclass(frozen=True)
@@ -60,45 +54,48 @@ class Encoder:
 
 def match_encoder(output: Operation) -> Encoder:
     """Raises UnsupportedPattern, which names the operation that does not fit."""
-    final, operation, layers = None, output, []
-    if isinstance(operation, TracedNorm):
+    ends: list[tuple[Operation, TracedNorm | None]] = [(output, None)]
+    if isinstance(output, TracedNorm):
+        ends.append((output.of.operation, output))
+    reasons = []
+    for last, final in ends:
         try:
-            layers = [_layer(operation)]
+            layers = [_layer(last)]
         except UnsupportedPattern as reason:
-            try:
-                layers = [_layer(operation.of.operation)]
-                final = operation
-            except UnsupportedPattern as other:
-                raise (reason if _is_post(operation) else other) from None
-    else:
-        layers = [_layer(operation)]
-    while not isinstance(layers[0].input, TracedInput):
-        layers.insert(0, _layer(layers[0].input))
-    return Encoder(layers, final)
+            reasons.append(reason)
+            continue
+        while not isinstance(layers[0].input, TracedInput):
+            layers.insert(0, _layer(layers[0].input))
+        return Encoder(layers, final)
+    raise reasons[0] if _is_post(output) else reasons[-1]
 
 
-def _is_post(operation: TracedNorm) -> bool:
-    """Whether one side of the residual sum under a norm is itself a norm: a post-norm layer's."""
-    total = operation.of.operation
-    return isinstance(total, Sum) and any(isinstance(side.operation, TracedNorm) for side in (total.one, total.other))
+def _is_post(output: Operation) -> bool:
+    """Whether it is a norm, and one side of the residual sum under it is a norm, too: a post-norm layer's."""
+    total = output.of.operation if isinstance(output, TracedNorm) else None
+    return isinstance(total, Sum) and any(isinstance(side, TracedNorm) for side in total.sides)
 
 
 def _layer(last: Operation) -> EncoderLayer:
     """The layer whose output this is."""
-    placement = "post" if isinstance(last, TracedNorm) else "pre"
     residual2 = last.of.operation if isinstance(last, TracedNorm) else last
     if not isinstance(residual2, Sum):
         raise UnsupportedPattern(
             f"a residual sum was looked for at {residual2.name!r}, and there is {formula(residual2)}"
         )
-    skip, output, activation, hidden = _feed_forward(residual2)
+    skip, output, activation = _branch(residual2, Activation, "a feed-forward network")
+    hidden = activation.of.operation
+    if not isinstance(hidden, Linear):
+        raise UnsupportedPattern(
+            f"the activation {activation.function} is of {formula(hidden)}, and not of a linear map"
+        )
     norm1, norm2, residual1 = (
         _post_norm(last, skip, hidden) if isinstance(last, TracedNorm) else _pre_norm(skip, hidden)
     )
     if not isinstance(residual1, Sum):
         raise UnsupportedPattern(f"the first residual sum is missing: there is {formula(residual1)}")
-    input, attention_output, context = _attention(residual1)
-    projections, attended = _projections(context)
+    input, attention_output, context = _branch(residual1, Context, "attention")
+    attention, columns, attended = _attention(context)
     adds = f"the first residual sum adds {formula(input)}, and attention takes {formula(attended)}"
     if norm1 is None:
         if not isinstance(attended, TracedNorm) or attended.of.operation is not input:
@@ -106,11 +103,30 @@ def _layer(last: Operation) -> EncoderLayer:
         norm1 = attended
     elif attended is not input:
         raise UnsupportedPattern(adds)
-    query, key, value = projections
-    return EncoderLayer(
-        placement, input, norm1, query, key, value, context.of.of, context.of, context, attention_output, residual1,
-        norm2, hidden, activation, output, residual2,
-    )  # fmt: skip
+    steps = {
+        "norm1": norm1, **attention, "attention_output": attention_output, "residual1": residual1, "norm2": norm2,
+        "ffn_hidden": hidden, "ffn_activation": activation, "ffn_output": output, "residual2": residual2,
+    }  # fmt: skip
+    return EncoderLayer("post" if isinstance(last, TracedNorm) else "pre", input, steps, columns)
+
+
+def _branch(total: Sum, kind: type[Kind], what: str) -> tuple[Operation, Linear, Kind]:
+    """The two sides of a residual sum: what is skipped, and the linear map of the operation of this kind."""
+    for skip, branch in permutations(total.sides):
+        if isinstance(branch, Linear) and isinstance(branch.of.operation, kind):
+            return skip, branch, branch.of.operation
+        if kind is Context and isinstance(branch, Context):
+            raise UnsupportedPattern("attention has no output projection")
+    raise UnsupportedPattern(
+        f"{what} was looked for in the sum {total.name!r}, and it adds {' and '.join(map(formula, total.sides))}",
+        "sandwich" if kind is Context and any(map(_is_normed_attention, total.sides)) else None,
+    )
+
+
+def _is_normed_attention(side: Operation) -> bool:
+    """Whether it is the norm of what attention gives."""
+    inner = side.of.operation if isinstance(side, TracedNorm) else None
+    return isinstance(inner, Linear) and isinstance(inner.of.operation, Context)
 
 
 def _post_norm(norm2: TracedNorm, skip: Operation, hidden: Linear) -> tuple[TracedNorm, TracedNorm, Operation]:
@@ -129,88 +145,49 @@ def _pre_norm(residual1: Operation, hidden: Linear) -> tuple[None, TracedNorm, O
     """The second norm of a pre-norm layer and its first residual sum; attention takes the first norm."""
     norm2 = hidden.of.operation
     if not isinstance(norm2, TracedNorm) or norm2.of.operation is not residual1:
+        skipped = residual1.sides if isinstance(residual1, Sum) else ()
+        side_by_side = isinstance(norm2, TracedNorm) and norm2.of.operation in skipped
         raise UnsupportedPattern(
             f"the second residual sum adds {formula(residual1)}, and the feed-forward network takes {formula(norm2)}, "
             "which is not its norm: neither a pre-norm layer nor a post-norm one",
-            "parallel" if _side_by_side(residual1, norm2) else None,
+            "parallel" if side_by_side else None,
         )
     return None, norm2, residual1
 
 
-def _side_by_side(residual1: Operation, given: Operation) -> bool:
-    """Whether the feed-forward network takes the norm of what the first residual sum skips."""
-    skipped = [side.operation for side in (residual1.one, residual1.other)] if isinstance(residual1, Sum) else []
-    return isinstance(given, TracedNorm) and given.of.operation in skipped
-
-
-def _projections(context: Context) -> tuple[list[Projection], Operation]:
-    """Query, key and value, and the operation that all three project."""
+def _attention(context: Context) -> tuple[dict[str, Operation], dict[str, Array], Operation]:
+    """The steps of attention, the columns that are query, key and value, and the operation that all three project."""
     weights, scores = context.of, context.of.of
-    first, second = (scores.first, scores.first_heads), (scores.second, scores.second_heads)
-    query, key = (first, second) if weights.query_first else (second, first)
-    sides = {"query": query, "key": key, "value": (context.value, context.value_heads)}
-    projections = [_projection(*side, name) for name, side in sides.items()]
-    sources = list({id(p.linear.of.operation): p.linear.of.operation for p in projections}.values())
+    sides = [(scores.first.operation, scores.first_heads), (scores.second.operation, scores.second_heads)]
+    sides = [*(sides if weights.query_first else sides[::-1]), (context.value.operation, context.value_heads)]
+    steps: dict[str, Operation] = {}
+    columns, sources = {}, []
+    for name, (operation, heads) in zip(("query", "key", "value"), sides, strict=True):
+        columns[name] = heads.reshape(-1)
+        steps[name] = linear = _projection(operation, columns[name], name)
+        if linear.of.operation not in sources:
+            sources.append(linear.of.operation)
     if len(sources) > 1:
         raise UnsupportedPattern(
             f"query, key and value are made of different things: {' and '.join(map(formula, sources))}"
         )
-    return projections, sources[0]
+    steps |= {"attention_scores": scores, "attention_weights": weights, "context": context}
+    return steps, columns, sources[0]
 
 
-def _feed_forward(total: Sum) -> tuple[Operation, Linear, Activation, Linear]:
-    """The skip connection of a residual sum, and the feed-forward network beside it, last operation first."""
-    for skip, branch in ((total.one.operation, total.other.operation), (total.other.operation, total.one.operation)):
-        if isinstance(branch, Linear) and isinstance(branch.of.operation, Activation):
-            activation = branch.of.operation
-            hidden = activation.of.operation
-            if not isinstance(hidden, Linear):
-                raise UnsupportedPattern(
-                    f"the activation {activation.function} is of {formula(hidden)}, and not of a linear map"
-                )
-            return skip, branch, activation, hidden
-    raise UnsupportedPattern(
-        f"a feed-forward network was looked for in the sum {total.name!r}, "
-        f"and it adds {formula(total.one.operation)} and {formula(total.other.operation)}"
-    )
-
-
-def _attention(total: Sum) -> tuple[Operation, Linear, Context]:
-    for skip, branch in ((total.one.operation, total.other.operation), (total.other.operation, total.one.operation)):
-        if isinstance(branch, Linear) and isinstance(branch.of.operation, Context):
-            return skip, branch, branch.of.operation
-        if isinstance(branch, Context):
-            raise UnsupportedPattern("attention has no output projection")
-    raise UnsupportedPattern(
-        f"attention was looked for in the sum {total.name!r}, "
-        f"and it adds {formula(total.one.operation)} and {formula(total.other.operation)}",
-        "sandwich" if _normed_attention(total) else None,
-    )
-
-
-def _normed_attention(total: Sum) -> bool:
-    """Whether one side of a sum is the norm of what attention gives."""
-    for side in (total.one.operation, total.other.operation):
-        inner = side.of.operation if isinstance(side, TracedNorm) else None
-        if isinstance(inner, Linear) and isinstance(inner.of.operation, Context):
-            return True
-    return False
-
-
-def _projection(view: View, heads: Array, what: str) -> Projection:
-    linear = view.operation
-    if not isinstance(linear, Linear):
-        normed = isinstance(linear, TracedNorm) and isinstance(linear.of.operation, Linear)
+def _projection(operation: Operation, columns: Array, what: str) -> Linear:
+    """The linear map of which query, key or value are columns."""
+    if not isinstance(operation, Linear):
+        normed = isinstance(operation, TracedNorm) and isinstance(operation.of.operation, Linear)
         raise UnsupportedPattern(
-            f"{what} is no linear map: it is {formula(linear)}", "qk_norm" if normed and what != "value" else None
+            f"{what} is no linear map: it is {formula(operation)}", "qk_norm" if normed and what != "value" else None
         )
-    columns = heads.reshape(-1)
     if len(set(columns.tolist())) < len(columns):
         raise UnsupportedPattern(
             f"several heads share their {what}: grouped-query attention, which the specification does not know",
             "grouped_queries",
         )
-    return Projection(linear, columns)
+    return operation
 
 
 def formula(operation: Operation, depth: int = 3) -> str:
@@ -218,9 +195,7 @@ def formula(operation: Operation, depth: int = 3) -> str:
     if depth == 0:
         return "…"
 
-    def inner(of: Operation) -> str:
-        return formula(of, depth - 1)
-
+    inner = partial(formula, depth=depth - 1)
     match operation:
         case TracedInput():
             return f"the input {operation.name!r}"

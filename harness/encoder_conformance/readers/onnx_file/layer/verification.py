@@ -84,9 +84,14 @@ def fully_masked_row(layer: Layer, parameters: Mapping[str, Array], mask: MaskSe
 
     Every key of the first item is hidden, and the output compared with the oracle's.
     """
-    observed = _with_hidden_item(mask, run)
-    if observed is None:
+    assert mask.polarity is not None
+    hidden = run.feeds[mask.name].copy()
+    hidden[(slice(None),) * mask.axes.index("B") + (0,) if "B" in mask.axes else ...] = mask.polarity.shut
+    try:
+        outputs = run.runner.run({**run.feeds, mask.name: hidden})
+    except ExecutionError:
         return None
+    observed = run.semantics.batch_first(outputs[run.semantics.output.name])[:1].astype(np.float64)
     if np.isnan(observed).any():
         return "nan"
     errors = {}
@@ -98,17 +103,3 @@ def fully_masked_row(layer: Layer, parameters: Mapping[str, Array], mask: MaskSe
         errors[row] = float(np.abs(expected - observed).max())
     best = min(errors, key=lambda row: errors[row])
     return best if errors[best] <= 0.05 * max(errors.values()) else None
-
-
-def _with_hidden_item(mask: MaskSemantics, run: TracedRun) -> Array | None:
-    """The output [1, S, D] of the first item with all its keys hidden; None where the file does not run so."""
-    assert mask.polarity is not None
-    hidden = run.feeds[mask.name].copy()
-    first_item = (slice(None),) * mask.axes.index("B") + (0,) if "B" in mask.axes else ...
-    hidden[first_item] = mask.polarity.shut
-    semantics = run.semantics
-    try:
-        outputs = run.runner.run({**run.feeds, mask.name: hidden})
-    except ExecutionError:
-        return None
-    return semantics.batch_first(outputs[semantics.output.name])[:1].astype(np.float64)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import onnxruntime as ort
 
 from encoder_conformance import Tensors
 from encoder_conformance.judging.verdict import TensorVerdict
@@ -17,7 +16,7 @@ from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.measured import conditions_of, disturbed
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, error_text, showing
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, values_of
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.cutting import Cut
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -30,19 +29,13 @@ from encoder_conformance.spec.axes import Array
 
 def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> None:
     """Says how far a whole file is off, or why it was not judged as a whole. `graph` is that of the whole file."""
-    front = Front(graph)
-    try:
-        front.plan(cut.x)
-        followed = not graph.quantised and bool(front.rows)
-    except Unfollowed:
-        followed = False
-    if not followed:
-        front.rows, front.traced = [], set()
+    front = _followed(graph, cut.x)
     feeds = _feeds(graph, cut, front, semantics)
     if feeds is None:
         return
     try:
-        run = {**feeds, **_run(graph, feeds, [cut.x, cut.output, *sorted(front.traced - feeds.keys())])}
+        names = [cut.x, cut.output, *sorted(front.traced - feeds.keys() if front else ())]
+        run = {**feeds, **values_of(graph.model, names, feeds)}
     except ExecutionError as error:
         findings.error(
             "interface", f"from its inputs on it does not run: {error}", "the encoder inside was judged alone"
@@ -50,11 +43,21 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
         return
     if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
         return
-    verdicts = _verdicts(cut, inferred, semantics, front if followed else None, run)
-    described = _described(graph, front, run) if followed else ""
+    verdicts = _verdicts(cut, inferred, semantics, front, run)
+    described = _described(graph, front, run) if front else ""
     _report(cut, findings, described, verdicts, quantised=graph.quantised)
-    if followed:
+    if front:
         _check_positions(graph, front, run, findings)
+
+
+def _followed(graph: Graph, x: str) -> Front | None:
+    """What stands before the encoder, where all of it is followed."""
+    front = Front(graph)
+    try:
+        front.plan(x)
+    except Unfollowed:
+        return None
+    return front if front.rows and not graph.quantised else None
 
 
 def _verdicts(
@@ -139,12 +142,11 @@ def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Finding
             )
 
 
-def _feeds(graph: Graph, cut: Cut, front: Front, semantics: InputSemantics) -> Tensors | None:
+def _feeds(graph: Graph, cut: Cut, front: Front | None, semantics: InputSemantics) -> Tensors | None:
     """Drawn inputs of the whole file, with masks that hide nothing; None where one of them is not known."""
     draw, open_masks = np.random.default_rng(4), semantics.open_masks()
-    tables = {graph.origin(node.input[1]): graph.initializers[node.input[0]].dims[0] for node in front.rows}
-    if not front.rows:
-        tables = _tables(graph)
+    chosen = front.rows if front else [node for node in graph.nodes if graph.table_of(node) is not None]
+    tables = {graph.origin(node.input[1]): graph.initializers[node.input[0]].dims[0] for node in chosen}
     found: Tensors = {}
     for port in map(port_of, graph.inputs):
         shape = _shape(port.shape, semantics)
@@ -162,16 +164,6 @@ def _feeds(graph: Graph, cut: Cut, front: Front, semantics: InputSemantics) -> T
     return found
 
 
-def _tables(graph: Graph) -> dict[str, int]:
-    """Input → the rows of the table that it chooses from."""
-    found = {}
-    for node in graph.nodes:
-        table = graph.initializers.get(node.input[0]) if node.op_type == "Gather" else None
-        if table is not None and len(table.dims) == 2:
-            found[graph.origin(node.input[1])] = table.dims[0]
-    return found
-
-
 def _shape(shape: tuple[int | str | None, ...] | None, semantics: InputSemantics) -> tuple[int, ...] | None:
     """Sizes, with the batch first and the sequence after it where they are free; None where another axis is."""
     if shape is None or any(not isinstance(size, int) for size in shape[2:]):
@@ -180,12 +172,3 @@ def _shape(shape: tuple[int | str | None, ...] | None, semantics: InputSemantics
         return None
     free = (semantics.B, semantics.S)
     return tuple(size if isinstance(size, int) else free[axis] for axis, size in enumerate(shape))
-
-
-def _run(graph: Graph, feeds: Tensors, names: list[str]) -> Tensors:
-    """Raises ExecutionError."""
-    try:
-        session: ort.InferenceSession = showing(graph.model, names)
-        return dict(zip(names, session.run(names, feeds), strict=True))
-    except Exception as error:  # ONNX Runtime has a class of its own for every status
-        raise ExecutionError(error_text(error)) from None

@@ -1,12 +1,14 @@
 """Runs ONNX's checker and strict shape inference, and compares the shapes that the file states."""
 
+from copy import deepcopy
 from math import prod
 
 import onnx
+from google.protobuf.message import Message
 
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
-from encoder_conformance.readers.onnx_file.graph.nodes import copy_of, every_node
+from encoder_conformance.readers.onnx_file.graph.nodes import every_node
 from encoder_conformance.readers.onnx_file.reading.operators import ONNX_DOMAINS
 
 SMALL = 1024
@@ -42,33 +44,30 @@ def check_model(model: onnx.ModelProto, findings: Findings) -> None:
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy for shape inference, with each large initializer as an input of its shape."""
     light = onnx.ModelProto()
-    for field, value in model.ListFields():
-        if field.name != "graph":
-            target = getattr(light, field.name)
-            if field.is_repeated:
-                target.extend(value)
-            else:
-                setattr(light, field.name, value)
+    _copy_fields(model, light, without="graph")
     declared = {info.name for info in model.graph.input}
-    for field, value in model.graph.ListFields():
-        if field.name == "initializer":
-            for tensor in value:
-                if max(0, prod(tensor.dims)) <= SMALL:
-                    light.graph.initializer.append(tensor)
-                elif tensor.name not in declared:
-                    light.graph.input.append(
-                        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-                    )
-        elif field.is_repeated:
-            getattr(light.graph, field.name).extend(value)
-        else:
-            setattr(light.graph, field.name, value)
+    for tensor in model.graph.initializer:
+        if max(0, prod(tensor.dims)) <= SMALL:
+            light.graph.initializer.append(tensor)
+        elif tensor.name not in declared:
+            light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    _copy_fields(model.graph, light.graph, without="initializer")
     return light
+
+
+def _copy_fields(source: Message, target: Message, *, without: str) -> None:
+    for field, value in source.ListFields():
+        if field.name == without:
+            continue
+        if field.is_repeated:
+            getattr(target, field.name).extend(value)
+        else:
+            setattr(target, field.name, value)
 
 
 def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
     """The sizes that the file states follow from its inputs."""
-    bare = copy_of(model)
+    bare = deepcopy(model)
     del bare.graph.value_info[:]
     for output in bare.graph.output:
         output.type.tensor_type.ClearField("shape")

@@ -5,15 +5,13 @@ Every reference to external data is checked before any of it is read.
 
 import resource
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path, PurePosixPath
 
 import onnx
 from google.protobuf.message import DecodeError
 from onnx.external_data_helper import load_external_data_for_tensor
-
-from encoder_conformance.readers.onnx_file.findings import Findings
 
 LARGEST = 2**31 - 1
 """Bytes of a protobuf message, and of a file that is read here, what lies beside it included."""
@@ -24,11 +22,11 @@ COPIES = 8
 
 
 class UnreadableFile(Exception):
-    """The file cannot be taken any further; the findings say why."""
+    """The file cannot be taken any further: `problems` are findings of phase `file`, `hint` is that of the last."""
 
-
-Refuse = Callable[..., UnreadableFile]
-"""Message and hint of a finding → the exception to raise."""
+    def __init__(self, *problems: str, hint: str = "") -> None:
+        super().__init__(*problems)
+        self.problems, self.hint = problems, hint
 
 
 def bound_memory(file_bytes: int) -> None:
@@ -39,74 +37,65 @@ def bound_memory(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
-def load(path: Path, findings: Findings, external: set[str]) -> onnx.ModelProto:
-    """The model with its external data, the names of whose files go into `external`.
-
-    Raises UnreadableFile after a finding of phase `file`.
-    """
-
-    def refuse(message: str, hint: str = "") -> UnreadableFile:
-        findings.error("file", message, hint)
-        return UnreadableFile(message)
-
-    bytes_beside = _check_file(path, refuse)
+def load(path: Path) -> tuple[onnx.ModelProto, set[str]]:
+    """The model with its external data, and the names of the files that these are in; raises UnreadableFile."""
+    bytes_beside = _check_file(path)
     bound_memory(path.stat().st_size + max(bytes_beside, 0))
-    model = _parse(path, refuse)
-    external |= {e.value for tensor in tensors(model) for e in tensor.external_data if e.key == "location"}
-    load_external(model, path.resolve().parent, refuse)
-    return model
+    model = _parse(path)
+    external = {e.value for tensor in tensors(model) for e in tensor.external_data if e.key == "location"}
+    load_external(model, path.resolve().parent)
+    return model, external
 
 
-def _check_file(path: Path, refuse: Refuse) -> int:
+def _check_file(path: Path) -> int:
     """The bytes of the other files in its folder."""
     try:
         status = path.stat()
     except OSError as error:
-        raise refuse(f"{path.name} cannot be opened: {error.strerror}", "check the path") from None
+        raise UnreadableFile(f"{path.name} cannot be opened: {error.strerror}", hint="check the path") from None
     except ValueError as error:  # a zero byte in the name
-        raise refuse(f"the path cannot be opened: {error}", "check the path") from None
+        raise UnreadableFile(f"the path cannot be opened: {error}", hint="check the path") from None
     if stat.S_ISDIR(status.st_mode):
-        raise refuse(f"{path.name} is a folder", "name the .onnx file in it")
+        raise UnreadableFile(f"{path.name} is a folder", hint="name the .onnx file in it")
     if not stat.S_ISREG(status.st_mode):
-        raise refuse(f"{path.name} is no plain file", "name an .onnx file")
+        raise UnreadableFile(f"{path.name} is no plain file", hint="name an .onnx file")
     if not status.st_size:
-        raise refuse(f"{path.name} is empty", "export it again")
+        raise UnreadableFile(f"{path.name} is empty", hint="export it again")
     if status.st_size > LARGEST:
         message = f"{path.name} has {status.st_size} bytes, more than a protobuf message can (2 GiB)"
-        raise refuse(message, "export with external data")
+        raise UnreadableFile(message, hint="export with external data")
     return sum(other.stat().st_size for other in path.parent.iterdir() if other.is_file()) - status.st_size
 
 
-def _parse(path: Path, refuse: Refuse) -> onnx.ModelProto:
+def _parse(path: Path) -> onnx.ModelProto:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
     except OSError as error:
-        raise refuse(f"{path.name} cannot be read: {error.strerror}", "check its permissions") from None
+        raise UnreadableFile(f"{path.name} cannot be read: {error.strerror}", hint="check its permissions") from None
     except (DecodeError, RuntimeError) as error:  # upb raises one or the other, by the problem
         why = f" ({error})" if str(error) else ""
         message = f"{path.name} is no ONNX model, or is cut short: it does not parse{why}"
-        raise refuse(message, "export it again") from None
+        raise UnreadableFile(message, hint="export it again") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise refuse(f"{path.name} parses, but holds no graph", "is it an ONNX model?")
+        raise UnreadableFile(f"{path.name} parses, but holds no graph", hint="is it an ONNX model?")
     return model
 
 
-def load_external(model: onnx.ModelProto, folder: Path, refuse: Refuse) -> None:
+def load_external(model: onnx.ModelProto, folder: Path) -> None:
     """Read the external data, after all references are checked."""
     external = [tensor for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
-    problems = [problem for tensor in external if (problem := external_problem(tensor, folder))]
-    if problems:
-        for problem in problems[:-1]:
-            refuse(problem)
-        raise refuse(problems[-1], "an external file lies beside the model, or in a folder there")
+    if problems := [problem for tensor in external if (problem := external_problem(tensor, folder))]:
+        raise UnreadableFile(*problems, hint="an external file lies beside the model, or in a folder there")
     if sum(_size(tensor) for tensor in external) > LARGEST:
-        raise refuse("the model with its external data has more than 2 GiB", "export fewer layers of it at a time")
+        message = "the model with its external data has more than 2 GiB"
+        raise UnreadableFile(message, hint="export fewer layers of it at a time")
     for tensor in external:
         try:
             load_external_data_for_tensor(tensor, str(folder))
         except Exception as error:
-            raise refuse(f"external data of {tensor.name!r} cannot be read: {error}", "export it again") from None
+            message = f"external data of {tensor.name!r} cannot be read: {error}"
+            raise UnreadableFile(message, hint="export it again") from None
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
 
@@ -165,12 +154,7 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             attributes += nodes.pop().attribute
         else:
             attribute = attributes.pop()
-            if attribute.HasField("t"):
-                yield attribute.t
-            yield from attribute.tensors
-            for sparse in (
-                *([attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []),
-                *attribute.sparse_tensors,
-            ):
+            yield from (attribute.t, *attribute.tensors)  # a field that is not there is empty
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
                 yield from (sparse.values, sparse.indices)
-            graphs += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+            graphs += [attribute.g, *attribute.graphs]

@@ -17,24 +17,20 @@ SORTED = (
 def check_order(model: onnx.ModelProto, findings: Findings) -> None:
     """Sorts the nodes in place, with a warning of phase `file` that names the first one out of order.
 
-    Raises UnreadableFile after an error, where they are in a circle.
+    Raises UnreadableFile where they are in a circle.
     """
-    problem = _first_problem(model)
+    problem = first_problem(model)
     if not problem:
         return
     try:
         sort_nodes(model)
     except CycleError as circle:
-        findings.error("file", f"{problem}; {len(circle.args[1]) - 1} nodes are in a circle", "export it again")
-        raise UnreadableFile(problem) from None
+        message = f"{problem}; {len(circle.args[1]) - 1} nodes are in a circle"
+        raise UnreadableFile(message, hint="export it again") from None
     findings.warning("file", problem, SORTED)
 
 
-def is_in_order(model: onnx.ModelProto) -> bool:
-    return not _first_problem(model)
-
-
-def _first_problem(model: onnx.ModelProto) -> str:
+def first_problem(model: onnx.ModelProto) -> str:
     """The first node that takes a value of a later one; "" if there is none."""
     problem = _out_of_order(list(model.graph.node), _initial_values(model.graph), frozenset())
     for function in model.functions:
@@ -44,9 +40,8 @@ def _first_problem(model: onnx.ModelProto) -> str:
 
 def sort_nodes(model: onnx.ModelProto) -> None:
     """Every graph's and function's nodes, each after what it takes; raises CycleError."""
-    _sort(model.graph)
-    for function in model.functions:
-        _sort(function)
+    for graph in (model.graph, *model.functions):
+        _sort(graph)
 
 
 def _sort(graph: onnx.GraphProto | onnx.FunctionProto) -> None:

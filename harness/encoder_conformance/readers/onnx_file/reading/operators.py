@@ -23,12 +23,9 @@ def check_operators(model: onnx.ModelProto, findings: Findings) -> None:
     opset = _check_opset(model, findings)
     _check_schemas(model, opset, findings)
     _check_other_domains(model, findings)
-    if dropped := [node for node in every_node(model) if node.op_type == "Dropout" and _trains(node, model)]:
-        findings.error(
-            "operators",
-            f"{len(dropped)} Dropout nodes are in training mode: the file drops at random",
-            "call eval() on the module that is exported, the outermost one",
-        )
+    if dropped := sum(node.op_type == "Dropout" and _trains(node, model) for node in every_node(model)):
+        message = f"{dropped} Dropout nodes are in training mode: the file drops at random"
+        findings.error("operators", message, "call eval() on the module that is exported, the outermost one")
 
 
 def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
@@ -40,11 +37,8 @@ def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
         findings.error("operators", "no opset is stated for ONNX's own operators", "add opset_import of the domain ''")
         opset = 1
     if opset is not None and opset > newest:
-        findings.error(
-            "operators",
-            f"opset {opset} is newer than the installed onnx {onnx.__version__} knows, {newest}",
-            f"export with opset_version={newest}, or install a newer onnx",
-        )
+        message = f"opset {opset} is newer than the installed onnx {onnx.__version__} knows, {newest}"
+        findings.error("operators", message, f"export with opset_version={newest}, or install a newer onnx")
     elif opset is not None and opset < 7:
         oldest = f"opset {opset} is older than any that ONNX Runtime promises to run, 7"
         findings.warning("operators", oldest, "export with opset_version=17 or higher")
@@ -61,14 +55,11 @@ def _check_schemas(model: onnx.ModelProto, opset: int | None, findings: Findings
         try:
             schema = defs.get_schema(node.op_type, version, node.domain if node.domain != "ai.onnx" else "")
         except defs.SchemaError:
-            findings.error(
-                "operators",
-                f"{node.op_type} is no operator of opset {version}{_since(node.op_type)}",
-                "export with another opset_version, one that has the operator",
-            )
-            continue
-        if schema.deprecated:
-            findings.warning("operators", f"{node.op_type} is deprecated in opset {version}")
+            message = f"{node.op_type} is no operator of opset {version}{_since(node.op_type)}"
+            findings.error("operators", message, "export with another opset_version, one that has the operator")
+        else:
+            if schema.deprecated:
+                findings.warning("operators", f"{node.op_type} is deprecated in opset {version}")
 
 
 def _check_other_domains(model: onnx.ModelProto, findings: Findings) -> None:

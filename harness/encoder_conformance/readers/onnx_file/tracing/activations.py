@@ -1,11 +1,11 @@
-"""Recognises an activation by its values."""
+"""Recognises an activation, or a softmax over the rows of the scores, by its values."""
 
 import math
 from collections.abc import Callable
 
 import numpy as np
 
-from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.readers.onnx_file.tracing.expressions import Expression, UnsupportedPattern
 from encoder_conformance.spec.axes import Array, Elementwise
 
 EXACT = 2e-5
@@ -46,23 +46,57 @@ def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tupl
     for an inexact activation has a power of 2: another would hide what is wrong with it.
     """
     with np.errstate(all="ignore"):
-        expected = {function: f(inputs) for function, f in ACTIVATIONS.items()}
-        others = {function: f(inputs) for function, f in OTHERS.items()}
-        for function, values in (expected | others).items():
-            factor = float(np.vdot(observed, values) / np.vdot(values, values))
-            if np.abs(observed - factor * values).max() <= EXACT * max(1.0, abs(factor)):
+        expected = {function: f(inputs) for function, f in (ACTIVATIONS | OTHERS).items()}
+        factors = {function: float(np.vdot(observed, due) / np.vdot(due, due)) for function, due in expected.items()}
+        for function, factor in factors.items():
+            if np.abs(observed - factor * expected[function]).max() <= EXACT * max(1.0, abs(factor)):
                 return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
-        powers = {function: _power_of_2(observed, values) for function, values in expected.items()}
-        errors = {
-            function: float(np.abs(observed / powers[function] - values).max()) for function, values in expected.items()
-        }
+        powers = {f: float(2.0 ** np.round(np.log2(factors[f]))) if factors[f] > 0 else 1.0 for f in ACTIVATIONS}
+        errors = {f: float(np.abs(observed / power - expected[f]).max()) for f, power in powers.items()}
     function = min(errors, key=lambda f: errors[f] if np.isfinite(errors[f]) else np.inf)
     if not errors[function] <= NEAR:
         raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
     return function, powers[function], errors[function]
 
 
-def _power_of_2(observed: Elementwise, values: Elementwise) -> float:
-    """The power of 2 nearest to what multiplies `values`; 1 where nothing does."""
-    factor = float(np.vdot(observed, values) / np.vdot(values, values))
-    return float(2.0 ** np.round(np.log2(factor))) if factor > 0 else 1.0
+_SEEN, _HIDDEN = 1e-3, 100.0
+"""What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
+
+
+def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[float, Array | None]:
+    """`scale` and `constant` [B, H, Q, K] of softmax(scale · scores + constant); raises UnsupportedPattern.
+
+    `of` maps scores [B, H, Q, K] to the value that `expression` is.
+    """
+    shape, axis = expression.operation.shape, expression.axis
+    scores = np.random.default_rng(0).normal(size=shape)
+
+    def weights(values: Array) -> Array:
+        """Weights [B, H, Q, K] of scores [B, H, Q, K]."""
+        found = np.full(int(np.prod(shape)), np.nan)
+        found[expression.index.reshape(-1)] = of(values).reshape(-1)
+        return found.reshape(shape)
+
+    with np.errstate(all="ignore"):
+        at_zero, observed = np.log(weights(np.zeros(shape))), np.log(weights(scores))
+        open_ = np.isfinite(observed - at_zero)
+        if not open_.any():
+            raise UnsupportedPattern("attention's weights are all 0 or no numbers, with masks that hide nothing")
+        counts = open_.sum(axis=axis, keepdims=True)
+        moved, centred = (
+            np.where(open_, values - np.where(open_, values, 0).sum(axis, keepdims=True) / counts, 0)
+            for values in (observed - at_zero, scores)
+        )
+        scale = float((moved * centred).sum() / (centred * centred).sum())
+        expected = np.exp(scale * scores + at_zero - np.nanmax(np.where(open_, at_zero, np.nan)))
+        expected /= expected.sum(axis=axis, keepdims=True)
+        error = np.abs(np.exp(observed) - expected)
+    if not np.nanmax(error) < 1e-5:
+        raise UnsupportedPattern("the scores go through something over each row that is no softmax")
+    even = np.log(1 / shape[axis])
+    return scale, None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True)
+
+
+def biases_positions(constant: Array) -> bool:
+    """Whether it prefers some of the positions that it does not hide: relative positions, or ALiBi."""
+    return bool(((constant < -_SEEN) & (constant > -_HIDDEN)).any())

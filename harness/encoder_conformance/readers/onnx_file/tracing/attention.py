@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
-from encoder_conformance.readers.onnx_file.tracing.attention_products import context_product, score_product
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Context,
     Scores,
@@ -16,7 +15,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     View,
     Weights,
 )
-from encoder_conformance.readers.onnx_file.tracing.matrix_products import Product, product_of
+from encoder_conformance.readers.onnx_file.tracing.matrix_products import Product, as_blocks, constant_along, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
@@ -38,21 +37,72 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     """Features by features, both indices in the axes of `product`: the scores [B, H, S, S]."""
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's scores")
-    widths = one.operation.shape[-1], two.operation.shape[-1]
-    index, heads_one, heads_two = score_product(product, one.index, two.index, widths, table.B, table.S)
-    shape = table.B, len(heads_one), table.S, table.S
-    operation = Scores(shape, name, one, two, heads_one, heads_two)
-    return View(operation, index, one.factor * two.factor)
+    B, S = table.B, table.S
+    a, b, spread_out = as_blocks(product, one.index, two.index)  # [P, R, d]
+    place_a, item_a, features_a = _side(a, one.operation.shape[-1], S)
+    place_b, item_b, features_b = _side(b, two.operation.shape[-1], S)
+    if not np.array_equal(item_a, item_b):
+        raise UnsupportedPattern(
+            "a product of the positions of one item with those of another: attention across the batch"
+        )
+    head, heads_a, heads_b = _heads(features_a, features_b)
+    H = len(heads_a)
+    if len(a) != B * H or a.shape[1] != S or b.shape[1] != S:
+        raise UnsupportedPattern("scores of some of the positions alone")
+    label = (((item_a * H + head)[:, None, None] * S + place_a[:, :, None]) * S) + place_b[:, None, :]
+    scores = Scores((B, H, S, S), name, one, two, heads_a, heads_b)
+    return View(scores, spread_out(label), one.factor * two.factor)
+
+
+def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
+    """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
+    position = constant_along(index // F, 2, "a product that sums over positions")
+    features = constant_along(index % F, 1, "a product whose features differ from one position to the next")
+    item = constant_along(position // S, 1, "a product that goes from one item of the batch to another")
+    return position % S, item, features
+
+
+def _heads(first: Array, second: Array) -> tuple[Array, Array, Array]:
+    """The head of each of P blocks, numbered as they come, and the features [H, d] of each head on both sides, out of
+    those of each block [P, d]."""
+    numbers: dict[bytes, int] = {}
+    head = np.array(
+        [numbers.setdefault(a.tobytes() + b.tobytes(), len(numbers)) for a, b in zip(first, second, strict=True)]
+    )
+    at = [int(np.flatnonzero(head == h)[0]) for h in range(len(numbers))]
+    return head, first[at], second[at]
 
 
 def _context(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
-    """Weights [B, H, S, S] by value, both indices in the axes of `product`: the context [N, H · d]."""
+    """Weights [B, H, S, S] by value, both indices in the axes of `product`: the context [N, H · d], head by head."""
     if isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's weights with each other")
-    assert isinstance(one.operation, Weights)
-    index, heads = context_product(product, one.index, two.index, one.operation.shape, two.operation.shape[-1])
-    operation = Context((table.B * table.S, heads.size), name, one.operation, two, heads)
-    return View(operation, index, one.factor * two.factor)
+    weights, S = one.operation, table.S
+    assert isinstance(weights, Weights)
+    B, H = weights.shape[:2]
+    w, v, spread_out = as_blocks(product, one.index, two.index)  # [P, Q, K], [P, d, K]
+    item_head = constant_along(
+        constant_along(w // (S * S), 2, "weights of several heads in one sum"), 1, "weights of several heads"
+    )
+    item, head = item_head // H, item_head % H
+    query = w // S % S
+    if not (query == query[:, :, :1]).all():
+        raise UnsupportedPattern("attention weights that are summed over the queries and not over the keys")
+    key = constant_along(w % S, 1, "weights whose keys differ from one query to the next")
+    F = two.operation.shape[-1]
+    position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
+    if not np.array_equal(position, item[:, None] * S + key):
+        raise UnsupportedPattern("attention weights that meet the values of other positions than those of their keys")
+    features = constant_along(v % F, 2, "features of value that differ from one position to the next")  # [P, d]
+    if len(w) != B * H:
+        raise UnsupportedPattern("some of the heads alone")
+    own = features[[int(np.flatnonzero(head == h)[0]) for h in range(H)]]  # [H, d]
+    if not np.array_equal(features, own[head]):
+        raise UnsupportedPattern("heads whose features of value differ from one item to the next")
+    d = own.shape[1]
+    label = (item[:, None] * S + query[:, :, 0])[:, :, None] * (H * d) + head[:, None, None] * d + np.arange(d)
+    context = Context((B * S, own.size), name, weights, two, own)
+    return View(context, spread_out(label), one.factor * two.factor)
 
 
 def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:

@@ -29,14 +29,10 @@ class WeightSource:
     integers: Integers | None = None
 
     def take(self, *at: Any) -> "WeightSource":
-        return WeightSource(self.value[at], None if self.elements is None else self.elements[at], self.integers)
+        return self.arranged(lambda values: values[at])
 
     def reshape(self, *shape: int) -> "WeightSource":
-        elements = None if self.elements is None else self.elements.reshape(shape)
-        return WeightSource(self.value.reshape(shape), elements, self.integers)
-
-    def flat(self) -> "WeightSource":
-        return self.reshape(-1)
+        return self.arranged(lambda values: values.reshape(shape))
 
     def arranged(self, arrange: Callable[[Array], Array]) -> "WeightSource":
         """Values and elements, each as `arrange` moves them."""
@@ -129,6 +125,10 @@ class Context(Operation):
 class Sum(Operation):
     one: "View"
     other: "View"
+
+    @property
+    def sides(self) -> tuple[Operation, Operation]:
+        return self.one.operation, self.other.operation
 
 
 @dataclass(frozen=True)

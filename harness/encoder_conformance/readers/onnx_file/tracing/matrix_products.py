@@ -1,5 +1,6 @@
 """Matrix products in Einstein notation: MatMul, Gemm and Einsum, and their effect on numbered elements."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from string import ascii_letters
@@ -22,6 +23,19 @@ class Product:
 
     def swapped(self) -> "Product":
         return Product(self.second, self.first, self.out)
+
+    def groups(self) -> tuple[str, str, str, str]:
+        """The letters by where they stand: in both operands and the result, in `first` and the result, in `second` and
+        the result, and in both operands alone: those are summed."""
+        a, b, out = self.first, self.second, self.out
+        if any(c not in b + out for c in a) or any(c not in a + out for c in b):
+            raise UnsupportedPattern("a product that also sums one of its operands")
+        return (
+            "".join(c for c in out if c in a and c in b),
+            "".join(c for c in a if c not in b),
+            "".join(c for c in b if c not in a),
+            "".join(c for c in a if c in b and c not in out),
+        )
 
 
 def product_of(node: onnx.NodeProto, first: Array, second: Array) -> tuple[Product, Array, Array]:
@@ -91,32 +105,18 @@ def spread_out(result: Array, sizes: dict[str, int], out: str, *groups: str) -> 
     return result.reshape([sizes[letter] for letter in letters]).transpose([letters.index(letter) for letter in out])
 
 
-@dataclass(frozen=True)
-class Groups:
-    """The letters of a product by where they stand: in both operands and the result, in one and the result, summed."""
-
-    shared: str
-    first: str
-    second: str
-    summed: str
-
-    @classmethod
-    def of(cls, product: Product) -> "Groups":
-        a, b, out = product.first, product.second, product.out
-        alone = [c for c in a if c not in b and c not in out] + [c for c in b if c not in a and c not in out]
-        if alone:
-            raise UnsupportedPattern("a product that also sums one of its operands")
-        return cls(
-            "".join(c for c in out if c in a and c in b),
-            "".join(c for c in a if c not in b),
-            "".join(c for c in b if c not in a),
-            "".join(c for c in a if c in b and c not in out),
-        )
-
-
 def sizes_of(product: Product, first: Array, second: Array) -> dict[str, int]:
     """Letter → size, of operands [*first] and [*second]."""
     return dict(zip(product.first, first.shape, strict=True)) | dict(zip(product.second, second.shape, strict=True))
+
+
+def as_blocks(product: Product, first: Array, second: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
+    """Both operands as [P, R, K] and [P, C, K], in P blocks of what they share and K summed; and the way back of a
+    result [P, R, C]."""
+    (shared, own, others, summed), sizes = product.groups(), sizes_of(product, first, second)
+    a = arranged(first, product.first, shared, own, summed)
+    b = arranged(second, product.second, shared, others, summed)
+    return a, b, lambda made: spread_out(made, sizes, product.out, shared, own, others)
 
 
 def constant_along(values: Array, axis: int, what: str) -> Array:
@@ -132,10 +132,10 @@ def linear_map(product: Product, index: Array, source: WeightSource, F: int) -> 
 
     `index` is the operand's, of features [N, F]; `source` the constant operand, `product` with the data first.
     """
-    groups, sizes = Groups.of(product), sizes_of(product, index, source.value)
-    if groups.shared and prod(sizes[c] for c in groups.shared) > 1:
+    (shared, own, others, summed), sizes = product.groups(), sizes_of(product, index, source.value)
+    if prod(sizes[c] for c in shared) > 1:
         raise UnsupportedPattern("a linear map that differs from one head or position to the next")
-    data = arranged(index, product.first, groups.first + groups.shared, groups.summed)  # [R, K]
+    data = arranged(index, product.first, own + shared, summed)  # [R, K]
     positions = constant_along(data // F, 1, "a product that sums over positions")
     features = data % F
     heads = 1
@@ -145,12 +145,12 @@ def linear_map(product: Product, index: Array, source: WeightSource, F: int) -> 
         raise UnsupportedPattern("a linear map of some of the features alone")
     else:
         features, block = features[0], np.zeros(len(data), np.int64)
-    weight = source.arranged(lambda values: arranged(values, product.second, groups.summed, groups.second))
+    weight = source.arranged(lambda values: arranged(values, product.second, summed, others))
     if not np.array_equal(features, np.arange(len(features))):
         weight = weight.take(np.argsort(features))
     out = weight.value.shape[1]
     labels = positions[:, None] * (out * heads) + block[:, None] * out + np.arange(out)
-    spread = spread_out(labels, sizes, product.out, groups.first + groups.shared, groups.second)
+    spread = spread_out(labels, sizes, product.out, own + shared, others)
     return spread, weight, heads, out * heads
 
 

@@ -12,6 +12,8 @@ from encoder_conformance.spec.axes import Array, Elementwise
 CLOSE = 1e-4
 NEAR = 0.2
 """A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
+Function = Callable[[Array, Mapping[str, Array]], Array]
+Rearrange = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,7 @@ def standardised(x: Array, kind: str, epsilon: float) -> Array:
     return normed
 
 
-def norm_of(
-    of: Callable[[Array, Mapping[str, Array]], Array],
-    at: Callable[[Array], Array],
-    shape: tuple[int, ...],
-    constants: list[NormOperand],
-) -> NormForm:
+def norm_of(of: Function, at: Rearrange, shape: tuple[int, ...], constants: list[NormOperand]) -> NormForm:
     """Raises UnsupportedPattern. `of` is the function, of the operation's values and of replacements for its constants;
     `at` rearranges values of the operation as the function does.
 
@@ -55,11 +52,7 @@ def norm_of(
 
 
 def _norm_with(
-    of: Callable[[Array, Mapping[str, Array]], Array],
-    at: Callable[[Array], Array],
-    shape: tuple[int, ...],
-    constants: list[NormOperand],
-    vectors: list[NormOperand],
+    of: Function, at: Rearrange, shape: tuple[int, ...], constants: list[NormOperand], vectors: list[NormOperand]
 ) -> NormForm:
     """The best form, with `vectors` as what may be gain and shift."""
     N, _ = shape
@@ -69,12 +62,9 @@ def _norm_with(
     drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
     put = {c.name: np.resize(drawn[c.name], c.shape) for c in vectors}
     observed, observed_ordinary = of(rows, put), of(ordinary, put)
-    pairs: list[tuple[NormOperand | None, NormOperand | None]] = [
-        *product(vectors, vectors), *((v, None) for v in vectors), *((None, v) for v in vectors), (None, None)
-    ]  # fmt: skip
     scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
     best = NormForm("", 0, None, None, "", np.inf)
-    for (gain, shift), kind, scalar in product(pairs, ("layer_norm", "rms_norm"), scalars):
+    for gain, shift, kind, scalar in product((*vectors, None), (*vectors, None), ("layer_norm", "rms_norm"), scalars):
         epsilon = float(scalar.source.value.reshape(()))
         if not 0 <= epsilon < 1:
             continue

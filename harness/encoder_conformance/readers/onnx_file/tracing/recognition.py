@@ -4,13 +4,14 @@ The function is computed in float64 on probes and compared, so the spelling of a
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 
 import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
-from encoder_conformance.readers.onnx_file.tracing.activations import activation_of, probe
+from encoder_conformance.readers.onnx_file.tracing.activations import activation_of, biases_positions, probe, softmax_of
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Constant,
@@ -27,7 +28,6 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     WeightSource,
 )
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
-from encoder_conformance.readers.onnx_file.tracing.softmax import softmax_of
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -62,11 +62,7 @@ def recognise(table: ValueTable, name: str, expression: Expression) -> View:
     operation = expression.operation
     if expression.reduced:
         raise UnsupportedPattern(f"{name!r} is one number for each row of {operation.name!r}")
-
-    def function(values: Array, constants: Mapping[str, Array] = {}) -> Array:
-        """The value of `name`, out of values [*shape] of the operation."""
-        return evaluate(table, name, operation, values, constants)
-
+    function = partial(evaluate, table, name, operation)
     if not expression.rowwise:
         return _elementwise(table, name, expression, function)
     if isinstance(operation, Scores):
@@ -110,17 +106,17 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
     scores, index = expression.operation, expression.index
     assert isinstance(scores, Scores)
     try:
-        found = softmax_of(function, scores.shape, expression)
+        scale, constant = softmax_of(function, expression)
     except UnsupportedPattern as reason:
         capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
         raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
-    if found.biases_positions:
+    if constant is not None and biases_positions(constant):
         raise UnsupportedPattern(f"{name!r} is a softmax of scores and of numbers that the file holds", "position_bias")
-    weights = Weights(scores.shape, name, scores, found.scale, expression.axis == -1, found.constant)
+    weights = Weights(scores.shape, name, scores, scale, expression.axis == -1, constant)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]
         index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
-    return View(table.intern((id(scores), found.scale, expression.axis), weights), index)
+    return View(table.intern((id(scores), scale, expression.axis), weights), index)
 
 
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
@@ -149,20 +145,17 @@ def scale_of(observed: Elementwise, inputs: Elementwise) -> float | None:
 
 
 def evaluate(
-    table: ValueTable, name: str, operation: Operation, values: Array, constants: Mapping[str, Array]
+    table: ValueTable, name: str, operation: Operation, values: Array, constants: Mapping[str, Array] = {}
 ) -> Array:
     """The value of `name` where the operation has these values [*shape], in float64 as far as the file lets it.
 
     `constants` replace the file's own.
     """
-    known: dict[str, Array] = dict(constants)
 
+    @cache
     def number(name: str) -> Array:
-        if name not in known:
-            known[name] = compute(name)
-        return known[name]
-
-    def compute(name: str) -> Array:
+        if name in constants:
+            return constants[name]
         value = table.value(name)
         if isinstance(value, Unknown):
             raise UnsupportedPattern(value.reason, value.feature)
@@ -207,7 +200,7 @@ def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:
     value = source.value
     if value.ndim < 2 or value.shape[-1] != F or value.size == F or not (value == value.reshape(-1, F)[0]).all():
         return None
-    return source.flat().take(np.arange(F))
+    return source.reshape(-1).take(np.arange(F))
 
 
 def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[NormOperand]:
@@ -223,5 +216,5 @@ def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[No
                 source = table.source(each)
                 evidence = f"constant {each!r} at {node_label(node)}"
                 shape, vector = source.value.shape, _repeated_vector(source, operation.shape[-1])
-                found[each, current] = NormOperand(each, vector or source.flat(), evidence, shape)
+                found[each, current] = NormOperand(each, vector or source.reshape(-1), evidence, shape)
     return list(found.values())

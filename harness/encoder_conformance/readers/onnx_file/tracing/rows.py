@@ -36,15 +36,10 @@ def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple
     axes kept as 1."""
     last = np.moveaxis(index, axes, range(index.ndim - len(axes), index.ndim))
     grouped = last.reshape(-1, prod(index.shape[a] for a in axes))
+    distinct = bool((np.diff(np.sort(grouped, axis=1)) > 0).all())
     for axis in (-1, -2) if len(operation.shape) == 4 else (-1,):
         rows = rows_of(operation, grouped, axis)
-        inside = grouped % operation.shape[-1] if axis == -1 else grouped // operation.shape[-1] % operation.shape[-2]
-        if inside.shape[1] != operation.shape[axis]:
-            continue
-        complete = np.array_equal(
-            np.sort(inside, axis=1), np.broadcast_to(np.arange(operation.shape[axis]), inside.shape)
-        )
-        if complete and (rows == rows[:, :1]).all():
+        if distinct and grouped.shape[1] == operation.shape[axis] and (rows == rows[:, :1]).all():
             kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))
             return axis, rows[:, 0].reshape(kept)
     what = "scores" if len(operation.shape) == 4 else "features"

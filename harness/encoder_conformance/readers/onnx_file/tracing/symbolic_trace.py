@@ -5,6 +5,7 @@ operation, which is recognised by its values when another node needs it (`recogn
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -37,7 +38,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     rows_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
-from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, recognise, view_of
+from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, view_if_any, view_of
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
 from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
@@ -55,23 +56,20 @@ class SymbolicTrace(ValueTable):
         """Enter the node's outputs into the table."""
         inputs = {name: self.value(name) for name in node.input if name}
         unknown = next((value for value in inputs.values() if isinstance(value, Unknown)), None)
+        values: list[Value] = []
+        if unknown is None:
+            unknown = Unknown("is no output that an encoder layer needs", node_label(node))
+            try:
+                values = self._outputs(node, inputs)
+            except UnsupportedPattern as reason:
+                unknown = Unknown(str(reason), node_label(node), reason.feature)
+            except RecursionError:
+                unknown = Unknown("more nodes in a row lead to it than are followed", node_label(node))
+            except Exception as reason:  # a node may fail in any way on these inputs
+                unknown = Unknown(f"cannot be followed: {error_text(reason)}", node_label(node))
         outputs = [name for name in node.output if name]
-        if unknown is not None:
-            self.values.update(dict.fromkeys(outputs, unknown))
-            return
-        try:
-            for name, value in zip(outputs, self._outputs(node, inputs), strict=False):
-                self.values[name] = value
-        except UnsupportedPattern as reason:
-            self.values.update(dict.fromkeys(outputs, Unknown(str(reason), node_label(node), reason.feature)))
-        except RecursionError:
-            unknown = Unknown("more nodes in a row lead to it than are followed", node_label(node))
-            self.values.update(dict.fromkeys(outputs, unknown))
-        except Exception as reason:  # a node may fail in any way on these inputs
-            unknown = Unknown(f"cannot be followed: {error_text(reason)}", node_label(node))
-            self.values.update(dict.fromkeys(outputs, unknown))
-        for name in outputs:
-            self.values.setdefault(name, Unknown("is no output that an encoder layer needs", node_label(node)))
+        self.values.update(dict.fromkeys(outputs, unknown))
+        self.values.update(zip(outputs, values, strict=False))
 
     def _outputs(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         op = node.op_type
@@ -92,24 +90,20 @@ class SymbolicTrace(ValueTable):
 
     def _rearranged(self, node: onnx.NodeProto) -> list[Value]:
         data = data_inputs(node)
-        values = [self.value(name) for name in data]
+        several = len(data) > 1
+        values = [view_of(self, name) if several and name in self.values else self.value(name) for name in data]
         others = [self.number(name) if name else None for name in node.input[len(data) :]]
         if any(name in self.values for name in node.input[len(data) :]):
             raise UnsupportedPattern(f"{node.op_type} by what x holds")
-        if len(values) > 1:
-            values = [view_of(self, name) if name in self.values else self.value(name) for name in data]
-        first = values[0]
-        if any(isinstance(value, Constant) for value in values):
+        dependent = [value for value in values if isinstance(value, View | Expression)]
+        if len(dependent) < len(values):
             raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it")
-        assert isinstance(first, View | Expression)
-        factors = {getattr(value, "factor", 1) for value in values}
-        if len(factors) > 1 or any(value.operation is not first.operation for value in values):  # type: ignore[union-attr]
-            turned = len(factors) > 1 and all(value.operation is first.operation for value in values)  # type: ignore[union-attr]
-            raise UnsupportedPattern("Concat of different things", "rope" if turned else None)
-        indices = self.nodes.run(node, [*(value.index for value in values), *others])  # type: ignore[union-attr]
-        if isinstance(first, View):
-            return [View(first.operation, index, first.factor) for index in indices]
-        return [Expression(first.operation, index, first.rowwise, first.reduced, first.axis) for index in indices]
+        first = dependent[0]
+        of_one = all(value.operation is first.operation for value in dependent)
+        if not of_one or len({getattr(value, "factor", 1) for value in dependent}) > 1:
+            raise UnsupportedPattern("Concat of different things", "rope" if of_one else None)
+        indices = self.nodes.run(node, [*(value.index for value in dependent), *others])
+        return [replace(first, index=index) for index in indices]
 
     def _identity(self, node: onnx.NodeProto, value: Value) -> Value:
         if node.op_type == "Cast" and attributes_of(node)["to"] not in FLOAT_TYPES:
@@ -176,22 +170,16 @@ class SymbolicTrace(ValueTable):
         )
 
     def _takes_bias(self, view: View, other: str) -> bool:
-        """Whether adding this constant to the view gives a linear map its bias."""
+        """Whether adding this constant, of which no input is a part, to the view gives a linear map its bias."""
         linear = view.operation
         if isinstance(linear, Sum):
-            linear = next((v.operation for v in (linear.one, linear.other) if _unbiased(v.operation)), linear)
+            linear = next((side for side in linear.sides if _unbiased(side)), linear)
         value = self.number(other)
         if not _unbiased(linear) or value.size < 2 or view.factor != 1:
             one_of_one = value.size == 1 == view.operation.shape[-1]
             return one_of_one and _unbiased(linear) and self.elements(other) is not None
-        return value.shape[-1] == view.index.shape[-1] and not self._depends_on_input(other)
-
-    def _depends_on_input(self, name: str) -> bool:
-        """Whether a value depends on an input of the graph, such as a mask."""
-        if name in self.graph.constants:
-            return False
-        node = self.graph.producers.get(name)
-        return node is None or any(self._depends_on_input(each) for each in node.input if each)
+        needed = self.graph.needed_by([other])
+        return value.shape[-1] == view.index.shape[-1] and needed.isdisjoint(info.name for info in self.graph.inputs)
 
     def _with_bias(self, node: onnx.NodeProto, view: View, source: WeightSource) -> View:
         """The view with a bias in its linear map, of the features that the view shows."""
@@ -199,11 +187,7 @@ class SymbolicTrace(ValueTable):
         shape = np.broadcast_shapes(view.index.shape, source.value.shape)
         features = np.broadcast_to(view.index % F, shape).reshape(-1)
         present, first = np.unique(features, return_index=True)
-        spread = WeightSource(
-            np.broadcast_to(source.value, shape).reshape(-1),
-            None if source.elements is None else np.broadcast_to(source.elements, shape).reshape(-1),
-            source.integers,
-        )
+        spread = source.arranged(lambda values: np.broadcast_to(values, shape).reshape(-1))
         bias = spread.take(first)
         if not np.array_equal(spread.value, bias.value[np.searchsorted(present, features)]):
             raise UnsupportedPattern("a constant is added that differs from one position to the next")
@@ -213,9 +197,8 @@ class SymbolicTrace(ValueTable):
             if not _unbiased(other.operation):
                 one, other = other, one
             assert isinstance(other.operation, Linear)
-            linear = other.operation
-            mapped = Linear(linear.shape, linear.name, linear.of, linear.weight, bias, linear.heads)
-            return View(Sum(operation.shape, node.output[0], one, View(mapped, other.index)), index)
+            other = replace(other, operation=replace(other.operation, bias=bias))
+            return View(Sum(operation.shape, node.output[0], one, other), index)
         assert isinstance(operation, Linear)
         if operation.heads > 1:
             present, bias = present[: F // operation.heads], bias.take(slice(F // operation.heads))
@@ -251,10 +234,7 @@ class SymbolicTrace(ValueTable):
         name = node.input[0]
         value = self.value(name)
         if isinstance(value, Expression) and value.rowwise and not value.reduced:
-            try:  # a norm of a norm: the first is an operation of its own
-                value = self.values[name] = recognise(self, name, value)
-            except UnsupportedPattern:
-                value = self.value(name)
+            value = view_if_any(self, name)  # a norm of a norm: the first is an operation of its own
         if any(other in self.values for other in node.input[1:]):
             raise UnsupportedPattern(f"{node.op_type} with parameters that depend on x")
         assert isinstance(value, View | Expression)

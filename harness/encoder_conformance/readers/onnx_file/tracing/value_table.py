@@ -8,7 +8,6 @@ import onnx
 
 from encoder_conformance.readers.onnx_file.graph.execution import NodeRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.integers import Integers
 from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Constant,
@@ -50,11 +49,7 @@ class ValueTable:
 
     def source(self, name: str) -> WeightSource:
         """A value that does not depend on x, with the initializer elements that it consists of."""
-        return WeightSource(self.number(name), self.elements(name), self.integers(name))
-
-    def integers(self, name: str) -> Integers | None:
-        """The storage of a weight that is stored as integers; None for any other."""
-        return self.graph.integers.get(self.graph.origin(name))
+        return WeightSource(self.number(name), self.elements(name), self.graph.integers.get(self.graph.origin(name)))
 
     def elements(self, name: str) -> Array | None:
         """The numbers of the initializer elements that a value consists of; None where it is computed from them."""
