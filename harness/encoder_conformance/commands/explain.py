@@ -16,7 +16,7 @@ from encoder_conformance.diagnosis.identify.identify import patches_of
 from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.platform.errors import InputError, nearest
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.reports.run.reading import StoredReport
 from encoder_conformance.reports.run.repeating import repeat_command
@@ -109,11 +109,8 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     kind = {"deviation": path.stem, "sentence": sentence, "kind": "wiring", "patch": {"stages": patch}}
     deviation = Deviation.model_validate({**kind, "unseen": None, "links": ()})
     text = yaml.safe_dump(deviation.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
-    try:
+    with writable(f"--write-deviation {path}"):
         replace_file(path, text.encode())
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, where=f"--write-deviation {path}", hint="choose another folder") from None
     click.echo(f"{path}: {len(patch)} stage{'s' * (len(patch) > 1)}, of {found[0].implementation} in {found[0].dtype}")
 
 

@@ -12,7 +12,7 @@ from encoder_conformance.commands.options import interpreters_option, layer_para
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import default_implementations, find_implementation
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Export, ReadCheckpoint
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -83,12 +83,8 @@ def export(
     if isinstance(answer, Failure):
         raise click.ClickException(f"{ready.implementation.name} cannot export {chosen.layer}: {answer.message}")
     data = answer["file"].tobytes()
-    try:
+    with writable(f"--to {target}", "nothing was written"):
         replace_file(target, data)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--to {target}", hint="nothing was written"
-        ) from None
     click.echo(f"{target}: {chosen.layer} in {dtype} by {ready.implementation.name}, {len(data) / 2**20:.2f} MiB")
     click.echo(f"Validate it: conform validate {target} --layer {layer}")
 
@@ -96,13 +92,11 @@ def export(
 def _refuse_unwritable(target: Path) -> None:
     """Raises InputError if the file cannot be written, before an export that may take minutes."""
     where, hint = f"--to {target}", "name a file in an existing folder"
-    try:
+    with writable(where, hint):
         if target.is_dir() or not target.parent.is_dir():
             raise InputError("cannot be written", where=where, hint=hint)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=where, hint=hint) from None
 
 
 def _find_exporter(exporter: str, pythons: dict[str, str]) -> Ready:

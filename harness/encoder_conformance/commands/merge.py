@@ -9,7 +9,7 @@ from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
 from encoder_conformance.judging.records import Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.merge.merge import merge, missing_parts
 from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.reports.run.reading import read_report
@@ -49,10 +49,8 @@ def merge_(runs: tuple[Path, ...], to: Path) -> int:
 
 def write_report(report: Report, folder: Path) -> None:
     """Write report.json. Raises InputError."""
-    try:
+    with writable(str(folder), "choose another"):
         replace_file(folder / NAME, report.model_dump_json(indent=1).encode())
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(folder), hint="choose another") from None
 
 
 def show_tallies(report: Report) -> None:

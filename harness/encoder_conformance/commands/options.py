@@ -14,7 +14,7 @@ import click
 
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import UnwritableError, replace_file
+from encoder_conformance.platform.files import UnwritableError, replace_file, writable
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.level import DTYPES, LEVELS
 from encoder_conformance.worker.limits import WorkerLimits, default_memory
@@ -235,15 +235,11 @@ def warn_of_left_out() -> None:
 
 def refuse_unwritable(out: Path) -> None:
     """Make the folder of --out. Raises InputError if it cannot be written, before anything is computed."""
-    try:
+    with writable(f"--out {out}"):
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
-        ) from None
 
 
 PORTABLE = "portable"

@@ -7,7 +7,7 @@ import click
 from encoder_conformance.commands.commands import NOT_AS_EXPECTED
 from encoder_conformance.commands.options import interpreters
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.reproduce.failure import failure_of
 from encoder_conformance.reports.reproduce.running import run_script
 from encoder_conformance.reports.reproduce.script import script_of
@@ -62,11 +62,8 @@ def reproduce(
     if target.exists() and not overwrite:
         raise InputError("is there already", where=f"--to {target}", hint="name another file, or --overwrite")
     text = script_of(failure)
-    try:
+    with writable(f"--to {target}"):
         replace_file(target, text.encode())
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, where=f"--to {target}", hint="choose another folder") from None
     ended = run_script(target, failure.ready, record)
     click.echo(f"{target}: {record.case} {record.dtype} {record.check}, {len(text.splitlines())} lines")
     click.echo(f"{'It shows' if ended.shows else 'It does not show the failure'}: {ended.last_line}")

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.ci.annotations import annotations
 from encoder_conformance.reports.ci.junit import junit
 from encoder_conformance.reports.ci.markdown import badge, markdown, verdict
@@ -56,9 +56,5 @@ def _write(file: Path, data: bytes) -> None:
     if str(file) == "-":
         sys.stdout.buffer.write(data)
         return
-    try:
+    with writable(str(file)):
         replace_file(file, data)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=str(file), hint="choose another folder"
-        ) from None

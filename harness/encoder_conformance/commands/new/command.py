@@ -3,8 +3,6 @@
 import importlib.util
 import keyword
 import re
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from string import Template
@@ -14,6 +12,7 @@ import click
 from encoder_conformance.commands.smoke.placeholders import placeholders_of
 from encoder_conformance.implementation.manifest import known_folders
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import make_folder, writable
 from encoder_conformance.platform.paths import IMPLS, PACKAGE, shown
 
 TEMPLATES = PACKAGE / "commands" / "new" / "templates"
@@ -43,10 +42,6 @@ class Framework:
     stages: tuple[str, ...] = (
         "norm1", "attention_output", "residual1", "norm2", "ffn_output", "residual2", "output",
     )  # fmt: skip
-
-    @property
-    def requirements(self) -> Path | None:
-        return IMPLS / self.like / "requirements.txt" if self.like else None
 
 
 FRAMEWORKS: dict[str, Framework] = {
@@ -107,35 +102,23 @@ def make(name: str, framework: str, out: Path) -> Path:
     _refuse_name(name)
     if folder.exists():
         raise InputError("exists already", where=shown(folder), hint="give another name, or another --out")
-    framework_facts = FRAMEWORKS[framework]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
-        try:
-            for file, text in _files(name, framework, framework_facts).items():
-                (temporary / file).write_text(text, encoding="utf-8")
-            temporary.chmod(0o755)  # mkdtemp's folder is private to its owner
-            temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=shown(folder), hint="choose another --out"
-        ) from None
+    with writable(shown(folder), "choose another --out"):
+        make_folder(folder, _files(name, framework))
     return folder
 
 
-def _files(name: str, framework: str, framework_facts: Framework) -> dict[str, str]:
+def _files(name: str, framework: str) -> dict[str, str]:
     """File name → text. The name of the adapter's class is `name` in camel case."""
+    facts = FRAMEWORKS[framework]
     substitutions = {
-        key: ", ".join(value) if isinstance(value, tuple) else value for key, value in asdict(framework_facts).items()
+        key: ", ".join(value) if isinstance(value, tuple) else value for key, value in asdict(facts).items()
     }
     substitutions |= {"name": name, "adapter": "".join(word.capitalize() for word in name.split("_"))}
     files = {"impl.yaml": (TEMPLATES / "impl.yaml").read_text(encoding="utf-8")}
     for path in sorted((TEMPLATES / framework).iterdir()):
         files[path.name.removesuffix(_SUFFIX)] = path.read_text(encoding="utf-8")
-    if framework_facts.requirements:
-        files["requirements.txt"] = framework_facts.requirements.read_text(encoding="utf-8")
+    if facts.like:
+        files["requirements.txt"] = (IMPLS / facts.like / "requirements.txt").read_text(encoding="utf-8")
     return {file: Template(text).substitute(substitutions) for file, text in files.items()}
 
 
