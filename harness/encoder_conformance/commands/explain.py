@@ -1,23 +1,21 @@
 """`conform explain`: one failure of an earlier run, in full."""
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import yaml
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from encoder_conformance.commands.inspect.looking import table
+from encoder_conformance.commands.options import FILE, print_json, run_option
 from encoder_conformance.diagnosis.identify.identify import patches_of
 from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.files import replace_file, writable
-from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.reports.run.reading import StoredReport
 from encoder_conformance.reports.run.repeating import repeat_command
 from encoder_conformance.reports.run.terminal import console, diagnosis_text
@@ -29,18 +27,12 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 @click.option("--impl", help="Implementation; default: that of the first failure.")
 @click.option("--case", help="Case id; default: that of the first failure.")
 @click.option("--dtype", help="Default: that of the first failure.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=RUNS / LATEST,
-    show_default=True,
-    help="The run's folder; default: that of the last run without --out.",
-)
+@run_option
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON.")
 @click.option(
     "--write-deviation",
     "written",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write the equations that were identified as a deviation, in YAML.",
 )
@@ -55,7 +47,7 @@ def explain(
         _write_deviation(report, records, written)
         return
     if as_json:
-        click.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=1, ensure_ascii=False))
+        print_json([record.model_dump(mode="json") for record in records])
         return
     screen = console()
     if not report.complete:
@@ -148,13 +140,10 @@ def _show(screen: Console, record: Record) -> None:
         screen.print(f"  first stage out of line: {record.stage}", style="bold red")
     if not record.tensors:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("tensor", no_wrap=True)
-    for heading in ("rms σ", "max σ", "at", "observed", "expected", "σ"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    shown = table(["tensor"], ("rms σ", "max σ", "at", "observed", "expected", "σ"))
     for tensor in record.tensors:
-        table.add_row(*_row(tensor), style=None if tensor.conforms else "red")
-    screen.print(table)
+        shown.add_row(*_row(tensor), style=None if tensor.conforms else "red")
+    screen.print(shown)
 
 
 def _row(tensor: TensorVerdict) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.inspect.looking import at_work, dtype_option
-from encoder_conformance.commands.options import interpreters_option, layer_parameters_of
+from encoder_conformance.commands.options import ANY_PATH, GIVEN_FILE, interpreters_option, layer_parameters_of
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import default_implementations, find_implementation
 from encoder_conformance.platform.errors import InputError
@@ -43,7 +43,7 @@ Examples:
 )
 @click.option(
     "--checkpoint",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GIVEN_FILE,
     help="A checkpoint of the framework: a PyTorch state dict, Keras weights.",
 )
 @dtype_option
@@ -55,7 +55,7 @@ Examples:
     help="padding: one mask [batch, sequence], true where x holds data; full: every mask of the specification.",
 )
 @interpreters_option("the exporter")
-@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--to", "target", required=True, type=ANY_PATH, help="The file to write.")
 def export(
     exporter: str,
     layer: str,

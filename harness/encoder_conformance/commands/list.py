@@ -1,15 +1,13 @@
 """`conform list`: the implementations, layers, situations, cases, clauses, deviations and coverage."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 
 import click
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.commands.options import warn_of_left_out
+from encoder_conformance.commands.inspect.looking import table
+from encoder_conformance.commands.options import print_json, warn_of_left_out
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.oracle.catalogue import catalogue
@@ -96,11 +94,9 @@ def list_(kind: str, as_json: bool) -> None:
     """List items of one kind; `coverage` is the number of cases for each value of each key of a layer or situation."""
     rows = _LISTS[kind]()
     if as_json:
-        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json(rows)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in rows[0]:
-        table.add_column(heading, overflow="fold")
+    shown = table((), (), rows[0])
     for row in rows:
-        table.add_row(*(Text(str(value)) for value in row.values()))
-    console().print(table)
+        shown.add_row(*(Text(str(value)) for value in row.values()))
+    console().print(shown)

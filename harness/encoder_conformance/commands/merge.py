@@ -6,6 +6,7 @@ import click
 from rich.text import Text
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.commands.options import ANY_PATH, FOLDER
 from encoder_conformance.judging.records import Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
@@ -25,8 +26,8 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--to", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for report.json.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=ANY_PATH)
+@click.option("--to", required=True, type=FOLDER, help="Folder for report.json.")
 def merge_(runs: tuple[Path, ...], to: Path) -> int:
     """Unite runs into one report: the parts of `conform run --shard`, or runs of different implementations.
 

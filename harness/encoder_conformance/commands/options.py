@@ -1,6 +1,7 @@
 """Options, checks and output that several commands share. Options are declared without NumPy and pydantic."""
 
 import functools
+import json
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import UnwritableError, replace_file, writable
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.spec.level import DTYPES, LEVELS
 from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
@@ -27,6 +29,19 @@ if TYPE_CHECKING:
     from encoder_conformance.judging.records import Shard
     from encoder_conformance.spec.layer import Layer
 
+ANY_PATH = click.Path(path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+GIVEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+"""Types of options: a path of whatever is there, a file or a folder that may be made, a file that is there."""
+run_option = click.option(
+    "--out",
+    type=ANY_PATH,
+    default=RUNS / LATEST,
+    show_default=True,
+    help="The run's folder; default: that of the last run without --out.",
+)
+overwrite_site_option = click.option("--overwrite", is_flag=True, help="Replace an earlier site in that folder.")
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(1),
@@ -61,11 +76,7 @@ def interpreters_option(what: str) -> Callable[..., Any]:
 def result_options(file: str) -> Callable[..., Any]:
     """--out, the folder of `file`, and --json, which prints it: the command gets `out` and `as_json`."""
     folder = click.option(
-        "--out",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("conform-report"),
-        show_default=True,
-        help=f"Folder for {file} and the workers' logs.",
+        "--out", type=FOLDER, default=RUNS, show_default=True, help=f"Folder for {file} and the workers' logs."
     )
     printed = click.option("--json", "as_json", is_flag=True, help=f"{file} on standard output, and nothing else.")
     return lambda command: folder(printed(command))
@@ -87,6 +98,11 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
         raise problem
     if not as_json:
         click.echo(f"Everything: {path}")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def progress_bar() -> "ProgressBar":

@@ -7,40 +7,25 @@ from typing import TYPE_CHECKING
 
 from encoder_conformance.engine.run_options import RunOptions
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.worker.limits import WorkerLimits
 
 if TYPE_CHECKING:  # help is printed without NumPy and pydantic
-    from encoder_conformance.implementation.manifest import Device
-    from encoder_conformance.judging.records import Shard
     from encoder_conformance.spec.level import DtypeName, Level
 
 
-@dataclass(frozen=True)
-class RunArguments:
-    """The options as the user gave them. `begun`: when, by time.monotonic(). `earlier`: a run to be completed."""
+@dataclass(frozen=True, kw_only=True)
+class RunArguments(RunOptions):
+    """The options as the user gave them: those of a run, and what is to be run. `earlier`: a run to be completed."""
 
-    begun: float
     impls: tuple[str, ...]
     globs: tuple[str, ...]
     layer_file: Path | None
     level: "Level | None"
     dtypes: "tuple[DtypeName, ...]"
-    budget: float | None
-    fail_fast: bool
-    device: "Device"
-    jobs: int | None
-    threads: int | None
-    seed: int
-    shard: "Shard | None"
     balanced_by: Path | None
     earlier: Path | None
     scheduler: str | None
     pythons: dict[str, str]
-    limits: WorkerLimits
     out: Path | None
-    keep_failing: bool
-    quiet: bool
-    verbose: bool
     update_declared: bool
     reason: str | None
 
@@ -54,26 +39,8 @@ class RunArguments:
         """None for every level."""
         return self.level or (None if self.globs or self.update_declared else "core")
 
-    @property
-    def options(self) -> RunOptions:
-        return RunOptions(
-            jobs=self.jobs,
-            device=self.device,
-            threads=self.threads,
-            seed=self.seed,
-            begun=self.begun,
-            budget=self.budget,
-            fail_fast=self.fail_fast,
-            limits=self.limits,
-            shard=self.shard,
-            verbosity="quiet" if self.quiet else "verbose" if self.verbose else "usual",
-            keep_failing=self.keep_failing,
-        )
-
     def refuse_contradictions(self) -> None:
         """Raise InputError for options that do not go together."""
-        if self.quiet and self.verbose:
-            raise InputError("are given together", where="--quiet, --verbose", hint="leave out one of them")
         narrowing = self.globs or self.layer_file or self.level or self.dtypes or self.budget or self.fail_fast
         if self.update_declared and (narrowing or self.shard or self.earlier):
             raise InputError(

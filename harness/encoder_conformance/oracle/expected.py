@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.case import NO_ROWS
 from encoder_conformance.spec.situation import Check
 
 
@@ -27,7 +28,7 @@ class Expected:
     kinked_rows: Array
 
 
-NOTHING = Expected({}, np.zeros((0, 2), dtype=np.int64))
+NOTHING = Expected({}, NO_ROWS)
 """The expectation of a case that is judged without a golden."""
 
 

@@ -18,6 +18,8 @@ from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
 from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
 
+NO_ROWS = np.zeros((0, 2), dtype=np.int64)
+"""No kinked rows, [n, 2]: those of what asks for no gradients."""
 PADDING_ID = 0
 """The token id of padding, and of nothing else, where padding is given by ids (M-9, P-7)."""
 

@@ -13,6 +13,7 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.protocol import messages
 from encoder_conformance.protocol.frames import Sendable, Tensors
 from encoder_conformance.protocol.streamed import Array, Receive, whole
+from encoder_conformance.spec.case import NO_ROWS
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import LARGEST_BUILT
 from encoder_conformance.worker.failure import Failure, WorkerFailure
@@ -75,7 +76,7 @@ class Session:
         """The requests of one check. What the worker did before the first of them is the fault of an earlier check."""
         return self.worker.check()
 
-    def observe(self, task: Task, kinked_rows: Array, receive: Receive | None = None) -> Tensors | Failure:
+    def observe(self, task: Task, kinked_rows: Array = NO_ROWS, receive: Receive | None = None) -> Tensors | Failure:
         """Run one task. A failure affects this task only: a lost worker is restarted for the next one.
 
         Tensors that `receive` takes are not in the result.

@@ -9,6 +9,7 @@ from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
 from encoder_conformance.commands.options import (
+    ANY_PATH,
     deliver,
     interpreters_option,
     jobs_option,
@@ -55,7 +56,7 @@ formats_option = click.option(
 @click.option(
     "--write-adapter",
     "adapter",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="DIR",
     help="Write the adapter that was used, as a folder for `conform run --impl DIR`.",
 )

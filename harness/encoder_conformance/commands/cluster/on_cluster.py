@@ -45,7 +45,8 @@ def run_on_cluster(arguments: RunArguments) -> int:
             for part in _parts(text, tasks, able[text], question, jobs or min(cluster.threads[w] for w in able[text]))
         ]
         with begun_run(arguments.out) as folder:
-            dispatched = dispatch(cluster, parts, lambda line: None if arguments.quiet else click.echo(line, err=True))
+            quiet = arguments.verbosity == "quiet"
+            dispatched = dispatch(cluster, parts, lambda line: None if quiet else click.echo(line, err=True))
             reports = _kept(dispatched, folder)
             if not reports:
                 reasons = "; ".join(dict.fromkeys(dispatched.given_up.values()))

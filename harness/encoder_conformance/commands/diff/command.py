@@ -12,7 +12,14 @@ from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.diff.comparing import DiffRequest, compare
 from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
-from encoder_conformance.commands.options import deliver, jobs_option, refuse_unwritable, result_options, shown_progress
+from encoder_conformance.commands.options import (
+    GIVEN_FILE,
+    deliver,
+    jobs_option,
+    refuse_unwritable,
+    result_options,
+    shown_progress,
+)
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
@@ -36,7 +43,7 @@ Examples:
 @click.option("--layer", metavar="ID|YAML|hf:NAME", help="What both should be; default: what A is, else B.")
 @click.option(
     "--inputs",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GIVEN_FILE,
     metavar="FILE.safetensors",
     help="Your own x [batch, sequence, d_model] and lengths [batch]; default: the core's.",
 )

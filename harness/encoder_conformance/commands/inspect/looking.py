@@ -1,7 +1,6 @@
 """Options, progress messages and formats that `trace`, `parameters`, `memory` and `profile` share."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar
@@ -9,10 +8,11 @@ from typing import TypeVar
 import click
 from rich import box
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer, refuse_too_large, resized
-from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.reports.run.terminal import console, show_line
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
@@ -42,7 +42,7 @@ class LayerOptions:
         layer, batch, sequence = self.chosen(), batch or BATCH, sequence or SEQUENCE
         refuse_larger(layer, LARGEST_BUILT, "--layer, --d-model, --d-ff")
         if lengths:  # one for each item
-            refuse_too_large(batch * sequence * layer.d_model, batch, "float16")
+            refuse_too_large([(batch, sequence, layer.d_model)], batch, "float16")
         return at_size(layer, batch, sequence, lengths)
 
 
@@ -76,21 +76,15 @@ impl_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@contextmanager
-def at_work(message: str) -> Iterator[None]:
-    """Show `message` on stderr while the block runs, if stderr is a terminal."""
-    screen = Console(stderr=True)
-    if not screen.is_terminal:
-        yield
-        return
-    with screen.status(message):
-        yield
+def at_work(message: str) -> Status:
+    """Shows `message` on stderr while a block runs, if stderr is a terminal."""
+    return Console(stderr=True).status(message)
 
 
 def heading(text: str) -> Console:
     """Print a heading. Returns the console for what follows."""
     screen = console()
-    screen.print(text, style="bold", highlight=False, soft_wrap=True, markup=False)
+    show_line(screen, text, "bold")
     return screen
 
 

@@ -15,8 +15,6 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.errors import InputError
@@ -25,7 +23,6 @@ from encoder_conformance.subjects.starting import open_session
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 BACKWARD = {False: "forward and backward", True: "forward and backward, checkpointed"}
 """Whether the backward pass recomputes activations → name of the pass."""
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -50,12 +47,12 @@ def measure(ready: Ready, task: Task, threads: int) -> Peak:
     warm_up = replace(task, case=replace(task.case, situation=one_item))
     with open_session(ready, threads, MALLOC) as (session, require_answer):
         for _ in range(2):  # once to warm up, and once more to free what the first pass held
-            require_answer(session.observe(warm_up, _NO_ROWS))
+            require_answer(session.observe(warm_up))
         assert session.worker.process is not None
         process = Path("/proc") / str(session.worker.process.pid)
         _reset_peak(process)
         before = _read_status(process, "VmRSS")
-        require_answer(session.observe(task, _NO_ROWS))
+        require_answer(session.observe(task))
         return Peak(before, _read_status(process, "VmHWM"))
 
 
@@ -63,15 +60,14 @@ def require_linux() -> None:
     """Raises InputError where there is no Linux /proc, which the measurement needs."""
     if not (sys.platform == "linux" and Path("/proc/self/clear_refs").exists()):
         message = "measuring reads and resets a process's peak memory, which needs Linux and its /proc/PID/clear_refs"
-        raise InputError(message, where="--measure", hint="leave it out: the prediction needs no measurement")
+        raise _not_measured(message)
 
 
 def _reset_peak(process: Path) -> None:
     try:
         (process / "clear_refs").write_text("5")
     except OSError as error:
-        message = f"the peak cannot be reset here: {error.strerror}: {process / 'clear_refs'}"
-        raise InputError(message, where="--measure", hint="leave it out: the prediction needs no measurement") from None
+        raise _not_measured(f"the peak cannot be reset here: {error.strerror}: {process / 'clear_refs'}") from None
 
 
 def _read_status(process: Path, field: str) -> int:
@@ -80,6 +76,8 @@ def _read_status(process: Path, field: str) -> int:
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) * 1024
-    raise InputError(
-        f"/proc/PID/status has no {field}", where="--measure", hint="leave it out: the prediction needs no measurement"
-    )
+    raise _not_measured(f"/proc/PID/status has no {field}")
+
+
+def _not_measured(problem: str) -> InputError:
+    return InputError(problem, where="--measure", hint="leave it out: the prediction needs no measurement")

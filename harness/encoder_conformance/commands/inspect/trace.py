@@ -72,22 +72,16 @@ def _make_row(
     if name not in observed:
         return TracedRow(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
     tensor = observed[name]
+    row = TracedRow(name, tensor.shape, note)
     if tensor.shape != expected_shape:
-        return TracedRow(name, tensor.shape, note, conforms=False, problem=f"instead of {list(expected_shape)}")
+        return replace(row, conforms=False, problem=f"instead of {list(expected_shape)}")
     if tensor.dtype != FORMATS[dtype].numpy:
-        return TracedRow(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
+        return replace(row, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
     if expected is None:
-        return TracedRow(name, tensor.shape, note)
+        return row
     verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[dtype], constants())
-    return TracedRow(
-        name,
-        tensor.shape,
-        note,
-        verdict.rms,
-        verdict.max,
-        verdict.conforms,
-        verdict.problem.text if verdict.problem else None,
-    )
+    problem = verdict.problem.text if verdict.problem else None
+    return replace(row, rms=verdict.rms, max=verdict.max, conforms=verdict.conforms, problem=problem)
 
 
 def _with_dropout(row: TracedRow, rate: float) -> TracedRow:

@@ -1,12 +1,10 @@
 """`conform trace`: every stage's shape, read from the live module."""
 
-import json
 import os
 from dataclasses import asdict, astuple
 from math import prod
 
 import click
-import numpy as np
 from rich.text import Text
 
 from encoder_conformance.commands.inspect import looking
@@ -15,10 +13,12 @@ from encoder_conformance.commands.inspect.layer_selection import describe_case, 
 from encoder_conformance.commands.inspect.stack_layers import input_rows, trace_inside
 from encoder_conformance.commands.inspect.trace import TracedRow, estimate_judging_seconds
 from encoder_conformance.commands.inspect.trace import trace as compute_trace
+from encoder_conformance.commands.options import print_json
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute_all
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.run.terminal import show_line
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import constants
@@ -78,13 +78,11 @@ def trace(
     else:
         selected = layer.case(batch, sequence, lengths)
     ready, task = find_task(impl, selected, dtype, "stages")
-    refuse_too_large(
-        sum(prod(shape) for shape in selected.expected_shapes("stages").values()), selected.situation.batch, dtype
-    )
+    refuse_too_large(selected.expected_shapes("stages").values(), selected.situation.batch, dtype)
     expected = _expected_stages(selected, judge=judge, frozen=case is not None)
     name, description = ready.implementation.name, describe_case(selected)
     with open_session(ready, os.cpu_count() or 1) as (session, require_answer), looking.at_work(f"running {name}"):
-        observed = require_answer(session.observe(task, np.zeros((0, 2), dtype=np.int64)))
+        observed = require_answer(session.observe(task))
         rows = compute_trace(task, observed, expected)
         if selected.layer.is_stack:
             rows = trace_inside(session, require_answer, task, rows, observed)
@@ -99,7 +97,7 @@ def trace(
             "stages": list(map(asdict, rows)),
             "parameters": counts,
         }
-        click.echo(json.dumps(output, indent=1, ensure_ascii=False))
+        print_json(output)
     else:
         _show(f"{description}, {dtype}, as {subject} shows it", input_rows(task), rows, judged=expected is not None)
         click.echo(f"{sum(counts.values()):,} parameters in {len(counts)} tensors, which it gave back bit for bit")
@@ -135,4 +133,4 @@ def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged:
         shape = looking.bracketed(row.shape) if row.shape else ""
         problem = f"{shape} {row.problem}".strip() if row.problem else "out of line"
         text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {problem}"
-        screen.print(text, style="red", highlight=False, soft_wrap=True, markup=False)
+        show_line(screen, text, "red")

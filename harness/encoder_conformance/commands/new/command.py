@@ -9,6 +9,7 @@ from string import Template
 
 import click
 
+from encoder_conformance.commands.options import FOLDER
 from encoder_conformance.commands.smoke.placeholders import placeholders_of
 from encoder_conformance.implementation.manifest import known_folders
 from encoder_conformance.platform.errors import InputError
@@ -74,7 +75,7 @@ FRAMEWORKS: dict[str, Framework] = {
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path(),
     help="Parent of the new folder; default: the current folder.",
 )

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from encoder_conformance.commands.options import (
+    ANY_PATH,
+    FOLDER,
+    GIVEN_FILE,
     Duration,
     PartType,
     Seed,
@@ -19,6 +22,8 @@ from encoder_conformance.commands.options import (
     worker_limits,
 )
 from encoder_conformance.commands.run_arguments import RunArguments
+from encoder_conformance.engine.run_options import Verbosity
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.memory import give_large_arrays_back
 from encoder_conformance.platform.processors import share
 from encoder_conformance.reports.run.folder import LATEST, LOGS, RUNS
@@ -58,7 +63,7 @@ Examples:
 @click.option(
     "--layer",
     "layer_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GIVEN_FILE,
     help="Judge your own layer (YAML) instead of the specification's, in the situations of its family.",
 )
 @click.option(
@@ -89,14 +94,14 @@ Examples:
 )
 @click.option(
     "--balanced-by",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="RUN",
     help="An earlier run, whose seconds make the parts equal. Every part needs the same.",
 )
 @click.option(
     "--resume",
     "earlier",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="RUN",
     help="An earlier run, such as one that was interrupted: what it judged is taken over where nothing has changed.",
 )
@@ -109,7 +114,7 @@ Examples:
 @worker_limits
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for report.json, records.jsonl and the workers' logs; "
     f"default: a new one in {RUNS}, to which {RUNS / LATEST} then points.",
 )
@@ -118,7 +123,7 @@ Examples:
 @click.option("--verbose", is_flag=True, help="Print a line for each check as it is judged.")
 @click.option("--update-declared", is_flag=True, help="Bring each impl.yaml's list of deviations up to this run.")
 @click.option("--reason", help="With --update-declared: why it deviates, of each deviation that is new in the list.")
-def run(**given: Any) -> int:
+def run(quiet: bool, verbose: bool, **given: Any) -> int:
     """Judge implementations against the specification and print the matrix.
 
     Without --level and --case it runs the core: the few cases that detect every known deviation. The cases that
@@ -126,7 +131,10 @@ def run(**given: Any) -> int:
 
     Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
-    arguments = RunArguments(begun=time.monotonic(), **given)
+    if quiet and verbose:
+        raise InputError("are given together", where="--quiet, --verbose", hint="leave out one of them")
+    verbosity: Verbosity = "quiet" if quiet else "verbose" if verbose else "usual"
+    arguments = RunArguments(begun=time.monotonic(), verbosity=verbosity, **given)
     arguments.refuse_contradictions()
     give_large_arrays_back()
     if arguments.scheduler:

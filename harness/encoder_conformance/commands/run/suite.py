@@ -55,7 +55,7 @@ def judge_suite(
             ]
             goldens = Goldens(selected, arguments.at_once)
             planned = Planned(assignments, goldens, absent, everything)
-            finished = judge_assignments(planned, folder, arguments.options, started)
+            finished = judge_assignments(planned, folder, arguments, started)
             completion.status = finished.show(arguments.out)
             if arguments.update_declared and finished.report.complete:
                 _update_declared(folder, assignments, arguments.reason)

@@ -1,6 +1,5 @@
 """`conform smoke`: a checklist for a new adapter, in seconds."""
 
-import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from encoder_conformance.commands.inspect.layer_selection import find_layer
-from encoder_conformance.commands.options import interpreters_option, warn_of_left_out, worker_limits
+from encoder_conformance.commands.options import interpreters_option, print_json, warn_of_left_out, worker_limits
 from encoder_conformance.commands.smoke.checklist import NAMES, Checklist, SmokeStep, verdict
 from encoder_conformance.platform.paths import shown
 from encoder_conformance.reports.run.terminal import console
@@ -69,7 +68,7 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
     if as_json:
         ready = subject.worker.ready
         facts = {"implementation": subject.name, "folder": str(ready.folder), "verdict": verdict(steps)}
-        click.echo(json.dumps({**facts, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
+        print_json({**facts, "steps": [asdict(step) for step in steps]})
     else:
         text, style = _VERDICT_LINES[verdict(steps)]
         if verdict(steps) == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):

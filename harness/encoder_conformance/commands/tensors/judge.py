@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.options import jobs_option
+from encoder_conformance.commands.options import FILE, FOLDER, GIVEN_FILE, jobs_option
 from encoder_conformance.commands.run.judging import Planned, compute, judge_assignments
 from encoder_conformance.commands.tensors.files import Given, check_same_specification, read_answers, read_asking
 from encoder_conformance.engine.run_options import RunOptions
@@ -20,7 +20,7 @@ from encoder_conformance.subjects.questions import Questions, cases_asked, quest
 from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.subjects.subject import found_to_be
 
-FOLDER = READERS / "tensor_file"
+READER = READERS / "tensor_file"
 
 _EXAMPLES = """
 \b
@@ -31,16 +31,16 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("answers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="ANSWERS.safetensors")
+@click.argument("answers", type=GIVEN_FILE, metavar="ANSWERS.safetensors")
 @click.option(
     "--asked",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="The file that was answered; default: asked.safetensors beside the answers.",
 )
 @jobs_option
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for report.json and the log; default: a new one under conform-report.",
 )
 def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int:
@@ -71,9 +71,9 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
 
 def _assignment(answers: Path, asked: Path, questions: Questions, given: Given) -> Assignment:
     chosen = {"answers": str(answers.absolute()), "asked": str(asked.absolute())}
-    manifest = read_implementation(FOLDER, chosen, str(answers))
+    manifest = read_implementation(READER, chosen, str(answers))
     implementation = found_to_be(manifest, answers.name, stages=given.stages())  # those in the file, and no others
-    ready = require_ready(implementation, FOLDER, {}, str(answers), "cannot be read here")
+    ready = require_ready(implementation, READER, {}, str(answers), "cannot be read here")
     return Assignment(ready, list(_tasks(ready, questions, given)))
 
 

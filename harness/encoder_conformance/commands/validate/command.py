@@ -7,6 +7,8 @@ import click
 
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.options import (
+    ANY_PATH,
+    FILE,
     Duration,
     deliver,
     interpreters_option,
@@ -48,7 +50,7 @@ Examples:
 
 
 @click.command("validate", epilog=_EXAMPLES)
-@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.argument("model", type=ANY_PATH, metavar="MODEL.onnx")
 @click.option("--layer", metavar="ID|YAML", help="The layer that it should be; default: inferred from the graph.")
 @click.option(
     "--parameters",
@@ -84,7 +86,7 @@ Examples:
 )
 @click.option(
     "--fix",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="NEW.onnx",
     help="Write the file with what is safe and mechanical mended (order, axis names, stale shapes), and judge that.",
 )

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.commands.validate.comparison import Compared
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
@@ -15,6 +13,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.description import FileDescription, MaskMeaning
 from encoder_conformance.protocol.findings import Phase, PhaseFinding
 from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
@@ -35,7 +34,7 @@ class ValidationRequest:
 
     model: Path
     layer: Layer | None
-    parameters: Mapping[str, npt.NDArray[Any]] | None
+    parameters: Mapping[str, Array] | None
     mask: MaskMeaning | None
     runtimes: tuple[str, ...]
     pythons: Mapping[str, str]
@@ -47,9 +46,6 @@ class ValidationRequest:
     fix: Path | None = None
     deviations: tuple[str, ...] = ()
     most_nodes: int = MOST_NODES
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -7,24 +7,21 @@ does is found by bisection.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.difference import difference
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.onnx_runtimes import Runtime
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
-Array = npt.NDArray[Any]
 SMALL, LARGE = "size-1x1", "size-2x20"
 """The situations that are asked before and after each other."""
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
 _MUCH = 0.01
 """The share of the first difference from which on a length counts as wrong, in a bisection."""
 
@@ -80,7 +77,7 @@ def _answers(session: Session, tasks: list[Task]) -> list[Array] | None:
     session.forget()
     found = []
     for task in tasks:
-        answer = session.observe(task, _NO_ROWS)
+        answer = session.observe(task)
         if isinstance(answer, Failure):
             return None
         found.append(answer["output"])

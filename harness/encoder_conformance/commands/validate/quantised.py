@@ -1,11 +1,9 @@
 """Whether integer weights are the rounding of what they were made from."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from encoder_conformance.spec.axes import Array
+
 MOST = 1.001
 """Steps: half of one for rounding, the rest where the last integer is cut off, as +8 is in int4."""
 FINE = frozenset({"int8", "uint8", "int16", "uint16", "int32"})

@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import DEPLOYED, RuntimeRun
@@ -23,11 +22,11 @@ from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameter_count
 
-Array = npt.NDArray[Any]
 _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 

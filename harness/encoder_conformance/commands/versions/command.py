@@ -1,6 +1,5 @@
 """`conform versions`: one implementation over released versions of its framework, and since which what is so."""
 
-import json
 import shutil
 import time
 from dataclasses import dataclass
@@ -10,7 +9,14 @@ from typing import Any
 import click
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
-from encoder_conformance.commands.options import dtypes_option, jobs_option, level_option, worker_limits
+from encoder_conformance.commands.options import (
+    FOLDER,
+    dtypes_option,
+    jobs_option,
+    level_option,
+    print_json,
+    worker_limits,
+)
 from encoder_conformance.commands.run.judging import Planned, judge_assignments
 from encoder_conformance.commands.versions.environments import (
     NotInstalled,
@@ -81,7 +87,7 @@ class _Plan:
 @click.option("--anew", is_flag=True, help="Ask again what has been asked of the same packages before.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help=f"Folder for a run of each version; default: {RUNS}/versions/NAME.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The trend on standard output as JSON, and nothing else.")
@@ -124,7 +130,7 @@ def versions(
         complete &= whole
     trend = Trend(implementation.name, tuple(points))
     if as_json:
-        click.echo(json.dumps(_as_json(trend), indent=1, ensure_ascii=False))
+        print_json(_as_json(trend))
     else:
         show_trend(console(), trend)
         click.echo(f"Reports: {out}")

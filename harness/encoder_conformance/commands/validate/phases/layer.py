@@ -4,19 +4,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.commands.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.quantised import unlike_rounding
 from encoder_conformance.commands.validate.weights import shared, without_effect
 from encoder_conformance.protocol.description import FileDescription, InitializerSource
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.published import epsilon_of, unusual
 
-Array = npt.NDArray[Any]
 _ROWS = 8
 """Rows of a matrix that tell its columns apart."""
 EMPTY_ROWS = "attention.fully_masked_row"

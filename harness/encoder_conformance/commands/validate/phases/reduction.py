@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from encoder_conformance.commands.validate.evidence import Answers, Array, Assessment, ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.evidence import Answers, Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.judging.simulate import continued_with_noise
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
@@ -13,6 +13,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import FORMATS, Format

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from encoder_conformance.commands.validate.evidence import Answers, Array, Assessment, ValidationEvidence, distinct
+from encoder_conformance.commands.validate.evidence import Answers, Assessment, ValidationEvidence, distinct
 from encoder_conformance.commands.validate.phases.described import size_text
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.implementation.interpreter import Missing
@@ -14,6 +14,7 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 
 Difference = tuple[str, TensorVerdict]

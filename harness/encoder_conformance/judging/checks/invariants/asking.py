@@ -19,10 +19,6 @@ from encoder_conformance.subjects.plan import supported_follow_ups
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
-_NO_ROWS = np.zeros((0, 2), dtype=np.int64)
-"""No gradients are requested, so no rows are kinked."""
-
-
 SendAhead = Callable[[Iterable[Task]], None]
 """Sends these requests, which are left of a check, and what is asked after it."""
 
@@ -42,7 +38,7 @@ def observe(session: Session, task: Task, send_ahead: SendAhead) -> list[Tensors
     while pending:
         send_ahead([request for _, request in pending])
         description, request = pending.popleft()
-        answer = session.observe(request, _NO_ROWS)
+        answer = session.observe(request)
         if isinstance(answer, Failure):
             message = (
                 f"{task.case.situation.invariant}: {description}: {answer.message}" if description else answer.message
