@@ -1,18 +1,19 @@
 """A file against its source: opens that for the time of a validation, and asks it what the file was asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from encoder_conformance.commands.validate.comparison import Compared, compare_answers
-from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, distinct
+from encoder_conformance.commands.validate.evidence import Answers, Compared, ExaminedFile, distinct
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.asking import JudgedAnswer
+from encoder_conformance.judging.difference import differences
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.opening import open_source
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, layer_as_judged
 
@@ -55,7 +56,19 @@ def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progres
     for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
         theirs[answer.task.case.id, answer.task.check] = answer
         progress.step(f"{source.name} {answer.task.case.id}")
-    return list(compare_answers(cases, run.answers, theirs))
+    return list(_compared(cases, run.answers, theirs))
+
+
+def _compared(
+    cases: Iterable[Case], ours: Mapping[tuple[str, str], JudgedAnswer], theirs: Mapping[tuple[str, str], JudgedAnswer]
+) -> Iterator[Compared]:
+    """What both answered to these cases, compared. The format of the file has the wider noise."""
+    for case in cases:
+        for check in case.situation.checks:
+            one, two = ours.get((case.id, check)), theirs.get((case.id, check))
+            if one and two and (verdicts := tuple(differences(one, two))):
+                off = one.record.outcome not in EXPECTED, two.record.outcome not in EXPECTED
+                yield Compared(case, check, verdicts, off)
 
 
 def _format_of(source: Subject, asked: DtypeName) -> DtypeName:

@@ -1,4 +1,4 @@
-"""The conclusion of a validation: as what the file was judged, with what that was compared, and its exit status.
+"""The conclusions of a validation, their exit status and how they are told, and a layer in one line.
 
 A file that is a consistent other layer conforms to itself. Only what a user states says what it should be.
 """
@@ -14,59 +14,20 @@ read off them. Consistent: it conforms to the layer that its own graph shows, an
 stated what it should be. Runtime wrong: the file is right, and a runtime that was asked does something else."""
 Stated = Literal["layer", "parameters", "source"]
 """What the user stated: the layer that it should be, the parameters that it was made from, or its source."""
-OPENINGS: dict[Kind, str] = {
-    "as_stated": "It does what it should",
-    "as_source": "It does what its source does, and both do something else than the layer that was read off them",
-    "consistent": "It conforms to itself",
-    "runtime_wrong": "The file is right, and a runtime does something else",
-    "wrong": "It does not do what it should",
-    "not_judged": "It could not be judged",
+CONCLUSIONS: dict[Kind, tuple[int, str]] = {
+    "as_stated": (0, "It does what it should"),
+    "as_source": (0, "It does what its source does, and both do something else than the layer that was read off them"),
+    "consistent": (0, "It conforms to itself"),
+    "runtime_wrong": (1, "The file is right, and a runtime does something else"),
+    "wrong": (1, "It does not do what it should"),
+    "not_judged": (2, "It could not be judged"),
 }
+"""Kind → the exit status, and how the last line begins."""
 _AXES: dict[Layout, str] = {
     "BSD": "[batch, sequence, features]",
     "SBD": "[sequence, batch, features]",
     "SD": "[sequence, features]",
 }
-
-
-def kind_of(
-    *, judged: bool, wrong: bool, runtime_wrong: bool, excused: bool, compared_with: tuple[Stated, ...]
-) -> Kind:
-    """`excused`: its source is wrong in the same way."""
-    if not judged:
-        return "not_judged"
-    if wrong:
-        return "wrong"
-    if runtime_wrong:
-        return "runtime_wrong"
-    if excused:
-        return "as_source"
-    return "as_stated" if "layer" in compared_with else "consistent"
-
-
-def status_of(kind: Kind) -> int:
-    """0: it does what it should, or conforms to itself; 1: it was judged and does not, or a runtime does not; 2: it
-    could not be judged."""
-    return {"as_stated": 0, "as_source": 0, "consistent": 0, "runtime_wrong": 1, "wrong": 1, "not_judged": 2}[kind]
-
-
-def comparison(
-    kind: Kind, layer: Layer | None, compared_with: tuple[Stated, ...], choices: str, against: str | None = None
-) -> str:
-    """Say as what it was judged and against what, between the last line's opening and its counts; "" of what is wrong.
-
-    `against` is the name of the source.
-    """
-    if layer is None or kind in ("wrong", "not_judged"):
-        return ""
-    if against is not None:
-        if "layer" not in compared_with:
-            return f", with the parameters of {against}: {choices}; only the values of parameters were compared"
-        return f", as {against} does: {choices}; parameters, stages and outputs were compared"
-    if kind == "consistent" or (kind == "runtime_wrong" and "layer" not in compared_with):
-        return f": {choices}; not compared with any source (--layer, --parameters say what it should be)"
-    values = "compared" if "parameters" in compared_with else "not compared with any source (--parameters)"
-    return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
 
 
 def choices_text(layer: Layer, layout: Layout | None = None, masks: tuple[GraphMask, ...] = ()) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder_conformance.commands.validate.comparison import Compared
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.description import FileDescription, MaskMeaning
 from encoder_conformance.protocol.findings import Phase, PhaseFinding
@@ -18,6 +18,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
 from encoder_conformance.worker.limits import WorkerLimits
 
@@ -166,6 +167,29 @@ class Answers:
 def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
     """The cases of all phases, each once."""
     return list({case.id: case for of_phase in cases.values() for case in of_phase}.values())
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One check of one case that file and source both answered; neither is taken to be right.
+
+    `verdicts` are on the difference, in √2 σ, its noise, in the order of stages. `off`: whether the file and the source
+    are out of line with the oracle.
+    """
+
+    case: Case
+    check: Check
+    verdicts: tuple[TensorVerdict, ...]
+    off: tuple[bool, bool]
+
+    @property
+    def first_apart(self) -> TensorVerdict | None:
+        """The first tensor in which they differ; None if they agree."""
+        return next((verdict for verdict in self.verdicts if not verdict.conforms), None)
+
+    @property
+    def agrees(self) -> bool:
+        return self.first_apart is None
 
 
 @dataclass(frozen=True)

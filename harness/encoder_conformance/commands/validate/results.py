@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import computed_field
 
-from encoder_conformance.commands.validate.conclusion import Kind, Stated, kind_of, status_of
+from encoder_conformance.commands.validate.conclusion import CONCLUSIONS, Kind, Stated
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Plain
@@ -77,19 +77,21 @@ class Validation(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def conclusion(self) -> Kind:
+        if not self.judged:
+            return "not_judged"
         own = [error for error in self.errors if not error.is_of(self.wrong_runtimes)]
-        return kind_of(
-            judged=self.judged,
-            wrong=bool(own or (self.strict and self.warnings)),
-            runtime_wrong=bool(self.errors),
-            excused=self.excused,
-            compared_with=self.compared_with,
-        )
+        if own or (self.strict and self.warnings):
+            return "wrong"
+        if self.errors:
+            return "runtime_wrong"
+        if self.excused:
+            return "as_source"
+        return "as_stated" if "layer" in self.compared_with else "consistent"
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def status(self) -> int:
-        return status_of(self.conclusion)
+        return CONCLUSIONS[self.conclusion][0]
 
 
 def in_order(findings: Iterable[PhaseFinding]) -> tuple[PhaseFinding, ...]:

@@ -107,7 +107,7 @@ class RuntimeRun:
             implementation = self.found.implementation.model_copy(update=update)
             self.found = replace(self.found, implementation=implementation)
 
-    def result(self) -> RuntimeResult:
+    def result(self, relative_error: float | None = None) -> RuntimeResult:
         records = self.records
         tally = Tally.of(record.outcome for record in records)
         seconds = [record.seconds for record in records if record.outcome in EXPECTED]
@@ -121,6 +121,7 @@ class RuntimeRun:
             rms=max((record.rms for record in records if record.rms is not None), default=None),
             max=max((record.max for record in records if record.max is not None), default=None),
             seconds=statistics.median(seconds) if seconds else None,
+            relative_error=relative_error,
             records=tuple(records),
         )
 
@@ -163,22 +164,18 @@ def close_all(runs: Sequence[RuntimeRun]) -> None:
             run.session.close()
 
 
-def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
-    """From now on ask each run for those stages only that the file has a graph value for."""
+def prepare(runs: Sequence[RuntimeRun], stages: Collection[str], deviations: Collection[str]) -> None:
+    """From now on ask each run for those stages only that the file has a graph value for, and judge it against the
+    specification with these deviations (rules V-5, V-6)."""
     kinds = tuple(sorted({kind_of(stage) for stage in stages}))
+    reason = "It is stated to the validation."
+    declared = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
     for run in runs:
         if isinstance(run.found, Ready):
             known = run.found.implementation.capabilities
             checks = tuple(check for check in known.checks if check != "stages" or kinds)
-            run.state(capabilities=known.model_copy(update={"stages": kinds, "checks": checks}))
-
-
-def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
-    """From now on judge each run against the specification with these deviations (rules V-5, V-6)."""
-    reason = "It is stated to the validation."
-    entries = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
-    for run in runs if entries else ():
-        run.state(deviations=entries)
+            limited = known.model_copy(update={"stages": kinds, "checks": checks})
+            run.state(capabilities=limited, deviations=declared)
 
 
 def limit_time(runs: Sequence[RuntimeRun], seconds: float | None) -> None:

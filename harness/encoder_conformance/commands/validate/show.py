@@ -5,16 +5,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.commands.validate.conclusion import OPENINGS, choices_text, comparison
+from encoder_conformance.commands.validate.conclusion import CONCLUSIONS, choices_text
 from encoder_conformance.commands.validate.results import Validation
-from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
 
 
 def show_validation(screen: Console, validation: Validation) -> None:
-    description = validation.description
-    screen.print(Text.assemble((validation.model, "bold"), _file(description)), soft_wrap=True)
+    file = validation.description.file
+    producer = f"  by {file.producer}" if file and file.producer else ""
+    screen.print(Text.assemble((validation.model, "bold"), producer), soft_wrap=True)
     if validation.layer is not None:
         show_line(screen, _layer(validation))
     screen.print()
@@ -50,12 +50,6 @@ def _reached(validation: Validation) -> set[Phase]:
         return {phase for phase in PHASES if phase not in not_always or phase in validation.summaries}
     last = max((PHASES.index(finding.phase) for finding in validation.findings), default=0)
     return {*PHASES[: last + 1]}
-
-
-def _file(description: FileDescription) -> str:
-    if description.file is None:
-        return ""
-    return f"  by {description.file.producer}" if description.file.producer else ""
 
 
 def _layer(validation: Validation) -> str:
@@ -102,14 +96,29 @@ def _choices(validation: Validation) -> str:
 
 
 def _last_line(validation: Validation) -> Text:
-    kind, layer = validation.conclusion, validation.layer
+    kind = validation.conclusion
     count = f"{_count(len(validation.errors), 'error')}, {_count(len(validation.warnings), 'warning')}"
     if validation.strict and validation.warnings:
         count += " (--strict: a warning fails)"
-    shown = comparison(kind, layer, validation.compared_with, _choices(validation) if layer else "", validation.against)
-    style = "bold green" if kind in ("as_stated", "as_source", "consistent") else "bold red"
+    status, opening = CONCLUSIONS[kind]
     whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
-    return Text(f"{OPENINGS[kind]}{whose}{shown}: {count}", style=style)
+    return Text(f"{opening}{whose}{_comparison(validation)}: {count}", style="bold red" if status else "bold green")
+
+
+def _comparison(validation: Validation) -> str:
+    """As what it was judged and against what, between the last line's opening and its counts; "" if it is wrong."""
+    kind, layer, compared_with = validation.conclusion, validation.layer, validation.compared_with
+    if layer is None or kind in ("wrong", "not_judged"):
+        return ""
+    choices, against = _choices(validation), validation.against
+    if against is not None:
+        if "layer" not in compared_with:
+            return f", with the parameters of {against}: {choices}; only the values of parameters were compared"
+        return f", as {against} does: {choices}; parameters, stages and outputs were compared"
+    if kind == "consistent" or (kind == "runtime_wrong" and "layer" not in compared_with):
+        return f": {choices}; not compared with any source (--layer, --parameters say what it should be)"
+    values = "compared" if "parameters" in compared_with else "not compared with any source (--parameters)"
+    return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
 
 
 def _count(number: int, noun: str) -> str:

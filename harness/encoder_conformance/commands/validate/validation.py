@@ -28,10 +28,9 @@ from encoder_conformance.commands.validate.runtimes import (
     as_numbers,
     ask_all,
     close_all,
-    declare,
     inspecting,
-    limit_stages,
     limit_time,
+    prepare,
     runtime_runs,
 )
 from encoder_conformance.commands.validate.weights import (
@@ -94,18 +93,12 @@ def _validated(
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
-    declare(runs, subject.deviations)
     if request.against is None or not subject.is_understood:
         return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
     with opened(request.against, subject, out / "logs", progress) as (held, origin):
         answers = _answers(held, runs, out / "logs", jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
         return _assessed(ValidationEvidence(held, answers, origin, compared))
-
-
-def _inspect(request: ValidationRequest) -> Inspect:
-    new = None if request.fix is None else str(request.fix.absolute())
-    return Inspect(path=str(request.model.absolute()), mask=request.mask, fix=new, most_nodes=request.most_nodes)
 
 
 def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:
@@ -126,7 +119,9 @@ def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Pat
         raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
     assert isinstance(run.found, Ready)
     run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
-    answer = inspected(run.session, _inspect(request))
+    path, new = str(request.model.absolute()), request.fix and str(request.fix.absolute())
+    asked = Inspect(path=path, mask=request.mask, fix=new, most_nodes=request.most_nodes)
+    answer = inspected(run.session, asked)
     if isinstance(answer, Failure):
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
@@ -145,7 +140,7 @@ def _answers(
     cases, sampled = _cases(subject), is_sampled(subject)
     if sampled and not subject.request.runtimes:
         runs = sampled_runs(runs)
-    limit_stages(runs, subject.description.stages)
+    prepare(runs, subject.description.stages, subject.deviations)
     every_case = distinct(cases)
     expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
     if sampled:
@@ -226,9 +221,7 @@ def _results(evidence: ValidationEvidence) -> tuple[RuntimeResult, ...]:
         return ()
     errors = reduction.relative_errors(evidence)
     relative = {name: None if np.isnan(error) else error for name, (error, _) in errors.items()}  # JSON has no NaN
-    return tuple(
-        run.result().model_copy(update={"relative_error": relative.get(run.name)}) for run in evidence.answers.runs
-    )
+    return tuple(run.result(relative.get(run.name)) for run in evidence.answers.runs)
 
 
 def _compared_with(request: ValidationRequest) -> tuple[Stated, ...]:
