@@ -63,14 +63,29 @@ dtypes_option = click.option(
 
 def interpreters_option(what: str) -> Callable[..., Any]:
     """--python NAME=PATH, which the command gets as `pythons`, a dict. `what`: whose interpreter."""
-    return click.option(
-        "--python",
-        "pythons",
-        multiple=True,
-        metavar="NAME=PATH",
-        callback=lambda _, __, value: interpreters(value),
-        help=f"Interpreter for {what}.",
-    )
+    example = "for example keras_tf=/opt/tf/bin/python"
+    return _pairs_option("--python", "pythons", "NAME=PATH", f"Interpreter for {what}.", example, empty=False)
+
+
+def arguments_option(what: str) -> Callable[..., Any]:
+    """--arg NAME=VALUE, which the command gets as `arguments`, a dict. `what`: whose argument."""
+    example = "for example --arg d_model=64"
+    return _pairs_option("--arg", "arguments", "NAME=VALUE", f"Argument of {what}.", example, empty=True)
+
+
+def _pairs_option(option: str, name: str, form: str, text: str, example: str, *, empty: bool) -> Callable[..., Any]:
+    """An option whose values, each `form`, the command gets by name. `empty`: a value may be ""."""
+
+    def by_name(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+        values = {}
+        for pair in given:
+            key, equals, value = pair.partition("=")
+            if not (key and equals and (value or empty)):
+                raise InputError(f"{pair!r} is not {form}", where=option, hint=example)
+            values[key] = value
+        return values
+
+    return click.option(option, name, multiple=True, metavar=form, callback=by_name, help=text)
 
 
 def result_options(file: str) -> Callable[..., Any]:
@@ -218,27 +233,6 @@ def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*arguments, limits=WorkerLimits(memory or default_memory(), isolate), **options)
 
     return limited
-
-
-def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
-    """Name → path of each `NAME=PATH` of --python. Raises InputError."""
-    return _pairs(pythons, "NAME=PATH", "--python", "for example keras_tf=/opt/tf/bin/python", empty=False)
-
-
-def module_arguments(arguments: tuple[str, ...]) -> dict[str, str]:
-    """Name → value of each `NAME=VALUE` of --arg. Raises InputError."""
-    return _pairs(arguments, "NAME=VALUE", "--arg", "for example --arg d_model=64", empty=True)
-
-
-def _pairs(given: tuple[str, ...], form: str, option: str, hint: str, *, empty: bool) -> dict[str, str]:
-    """The values by name. `empty`: a value may be "". Raises InputError."""
-    values = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not (name and equals and (value or empty)):
-            raise InputError(f"{pair!r} is not {form}", where=option, hint=hint)
-        values[name] = value
-    return values
 
 
 def warn_of_left_out() -> None:
