@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import safetensors.numpy
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -27,13 +26,7 @@ def write_questions(questions: Questions, path: Path) -> None:
 
 def read_asking(path: Path) -> tuple[Asking, bytes]:
     """The asking in a file of questions, and the file's digest. Raises InputError."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            digest = file.get_tensor(ASKED).tobytes() if ASKED in file.keys() else b""  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        hint = "name the file of `conform ask` with --asked"
-        raise InputError(f"cannot be read: {_first_line(error)}", where=str(path), hint=hint) from None
+    _, metadata, digest = _opened(path, "name the file of `conform ask` with --asked")
     if "asking" not in metadata or not digest:
         raise InputError("is no file of `conform ask`", where=str(path), hint="--asked names it")
     try:
@@ -66,17 +59,11 @@ class Given:
 
 def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
     """Raises InputError for a file that is damaged, of another asking, or answers what was not asked."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-            digest = file.get_tensor(ASKED) if ASKED in names else None
-    except (OSError, SafetensorError) as error:
-        hint = "it has to be a whole safetensors file; write it again"
-        raise InputError(f"cannot be read: {_first_line(error)}", where=str(path), hint=hint) from None
+    names, _, digest = _opened(path, "it has to be a whole safetensors file; write it again")
     if digest is None:
         hint = f"copy the tensor {ASKED!r} of {asked.name} into it, which tells what is answered"
         raise InputError(f"has no tensor {ASKED!r}", where=str(path), hint=hint)
-    if digest.tobytes() != questions.digest.tobytes():
+    if digest != questions.digest.tobytes():
         hint = f"answer {asked.name} again, or name the file that was answered with --asked"
         raise InputError(f"answers another asking than {asked}", where=f"{path}: tensor {ASKED}", hint=hint)
     by_question: dict[str, set[str]] = {}
@@ -102,13 +89,18 @@ def _refuse_unknown(name: str, question: str, tensor: str, questions: Questions,
 
 def check_same_specification(questions: Questions, digest: bytes, path: Path) -> None:
     """Raise InputError if the file asks other questions than this version makes of the same asking."""
-    if not np.array_equal(np.frombuffer(digest, np.uint8), questions.digest):
+    if digest != questions.digest.tobytes():
         hint = "ask again with this version, and answer that"
         problem = "its questions are not those of this version's specification, or it was edited"
         raise InputError(problem, where=str(path), hint=hint)
 
 
-def _first_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).splitlines()[0]
+def _opened(path: Path, hint: str) -> tuple[set[str], dict[str, str], bytes | None]:
+    """The names of a file's tensors, its metadata, and the digest of the questions that it is of. Raises InputError."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = set(file.keys())
+            return names, file.metadata() or {}, file.get_tensor(ASKED).tobytes() if ASKED in names else None
+    except (OSError, SafetensorError) as error:
+        said = (isinstance(error, OSError) and error.strerror) or str(error).splitlines()[0]
+        raise InputError(f"cannot be read: {said}", where=str(path), hint=hint) from None

@@ -142,9 +142,10 @@ def versions(
 def _point(asked: _Plan, version: str, out: Path) -> tuple[Point, bool]:
     """The run of one version, and whether it is complete."""
     click.echo(f"{asked.package} {version}: installing", err=True)
-    environment = environment_for(asked.implementation, asked.folder, asked.package, version)
-    if isinstance(environment, NotInstalled):
-        return Point(version, absent=f"cannot be installed: {environment.reason}"), False
+    try:
+        environment = environment_for(asked.implementation, asked.folder, asked.package, version)
+    except NotInstalled as error:
+        return Point(version, absent=f"cannot be installed: {error}"), False
     if environment.loosened:
         click.echo(
             f"{asked.package} {version}: does not fit the other pinned packages; they are as pip chose", err=True

@@ -31,11 +31,8 @@ class Installed:
     loosened: bool
 
 
-@dataclass(frozen=True)
-class NotInstalled:
-    """`reason`: the last line that pip said."""
-
-    reason: str
+class NotInstalled(Exception):
+    """An environment cannot be made; in the last line that pip said."""
 
 
 def package_of(implementation: Implementation) -> str:
@@ -86,28 +83,25 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def environment_for(
-    implementation: Implementation, folder: Path, package: str, version: str
-) -> Installed | NotInstalled:
-    """The kept environment of this version, made if there is none. Raises InputError if it cannot be kept."""
+def environment_for(implementation: Implementation, folder: Path, package: str, version: str) -> Installed:
+    """The kept environment of this version, made if there is none. Raises NotInstalled, and InputError if it cannot be
+    kept."""
     cache = cache_folder("versions")
     if cache is None:
         raise InputError("cannot be written", where="the cache folder", hint="set XDG_CACHE_HOME")
     requirements = requirements_of(implementation, folder)
-    failed = NotInstalled("")
-    for loosened in (False, True):
-        asked = with_version(requirements, package, version, loosened=loosened)
-        if loosened and asked == with_version(requirements, package, version, loosened=False):
-            break
-        made = _kept(cache, f"{normal(package)}-{version}", asked)
-        if isinstance(made, Path):
-            return Installed(made, loosened)
-        failed = made
-    return failed
+    pinned, loose = (with_version(requirements, package, version, loosened=each) for each in (False, True))
+    name = f"{normal(package)}-{version}"
+    try:
+        return Installed(_kept(cache, name, pinned), loosened=False)
+    except NotInstalled:
+        if loose == pinned:
+            raise
+    return Installed(_kept(cache, name, loose), loosened=True)
 
 
-def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled:
-    """Two implementations that ask for the same share an environment."""
+def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path:
+    """Two implementations that ask for the same share an environment. Raises NotInstalled."""
     python_version = f"py{sys.version_info.major}.{sys.version_info.minor}"
     text = "\n".join(sorted(asked)) + "\n"
     digest = hashlib.sha256(f"{sys.base_prefix}\n{text}".encode()).hexdigest()[:10]
@@ -120,8 +114,7 @@ def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled
             return python
         shutil.rmtree(place, ignore_errors=True)
         try:
-            if reason := _install(place, asked):
-                return NotInstalled(reason)
+            _install(place, asked)
             marker.write_text(text, encoding="utf-8")
         finally:
             if not marker.is_file():
@@ -129,15 +122,16 @@ def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled
     return python
 
 
-def _install(place: Path, asked: tuple[str, ...]) -> str:
-    """Make an environment. Returns why it cannot be installed, or ""."""
+def _install(place: Path, asked: tuple[str, ...]) -> None:
+    """Make an environment. Raises NotInstalled."""
     venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(place)
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary, "requirements.txt")
         file.write_text("\n".join(asked) + "\n", encoding="utf-8")
         python = str(place / "bin" / "python")
         ended = pip("--python", python, "install", "--no-compile", *WHEELS, "--requirement", str(file))
-    return "" if ended.returncode == 0 else last_line(ended.stderr) or f"pip ended with status {ended.returncode}"
+    if ended.returncode:
+        raise NotInstalled(last_line(ended.stderr) or f"pip ended with status {ended.returncode}")
 
 
 WHEELS = ("--only-binary", ":all:")
