@@ -51,7 +51,9 @@ def explain(
         return
     screen = console()
     if not report.complete:
-        screen.print(_incomplete_line(report, chosen), style="bold red", soft_wrap=True)
+        why = f"ended by the {report.ended_by}" if report.ended_by else "it did not come to its end"
+        line = f"INCOMPLETE: {chosen.judged} of {chosen.planned} checks were judged ({why})."
+        screen.print(line, style="bold red", soft_wrap=True)
     if not records:
         of_it = "in this run" if report.complete else "of what was judged"
         click.echo(f"Nothing failed {of_it}; name --impl, --case or --dtype to see a check that passed.")
@@ -76,11 +78,6 @@ class _Chosen:
     records: list[Record]
     planned: int
     judged: int
-
-
-def _incomplete_line(report: Report, chosen: _Chosen) -> str:
-    why = f"ended by the {report.ended_by}" if report.ended_by else "it did not come to its end"
-    return f"INCOMPLETE: {chosen.judged} of {chosen.planned} checks were judged ({why})."
 
 
 def _write_deviation(report: Report, records: list[Record], path: Path) -> None:

@@ -9,15 +9,21 @@ from pathlib import Path
 
 import click
 
+from encoder_conformance.commands.commands import INCOMPLETE
+from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
 from encoder_conformance.commands.run.judging import Planned, judge_assignments
-from encoder_conformance.commands.run.resuming import EarlierRuns, completed, resumable
+from encoder_conformance.commands.run.resuming import EarlierRuns
 from encoder_conformance.commands.run.update import update_declared
 from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.head_start import HeadStart
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Missing, Ready
+from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.golden.goldens import Goldens
+from encoder_conformance.reports.merge.merge import merge
 from encoder_conformance.reports.merge.partition import part_of
+from encoder_conformance.reports.merge.resume import Resumed, resume
+from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.reports.run.last_lines import WholePlan
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.case import Case
@@ -43,11 +49,12 @@ def judge_suite(
     assignments = [Assignment(each, plan(each.implementation, selected, arguments.dtypes)) for each in ready]
     if arguments.shard:
         assignments = part_of(assignments, arguments.shard, earlier.seconds)
-    resumed = resumable(assignments, earlier.interrupted, arguments) if earlier.interrupted else None
+    resumed = _resumable(assignments, earlier.interrupted, arguments) if earlier.interrupted else None
     if resumed:
         assignments = resumed.rest
     whole = len(selected) == len(every_case) and not (arguments.shard or resumed)
-    with completed(resumed, folder) as completion:
+    status = INCOMPLETE
+    try:
         if assignments:
             everything = [
                 WholePlan.of(each.tasks if whole else plan(each.ready.implementation, every_case, arguments.dtypes))
@@ -56,10 +63,32 @@ def judge_suite(
             goldens = Goldens(selected, arguments.at_once)
             planned = Planned(assignments, goldens, absent, everything)
             finished = judge_assignments(planned, folder, arguments, started)
-            completion.status = finished.show(arguments.out)
+            status = finished.show(arguments.out)
             if arguments.update_declared and finished.report.complete:
                 _update_declared(folder, assignments, arguments.reason)
-    return completion.status
+    finally:  # whether the new run ended or was interrupted
+        if resumed and resumed.kept.records:
+            status = _completed(resumed.kept, folder)
+    return status
+
+
+def _resumable(assignments: list[Assignment], earlier: Report, arguments: RunArguments) -> Resumed:
+    """Divide these assignments into what an earlier run has judged and the rest; says on standard error how much."""
+    resumed = resume(assignments, earlier, arguments.seed, arguments.device)
+    left = sum(len(assignment.tasks) for assignment in resumed.rest)
+    click.echo(f"{arguments.earlier}: {len(resumed.kept.records)} checks are taken over, {left} are asked", err=True)
+    for name in resumed.changed:
+        click.echo(f"{name} is asked anew: it, its environment or this machine changed, or is unknown", err=True)
+    return resumed
+
+
+def _completed(kept: Report, folder: Path) -> int:
+    """Have the report in `folder` hold what was taken over, too. Returns the exit status of both together."""
+    new = [read_report(folder)] if (folder / NAME).exists() else []
+    report = merge([kept, *new], ["the earlier run", str(folder)][: 1 + len(new)])
+    write_report(report, folder)
+    show_tallies(report)
+    return exit_status(report)
 
 
 def _every_case(arguments: RunArguments) -> list[Case]:

@@ -63,10 +63,10 @@ class _Plan:
     folder: Path
     implementation: Implementation
     package: str
+    options: RunOptions
     level: Level
     globs: tuple[str, ...]
     dtypes: tuple[DtypeName, ...]
-    options: RunOptions
     anew: bool
 
 
@@ -96,14 +96,11 @@ def versions(
     last: int,
     wanted: tuple[str, ...],
     package: str | None,
-    level: Level,
-    globs: tuple[str, ...],
-    dtypes: tuple[DtypeName, ...],
     jobs: int,
     limits: WorkerLimits,
-    anew: bool,
     out: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Judge one implementation over released versions of its framework, and print since which version what is so.
 
@@ -121,11 +118,11 @@ def versions(
     available = released(package)
     chosen = named(available, wanted, package) if wanted else newest_of_each_series(available, last)
     options = RunOptions(jobs=jobs, begun=time.monotonic(), limits=limits, verbosity="quiet")
-    asked = _Plan(folder.resolve(), implementation, package, level, globs, dtypes, options, anew)
+    every = _Plan(folder.resolve(), implementation, package, options, **asked)
     out = out or RUNS / "versions" / implementation.name.replace(":", "-").replace(",", "-")
     points, complete = [], True
     for version in chosen:
-        point, whole = _point(asked, version, out / f"{package}-{version}")
+        point, whole = _point(every, version, out / f"{package}-{version}")
         points.append(point)
         complete &= whole
     trend = Trend(implementation.name, tuple(points))
