@@ -171,9 +171,6 @@ class Seed(click.IntRange):
     def __init__(self) -> None:
         super().__init__(0)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"N|{RANDOM}"
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if value != RANDOM:
             return int(super().convert(value, param, ctx))
@@ -186,9 +183,6 @@ class PartType(click.ParamType["Shard"]):
     """A part of a plan: 2/3 is the second of three."""
 
     name = "part"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "I/N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Shard":
         from encoder_conformance.judging.records import Shard

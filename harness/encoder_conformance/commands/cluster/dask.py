@@ -40,7 +40,10 @@ class DaskCluster:
         self.threads: dict[str, int] = {}
 
     def workers(self) -> Mapping[str, frozenset[str]]:
-        """Raises InputError if a worker contradicts another, by its harness or by the packages of an implementation."""
+        """Address → the implementations that it can run, of all workers that are there now.
+
+        Raises InputError if a worker contradicts another, by its harness or by the packages of an implementation.
+        """
         try:
             # Not scheduler_info(): it may return what the client asks for itself meanwhile, which has no workers.
             self.threads = self._client.nthreads()
@@ -80,16 +83,18 @@ class DaskCluster:
         return DaskRunning(future)
 
     def wait(self) -> None:
+        """Return when something may have changed."""
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 class DaskRunning:
-    """A part on a worker."""
+    """A part that a worker has begun."""
 
     def __init__(self, future: Any) -> None:
         self._future = future
 
     def result(self) -> Result | None:
+        """The result; None while it runs."""
         if not self._future.done():
             return None
         if self._future.status == "finished":

@@ -3,34 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from encoder_conformance.commands.cluster.dask import DaskCluster, DaskRunning
 from encoder_conformance.commands.cluster.worker import PlanPart, Result
 
 MOST_LOSSES = 3
 """Workers that a part may lose before it is given up: it may be what ends them."""
-
-
-class Running(Protocol):
-    """A part that a worker has begun."""
-
-    def result(self) -> Result | None:
-        """The result; None while it runs."""
-
-    def drop(self) -> None:
-        """Want it no more."""
-
-
-class Cluster(Protocol):
-    """A cluster, as dispatch needs it; `dask.py` is one."""
-
-    def workers(self) -> Mapping[str, frozenset[str]]:
-        """Address → the implementations that it can run, of all workers that are there now."""
-
-    def start(self, part: PlanPart, worker: str) -> Running: ...
-
-    def wait(self) -> None:
-        """Return when something may have changed."""
 
 
 @dataclass
@@ -42,9 +20,9 @@ class Dispatched:
     lost: list[str] = field(default_factory=list)
 
 
-def dispatch(cluster: Cluster, parts: Iterable[PlanPart], say: Callable[[str], None]) -> Dispatched:
+def dispatch(cluster: DaskCluster, parts: Iterable[PlanPart], say: Callable[[str], None]) -> Dispatched:
     """Have all parts judged. `say` gets a line about each that ends, and about each worker that is lost."""
-    waiting, running = deque(parts), dict[str, tuple[PlanPart, Running]]()
+    waiting, running = deque(parts), dict[str, tuple[PlanPart, DaskRunning]]()
     losses: dict[PlanPart, int] = {}
     found = Dispatched()
     try:
@@ -86,10 +64,10 @@ def _keep(found: Dispatched, part: PlanPart, result: Result, worker: str, say: C
 
 
 def _start(
-    cluster: Cluster,
+    cluster: DaskCluster,
     there: Mapping[str, frozenset[str]],
     waiting: deque[PlanPart],
-    running: dict[str, tuple[PlanPart, Running]],
+    running: dict[str, tuple[PlanPart, DaskRunning]],
 ) -> None:
     """Start a part on every idle worker that can run one."""
     for worker, can_run in there.items():

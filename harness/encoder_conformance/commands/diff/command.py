@@ -10,7 +10,7 @@ from rich.table import Table
 
 from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
-from encoder_conformance.commands.diff.comparing import DiffRequest, compare
+from encoder_conformance.commands.diff.comparing import compare
 from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.commands.options import (
     GIVEN_FILE,
@@ -72,7 +72,7 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
             return subject
 
         a, b = opening(first, "diff-a.log"), opening(second, "diff-b.log")
-        result = compare(a, b, DiffRequest(stated.layer, inputs, jobs), progress)
+        result = compare(a, b, stated.layer, inputs, jobs, progress)
     deliver(out / "diff.json", result, lambda: show_diff(console(), result), as_json=as_json)
     return result.status
 

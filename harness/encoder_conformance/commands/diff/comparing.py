@@ -33,15 +33,6 @@ from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
 
 @dataclass(frozen=True)
-class DiffRequest:
-    """`layer`: what both should be; None: what the first one is, else the second."""
-
-    layer: Layer | None
-    inputs: Path | None
-    jobs: int
-
-
-@dataclass(frozen=True)
 class _Side:
     """One of the two, with its records and what was seen of it so far."""
 
@@ -66,11 +57,16 @@ class _Side:
         )
 
 
-def compare(first: Subject, second: Subject, request: DiffRequest, progress: Progress) -> DiffResult:
-    """Raises InputError if they have no layer in common."""
-    layer = _layer(first, second, request.layer)
-    cases = cases_of_both(first, second, layer, request.inputs)
-    expected = expectations(cases, request.jobs, progress)
+def compare(
+    first: Subject, second: Subject, stated: Layer | None, inputs: Path | None, jobs: int, progress: Progress
+) -> DiffResult:
+    """`stated`: what both should be; None: what the first one is, else the second. `inputs`: a file of your own.
+
+    Raises InputError if they have no layer in common.
+    """
+    layer = _layer(first, second, stated)
+    cases = cases_of_both(first, second, layer, inputs)
+    expected = expectations(cases, jobs, progress)
     progress.begin("asking both", len(cases))
     one, two = _Side(first), _Side(second)
     apart: list[TensorDifference] = []

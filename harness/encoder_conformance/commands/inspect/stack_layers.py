@@ -8,6 +8,7 @@ it is run without them.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -45,22 +46,18 @@ def trace_inside(
     opts_out = task.implementation.opt_out(alone.case, task.dtype, "stages") is not None
     if opts_out and not any(map(layer_of, shown)):
         return rows
+    ask = partial(_observe_stages, session, require_answer)
     layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[TracedRow]()
     for row in rows:
         if row.stage == "embedded" and not opts_out and _has_positions(task.case.layer):
-            tokens = _token_embedding(session, require_answer, task)
+            tokens = _token_embedding(ask, task)
             traced += [_token_row(tokens, task), *_position_rows(tokens.get("embedded"), shown, task)]
         if kind_of(row.stage) == "layer_k" and not any(name.startswith(f"{row.stage}.") for name in shown):
-            fits = (
-                layer_input is not None
-                and layer_input.shape == task.case.x_shape
-                and layer_input.dtype == task.format.numpy
-            )
-            if layer_input is not None and fits:  # else the row of the stage before says what is wrong
+            due = task.case.x_shape, task.format.numpy
+            # Else the row of the stage before says what is wrong.
+            if layer_input is not None and (layer_input.shape, layer_input.dtype) == due:
                 parameters = _layer_parameters(task, int(row.stage.removeprefix("layer_")))
-                observed = _observe_stages(
-                    session, require_answer, alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input}
-                )
+                observed = ask(alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input})
                 traced += _prefix_stages(trace(alone, observed, None), row.stage)
                 row = _compare_with_stack(row, observed, shown, task)
         if kind_of(row.stage) == "layer_k":
@@ -104,11 +101,11 @@ def _embedding_task(task: Task) -> Task:
     return replace(task, case=replace(task.case, layer=without_positions))
 
 
-def _token_embedding(session: Session, require_answer: RequireAnswer, task: Task) -> Tensors:
+def _token_embedding(ask: Callable[[Task, str, Tensors, Tensors], Tensors], task: Task) -> Tensors:
     alone = _embedding_task(task)
     names = {parameter.name for parameter in parameters_of(alone.case.layer)}
     parameters = {name: value for name, value in task.case.parameters().items() if name in names}
-    return _observe_stages(session, require_answer, alone, "token_embedding", parameters, encode_inputs(task))
+    return ask(alone, "token_embedding", parameters, encode_inputs(task))
 
 
 def _token_row(observed: Tensors, task: Task) -> TracedRow:
@@ -127,9 +124,8 @@ def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[Tra
     positions = embedded.astype(np.float64) - tokens.astype(np.float64)
     if not np.isfinite(positions).all():
         return []
-    row = TracedRow(
-        "positions", (1, *positions.shape[1:]), "what is added to the tokens' rows (E-16), the same in each item"
-    )
+    note = "what is added to the tokens' rows (E-16), the same in each item"
+    row = TracedRow("positions", (1, *positions.shape[1:]), note)
     apart = np.abs(positions - positions[:1])
     # Rounding alone is far below the square root of the format's roundoff.
     if np.all(apart <= np.sqrt(task.format.roundoff) * np.abs(embedded).max(initial=1.0)):

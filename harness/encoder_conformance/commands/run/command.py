@@ -22,7 +22,7 @@ from encoder_conformance.commands.options import (
     worker_limits,
 )
 from encoder_conformance.commands.run_arguments import RunArguments
-from encoder_conformance.engine.run_options import Verbosity
+from encoder_conformance.engine.run_options import RANDOM, Verbosity
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.memory import give_large_arrays_back
 from encoder_conformance.platform.processors import share
@@ -84,13 +84,17 @@ Examples:
 @click.option(
     "--seed",
     type=Seed(),
+    metavar=f"N|{RANDOM}",
     default=0,
     show_default=True,
     help="Seed of inputs and parameters; 0 has frozen goldens, for any other the oracle computes them first. "
     "With random, one is drawn and printed: nobody can have its expected values before.",
 )
 @click.option(
-    "--shard", type=PartType(), help="One part of the plan, of about equal parts; `conform merge` unites them."
+    "--shard",
+    type=PartType(),
+    metavar="I/N",
+    help="One part of the plan, of about equal parts; `conform merge` unites them.",
 )
 @click.option(
     "--balanced-by",

@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -205,15 +204,9 @@ def ask_all(
     limits: WorkerLimits,
 ) -> None:
     """Ask every run every case, as many workers side by side as there are processors, each within `limits`; `report`
-    gets each record."""
+    gets each record, from several threads."""
     ready = [run for run in runs if isinstance(run.found, Ready)]
     jobs = min(len(ready), os.cpu_count() or 1)
-    reporting = threading.Lock()
-
-    def report_alone(run: RuntimeRun, record: Record) -> None:
-        with reporting:
-            report(run, record)
-
     sessions: list[Session] = []
     with ThreadPoolExecutor(max(jobs, 1)) as pool:
         try:
@@ -221,9 +214,7 @@ def ask_all(
                 assert isinstance(run.found, Ready)
                 log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
                 sessions.append(run.session or new_session(run.found, log, share(jobs), limits=limits))
-            answering = [
-                pool.submit(_ask, *each, questions, report_alone) for each in zip(ready, sessions, strict=True)
-            ]
+            answering = [pool.submit(_ask, *each, questions, report) for each in zip(ready, sessions, strict=True)]
             for done in answering:
                 done.result()
         except BaseException:

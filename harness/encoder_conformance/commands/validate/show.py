@@ -5,10 +5,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.commands.validate.conclusion import CONCLUSIONS, choices_text
-from encoder_conformance.commands.validate.results import Validation
+from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
+from encoder_conformance.protocol.description import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
+from encoder_conformance.spec.layer import Layer
+
+_AXES: dict[Layout, str] = {
+    "BSD": "[batch, sequence, features]",
+    "SBD": "[sequence, batch, features]",
+    "SD": "[sequence, features]",
+}
 
 
 def show_validation(screen: Console, validation: Validation) -> None:
@@ -89,10 +96,35 @@ def _runtimes(validation: Validation) -> Table:
 
 
 def _choices(validation: Validation) -> str:
-    roles = validation.description.roles
-    assert validation.layer is not None
-    shown = choices_text(validation.layer, roles.layout if roles else None, roles.masks if roles else ())
+    """`post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 512, H = 8, F = 2048, N = 6`."""
+    layer, roles = validation.layer, validation.description.roles
+    assert layer is not None
+    attention, norm = layer.attention, layer.norm
+    parts = [
+        f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}",
+        f"scores over √{attention.scale}",
+        _biases(layer),
+        "projections shared by heads" if attention.projections == "shared_by_heads" else "",
+        f"D = {layer.d_model}, H = {attention.num_heads}, F = {layer.feed_forward.d_ff}",
+        f"N = {layer.stack.layers}" if layer.stack.layers > 1 else "",
+        "final norm" if layer.stack.final_norm else "",
+        f"x {_AXES[roles.layout]}" if roles and roles.layout else "",
+        *(f"mask {mask.meaning}" for mask in (roles.masks if roles else ()) if mask.meaning),
+    ]
+    shown = ", ".join(filter(None, parts))
     return f"{shown}, with {' and '.join(validation.deviations)}" if validation.deviations else shown
+
+
+def _biases(layer: Layer) -> str:
+    """`all biases`, `no biases`, or the maps that have one."""
+    having = {
+        "query, key and value": layer.attention.qkv_bias,
+        "attention's output": layer.attention.output_bias,
+        "feed-forward": layer.feed_forward.bias,
+    }
+    if len(set(having.values())) == 1:
+        return "all biases" if layer.feed_forward.bias else "no biases"
+    return f"biases in {' and '.join(name for name, has in having.items() if has)} alone"
 
 
 def _last_line(validation: Validation) -> Text:

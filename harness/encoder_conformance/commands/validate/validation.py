@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from encoder_conformance.commands.validate.against import compared_with, opened
-from encoder_conformance.commands.validate.conclusion import Stated
 from encoder_conformance.commands.validate.evidence import (
     Answers,
     ExaminedFile,
@@ -20,7 +19,7 @@ from encoder_conformance.commands.validate.history import history_script
 from encoder_conformance.commands.validate.phases import masks, reduction, source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
-from encoder_conformance.commands.validate.results import RuntimeResult, Validation, in_order
+from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, in_order
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
     RuntimeQuestions,
