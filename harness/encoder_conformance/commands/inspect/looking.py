@@ -102,7 +102,3 @@ def table(left: Iterable[str], right: Iterable[str], folded: Iterable[str] = ())
 
 def versions(by_name: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in by_name.items())
-
-
-def bracketed(shape: tuple[int, ...]) -> str:
-    return "[" + ", ".join(map(str, shape)) + "]"

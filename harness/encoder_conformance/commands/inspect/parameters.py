@@ -141,11 +141,11 @@ def _show(case: Case, title: str, result: Parameters) -> None:
     numbers = ("numbers", "trainable", *(["gradient's norm"] if with_gradients else []))
     table = looking.table(("parameter", "shape"), numbers, ["its own name"])
     if result.by_input is not None:
-        table.add_row("x, the input", looking.bracketed(case.x_shape), "", "", f"{result.by_input:.4g}", "")
+        table.add_row("x, the input", str(list(case.x_shape)), "", "", f"{result.by_input:.4g}", "")
     for row in result.rows:
         trainable = "" if row.trainable is None else "yes" if row.trainable else "no"
         norm = [f"{row.gradient:.4g}" if row.gradient is not None else ""] if with_gradients else []
-        table.add_row(row.name, looking.bracketed(row.shape), f"{row.numbers:,}", trainable, *norm, row.own)
+        table.add_row(row.name, str(list(row.shape)), f"{row.numbers:,}", trainable, *norm, row.own)
     screen.print(table)
     trainable = "how many are trainable is unknown" if result.trainable is None else f"{result.trainable:,} trainable"
     show_line(screen, f"{result.total:,} parameters in {len(result.rows)} tensors, {trainable}")

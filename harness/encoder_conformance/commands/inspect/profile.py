@@ -19,6 +19,9 @@ from encoder_conformance.worker.failure import Failure
 FEWEST = 5
 """The fewest passes for which quartiles differ from extremes; with fewer, no stage is named most expensive."""
 
+_SPREAD = (0.25, 0.75, 0.0, 1.0)
+"""The quartiles, and the quantiles that are the least and the largest."""
+
 
 @dataclass(frozen=True)
 class StageTime:
@@ -63,18 +66,12 @@ def times(observed: Tensors, repeats: int) -> Times:
     whole = medians.pop(WHOLE)
     total = sum(medians.values())
     stages = [
-        StageTime(name, seconds, seconds / total if total else 0.0, *_spread(observed[name]))
+        StageTime(name, seconds, seconds / total if total else 0.0, *map(float, np.quantile(observed[name], _SPREAD)))
         for name, seconds in sorted(medians.items(), key=lambda item: -item[1])
     ]
     first, *others = stages
     indistinguishable = [stage.stage for stage in others if stage.upper >= first.lower]
     return Times(stages, total, whole, [first.stage, *indistinguishable] if repeats >= FEWEST else [])
-
-
-def _spread(seconds: np.ndarray) -> tuple[float, float, float, float]:
-    """The quartiles, the least and the largest value of `seconds` [repeats]."""
-    lower, upper = np.quantile(seconds, (0.25, 0.75))
-    return float(lower), float(upper), float(seconds.min()), float(seconds.max())
 
 
 _EXAMPLES = """

@@ -121,16 +121,14 @@ def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged:
     screen = looking.heading(title)
     table = looking.table(("stage", "shape"), ["rms σ"] if judged else [], ["what it is"])
     for row in (*inputs, *rows):
-        shape = looking.bracketed(row.shape) if row.shape is not None else "–"
-        sigma = (
-            [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]
-        )
+        shape = str(list(row.shape)) if row.shape is not None else "–"
+        rms = "" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"
         note = f"✗ {row.problem}. {row.note}".rstrip() if row.problem else row.note
-        table.add_row(row.stage, shape, *sigma, Text(note), style=None if row.conforms else "red")
+        table.add_row(row.stage, shape, *([rms] if judged else []), Text(note), style=None if row.conforms else "red")
     screen.print(table)
     wrong = [row for row in rows if not row.conforms]
     for row in wrong[:1]:
-        shape = looking.bracketed(row.shape) if row.shape else ""
+        shape = str(list(row.shape)) if row.shape else ""
         problem = f"{shape} {row.problem}".strip() if row.problem else "out of line"
         text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {problem}"
         show_line(screen, text, "red")

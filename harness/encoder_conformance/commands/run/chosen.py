@@ -12,28 +12,23 @@ def chosen_implementations(
 ) -> tuple[list[Ready], list[Missing]]:
     """The implementations that can be started, and those that cannot. Raises InputError if a requested one cannot."""
     warn_of_left_out()
-    chosen = (
-        [find_implementation(name) for name in dict.fromkeys(requested)] if requested else default_implementations()
-    )
+    chosen = [find_implementation(name) for name in dict.fromkeys(requested)] or default_implementations()
     names = [implementation.name for _, implementation in chosen]
     folder_names = [implementation.folder_name for _, implementation in chosen]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(
-                f"two implementations are called {name}", where="--impl", hint="rename one's folder and key"
-            )
+            hint = "rename one's folder and key"
+            raise InputError(f"two implementations are called {name}", where="--impl", hint=hint)
     for name in pythons:
         if name not in folder_names:
             raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, folder_names))
     ready, absent = [], []
     for folder, implementation in chosen:
         check_declared(implementation, folder)
-        interpreter = resolve(implementation, folder, pythons)
-        if isinstance(interpreter, Ready) and device not in implementation.capabilities.devices:
-            devices = ", ".join(implementation.capabilities.devices)
-            interpreter = Missing(
-                implementation, f"runs on {devices}, not on {device}", f"--device {devices.split(', ')[0]}"
-            )
+        interpreter, devices = resolve(implementation, folder, pythons), implementation.capabilities.devices
+        if isinstance(interpreter, Ready) and device not in devices:
+            reason = f"runs on {', '.join(devices)}, not on {device}"
+            interpreter = Missing(implementation, reason, f"--device {devices[0]}")
         if isinstance(interpreter, Ready):
             ready.append(interpreter)
         elif requested:
@@ -42,7 +37,6 @@ def chosen_implementations(
             absent.append(interpreter)
     if not ready:
         reasons = "; ".join(f"{missing.implementation.name}: {missing.reason}" for missing in absent)
-        raise InputError(
-            f"no implementation can be started here ({reasons})", hint="pip install 'encoder-conformance[all]'"
-        )
+        hint = "pip install 'encoder-conformance[all]'"
+        raise InputError(f"no implementation can be started here ({reasons})", hint=hint)
     return ready, absent

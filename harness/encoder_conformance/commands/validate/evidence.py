@@ -202,11 +202,6 @@ class ValidationEvidence:
     compared: Sequence[Compared] = ()
 
     @property
-    def compared_run(self) -> RuntimeRun | None:
-        """The run whose answers are compared with the source's: the first that works."""
-        return self.answers.first_working if self.answers else None
-
-    @property
     def description(self) -> FileDescription:
         return self.subject.description
 

@@ -7,12 +7,14 @@ does is found by bisection.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import Template
 
 import numpy as np
 
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.difference import difference
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.onnx_runtimes import Runtime
 from encoder_conformance.spec.axes import Array
@@ -133,32 +135,7 @@ def _apart(one: Array, two: Array) -> float:
     return far if np.isfinite(far) else float("inf")
 
 
-_SCRIPT = '''"""{runtime} alone: after a run at {before}, [batch, sequence], an answer at {size} is not a fresh one."""
-
-import numpy as np
-{imports}
-
-MODEL = {model!r}
-MASKS = {masks!r}  # name, axes, the number that hides nothing, dtype
-
-
-def loaded():
-{load}
-
-
-def given(batch, sequence):
-    x = np.random.default_rng(0).normal(size=(batch, sequence, {width})).astype({dtype!r})
-    sizes = {{"B": batch, "S": sequence, "H": {heads}, "X": batch * {heads}}}
-    masks = {{n: np.full([sizes.get(a, 1) for a in axes], fill, dtype) for n, axes, fill, dtype in MASKS}}
-    return {{{x!r}: {laid_out}, **masks}}
-
-
-fresh = loaded()(given(*{size}))
-again = loaded()
-again(given(*{before}))
-after = again(given(*{size}))
-print("largest difference", np.abs(fresh - after).max(), "of numbers up to", np.abs(fresh).max())
-'''
+_SCRIPT = PACKAGE / "commands" / "validate" / "history.py.template"
 _OPEN = {"attend": 1, "ignore": 0, "additive": 0}
 _LAID_OUT = {"SBD": "x.swapaxes(0, 1)", "SD": "x[0]"}
 
@@ -175,17 +152,17 @@ def history_script(
     masks = [
         (mask.name, mask.axes, _OPEN[mask.meaning or "attend"], described.port(mask.name).dtype) for mask in roles.masks
     ]
-    return _SCRIPT.format(
+    return Template(_SCRIPT.read_text(encoding="utf-8")).substitute(
         runtime=run,
         before=dependence.before,
         size=dependence.size,
         imports=runtime.imports,
-        model=str(model),
+        model=repr(str(model)),
         masks=masks,
         load=runtime.load.format(word=runtime.levels[level], output=roles.output, place=place),
         width=x.shape[-1] if x.shape else None,
         heads=layer.attention.num_heads,
-        dtype=x.dtype,
-        x=x.name,
+        dtype=repr(x.dtype),
+        x=repr(x.name),
         laid_out=_LAID_OUT.get(roles.layout or "", "x"),
     )

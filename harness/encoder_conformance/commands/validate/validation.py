@@ -16,7 +16,7 @@ from encoder_conformance.commands.validate.evidence import (
     distinct,
 )
 from encoder_conformance.commands.validate.history import history_script
-from encoder_conformance.commands.validate.phases import masks, reduction, source
+from encoder_conformance.commands.validate.phases import reduction, source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
 from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, in_order
@@ -191,7 +191,8 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
     if answers is not None and is_sampled(subject):
         findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
-    judged_findings = source.excused(evidence, masks.declared(evidence, findings))
+    declared = source.declared(evidence, findings)
+    judged_findings = source.excused(evidence, declared)
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
         model=str(subject.request.model),
@@ -209,7 +210,7 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
         wrong_runtimes=evidence.wrong_runtimes,
         source_names=dict(evidence.source.own_names) if evidence.source else {},
         findings=in_order(judged_findings),
-        excused=judged_findings != masks.declared(evidence, findings),
+        excused=judged_findings != declared,
         diagnoses=diagnoses(evidence),
         summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
     )

@@ -1,7 +1,7 @@
 """Phase `reduction`: files narrower than their input: computing in float16, narrow weights, integer weights."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -59,8 +59,7 @@ def _cost(subject: ExaminedFile, case: Case) -> str:
     """How far the file's weights take the output from that of the weights that they are rounded from."""
     if not subject.request.parameters:
         return ""
-    original = Case(case.layer, case.situation, held=CaseParameters.of(subject.request.parameters))
-    rounded, exact = (evaluate(each, Arithmetic(), None).stages["output"] for each in (case, original))
+    rounded, exact = evaluate(case, Arithmetic(), None).stages["output"], _exact(case, subject.request.parameters)
     compared = case.compared("output")["output"]
     error = _relative_error(rounded[compared], exact[compared])
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
@@ -92,9 +91,7 @@ def relative_errors(evidence: ValidationEvidence) -> dict[str, tuple[float, str]
         expected = answers.expected[case.id].tensors["output"]
         golden = expected.golden
         if source := subject.request.parameters:
-            original = Case(case.layer, case.situation, held=CaseParameters.of(source))
-            exact = evaluate(original, Arithmetic(), None).stages["output"]
-            golden = exact.reshape(-1)[expected.positions].astype(np.float64)
+            golden = _exact(case, source).reshape(-1)[expected.positions].astype(np.float64)
         for run in answers.of_the_file:
             answer = run.answers.get((case.id, "output"))
             if answer is None or answer.tensors is None or answer.tensors["output"].shape != expected.shape:
@@ -104,6 +101,12 @@ def relative_errors(evidence: ValidationEvidence) -> dict[str, tuple[float, str]
             if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
                 found[run.name] = error, case.situation.situation
     return found
+
+
+def _exact(case: Case, parameters: Mapping[str, Array]) -> Array:
+    """The output of a case, [B, S, D], with the parameters that the file was made from."""
+    original = Case(case.layer, case.situation, held=CaseParameters.of(parameters))
+    return evaluate(original, Arithmetic(), None).stages["output"]
 
 
 def _relative_error(values: Array, expected: Array) -> float:

@@ -29,12 +29,21 @@ def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[C
     return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
 
 
+def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which a deviation that the user stated is a note."""
+    stated = evidence.subject.request.deviations
+    return [
+        each.model_copy(update={"severity": "note", "hint": "as stated"}) if each.deviation in stated else each
+        for each in findings
+    ]
+
+
 def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared.
     """
-    compared, run = evidence.compared, evidence.compared_run
+    compared, run = evidence.compared, evidence.answers and evidence.answers.first_working
     same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
     if evidence.source is None or run is None or not same or not any(all(each.off) for each in compared):
         return list(findings)
