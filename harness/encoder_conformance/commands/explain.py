@@ -1,7 +1,6 @@
 """`conform explain`: one failure of an earlier run, in full."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -18,7 +17,7 @@ from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.run.reading import StoredReport
 from encoder_conformance.reports.run.repeating import repeat_command
-from encoder_conformance.reports.run.terminal import console, diagnosis_text
+from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 
@@ -41,8 +40,8 @@ def explain(
 ) -> None:
     """Show one failure in full: each check and stage in σ, the worst element, and the command that repeats it."""
     stored = StoredReport(out)
-    report, chosen = stored.report, _choose(stored, impl, case, dtype)
-    records = chosen.records
+    report = stored.report
+    records, judged, planned = _choose(stored, impl, case, dtype)
     if written is not None:
         _write_deviation(report, records, written)
         return
@@ -52,8 +51,7 @@ def explain(
     screen = console()
     if not report.complete:
         why = f"ended by the {report.ended_by}" if report.ended_by else "it did not come to its end"
-        line = f"INCOMPLETE: {chosen.judged} of {chosen.planned} checks were judged ({why})."
-        screen.print(line, style="bold red", soft_wrap=True)
+        show_line(screen, f"INCOMPLETE: {judged} of {planned} checks were judged ({why}).", "bold red")
     if not records:
         of_it = "in this run" if report.complete else "of what was judged"
         click.echo(f"Nothing failed {of_it}; name --impl, --case or --dtype to see a check that passed.")
@@ -69,15 +67,6 @@ def explain(
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", soft_wrap=True)
     screen.print(f"Repeat: {repeat_command(report, first.implementation, first.case, first.dtype)}", soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """The checks of one (implementation, case, dtype), and how many checks of all that were planned were judged."""
-
-    records: list[Record]
-    planned: int
-    judged: int
 
 
 def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
@@ -103,8 +92,11 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     click.echo(f"{path}: {len(patch)} stage{'s' * (len(patch) > 1)}, of {found[0].implementation} in {found[0].dtype}")
 
 
-def _choose(stored: StoredReport, impl: str | None, case: str | None, dtype: str | None) -> _Chosen:
-    """The first failing (implementation, case, dtype) that matches the options. No other record stays in memory."""
+def _choose(
+    stored: StoredReport, impl: str | None, case: str | None, dtype: str | None
+) -> tuple[list[Record], int, int]:
+    """The checks of the first failing (implementation, case, dtype) that matches the options, and how many of all that
+    were planned were judged. No other record stays in memory."""
     options = {"implementation": ("--impl", impl), "case": ("--case", case), "dtype": ("--dtype", dtype)}
     wanted = {attribute: value for attribute, (_, value) in options.items() if value is not None}
     values: dict[str, dict[str, None]] = {attribute: {} for attribute in options}
@@ -126,7 +118,7 @@ def _choose(stored: StoredReport, impl: str | None, case: str | None, dtype: str
     if wanted and first is None:
         raise InputError("no record matches all of these", where="--impl, --case, --dtype", hint="name fewer")
     chosen = (raw for raw in stored.records() if first and all(raw[name] == value for name, value in first.items()))
-    return _Chosen([stored.record(raw) for raw in chosen] if first else [], planned, judged)
+    return [stored.record(raw) for raw in chosen] if first else [], judged, planned
 
 
 def _show(screen: Console, record: Record) -> None:

@@ -126,16 +126,10 @@ def last_line(result: DiffResult) -> str:
         alike = f"They agree within {largest:.2f} √2 σ"
         off = [side for side in result.sides if side.failed]
         return f"{alike}, and neither is {result.layer.layer}." if off else f"{alike}, and both are right."
-    first = next((each for each in result.differing if each.check != "gradients"), None)
-    where = f", first at {_first_stage(result)}" if first is not None else ""
+    order = stages(result.layer)  # of computation, over all cases
+    differing = [each.tensor for each in result.differing if each.check != "gradients"]
+    where = f", first at {min(differing, key=order.index)}" if differing else ""
     return f"They differ{where}: {_blamed(result)}"
-
-
-def _first_stage(result: DiffResult) -> str:
-    """In the order of computation, over all cases."""
-    order = stages(result.layer)
-    differing = {each.tensor for each in result.differing if each.check != "gradients"}
-    return min(differing, key=order.index)
 
 
 def _blamed(result: DiffResult) -> str:

@@ -85,21 +85,15 @@ def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:
         raise InputError("two implementations can be any layer", where="diff", hint="--layer ID|YAML says which")
     for side in (first, second):
         other = side.layer
-        if other is not None and _sizes(other) != _sizes(layer):
-            sizes = "; ".join(f"{name} {a} and {b}" for name, a, b in _differing(layer, other))
-            raise InputError(f"they are of other sizes: {sizes}", where=f"{first.name}, {second.name}")
+        sizes = zip(_sizes(layer), _sizes(other or layer), strict=True)
+        if differing := "; ".join(f"{name} {a} and {b}" for (name, a), (_, b) in sizes if a != b):
+            raise InputError(f"they are of other sizes: {differing}", where=f"{first.name}, {second.name}")
     return layer_as_judged(layer, "", stated=stated is not None)
 
 
 def _sizes(layer: Layer) -> tuple[tuple[str, int], ...]:
     heads, d_ff = layer.attention.num_heads, layer.feed_forward.d_ff
     return ("d_model", layer.d_model), ("num_heads", heads), ("d_ff", d_ff), ("layers", layer.stack.layers)
-
-
-def _differing(one: Layer, other: Layer) -> Iterator[tuple[str, int, int]]:
-    for (name, a), (_, b) in zip(_sizes(one), _sizes(other), strict=True):
-        if a != b:
-            yield name, a, b
 
 
 def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorDifference]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -192,7 +192,7 @@ def _measure_peaks(
             with looking.at_work(f"measuring {name}, {description}, at S = {S}"):
                 peak = measure(ready, task, os.cpu_count() or 1)
             facts = {"implementation": name, "sequence": S, "layers": case.layer.stack.layers, "pass": description}
-            peaks.append({**facts, **asdict(peak), "rise": peak.rise})
+            peaks.append({**facts, **peak})
     return peaks
 
 

@@ -12,7 +12,7 @@ number meaningful:
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from encoder_conformance.implementation.interpreter import Ready
@@ -25,21 +25,11 @@ BACKWARD = {False: "forward and backward", True: "forward and backward, checkpoi
 """Whether the backward pass recomputes activations → name of the pass."""
 
 
-@dataclass(frozen=True)
-class Peak:
-    """Resident bytes `before` the pass, and the peak `during` it. `rise`, the difference, includes the input x."""
-
-    before: int
-    during: int
-
-    @property
-    def rise(self) -> int:
-        return self.during - self.before
-
-
-def measure(ready: Ready, task: Task, threads: int) -> Peak:
+def measure(ready: Ready, task: Task, threads: int) -> dict[str, int]:
     """The peak of one pass of the task's case in a fresh worker: forward, or also backward for the check `gradients`.
 
+    In bytes: those resident `before` the pass, the peak `during` it, and their difference, the `rise`, which includes
+    the input x.
     Raises `InputError` where it cannot be measured, and `Unanswered` if the worker fails.
     """
     require_linux()
@@ -53,7 +43,8 @@ def measure(ready: Ready, task: Task, threads: int) -> Peak:
         _reset_peak(process)
         before = _read_status(process, "VmRSS")
         require_answer(session.observe(task))
-        return Peak(before, _read_status(process, "VmHWM"))
+        during = _read_status(process, "VmHWM")
+        return {"before": before, "during": during, "rise": during - before}
 
 
 def require_linux() -> None:

@@ -91,13 +91,8 @@ def trace(
     counts = {parameter.name: prod(parameter.shape(selected.layer)) for parameter in parameters_of(selected.layer)}
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "case": description}
-        output = {
-            **facts,
-            "given": list(map(asdict, input_rows(task))),
-            "stages": list(map(asdict, rows)),
-            "parameters": counts,
-        }
-        print_json(output)
+        shown = {"given": list(map(asdict, input_rows(task))), "stages": list(map(asdict, rows))}
+        print_json({**facts, **shown, "parameters": counts})
     else:
         _show(f"{description}, {dtype}, as {subject} shows it", input_rows(task), rows, judged=expected is not None)
         click.echo(f"{sum(counts.values()):,} parameters in {len(counts)} tensors, which it gave back bit for bit")

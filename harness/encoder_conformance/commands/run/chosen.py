@@ -1,10 +1,18 @@
-"""Selects the implementations that a run judges, and finds those that can be started here."""
+"""Selects the implementations that a run judges, of those that can be started here, and the runs that it builds on."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from encoder_conformance.commands.options import warn_of_left_out
+from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.implementation.declared import check_declared
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
 from encoder_conformance.implementation.manifest import Device, default_implementations, find_implementation
 from encoder_conformance.platform.errors import InputError, nearest
+
+if TYPE_CHECKING:  # workers of a run start before what judges their answers is imported
+    from encoder_conformance.judging.records import Report
+    from encoder_conformance.reports.merge.partition import Seconds
 
 
 def chosen_implementations(
@@ -40,3 +48,27 @@ def chosen_implementations(
         hint = "pip install 'encoder-conformance[all]'"
         raise InputError(f"no implementation can be started here ({reasons})", hint=hint)
     return ready, absent
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """`interrupted`: a run that is to be completed. `seconds`: those that a run took, which make parts equal."""
+
+    interrupted: "Report | None" = None
+    seconds: "Seconds" = field(default_factory=dict)
+
+
+def earlier_runs(arguments: RunArguments) -> EarlierRuns:
+    """Read those of --resume and --balanced-by. Raises InputError if the run to complete is in --out, which the new one overwrites."""
+    earlier, out, balanced_by = arguments.earlier, arguments.out, arguments.balanced_by
+    if not (earlier or balanced_by):
+        return EarlierRuns()
+    from encoder_conformance.reports.merge.partition import recorded_seconds
+    from encoder_conformance.reports.run.reading import read_report
+
+    seconds = recorded_seconds(read_report(balanced_by).records) if balanced_by else {}
+    if earlier is None:
+        return EarlierRuns(None, seconds)
+    if out and out.exists() and earlier.exists() and (out.samefile(earlier) or out.samefile(earlier.parent)):
+        raise InputError("is the folder of the new run too", where=f"--resume {earlier}", hint="give --out another one")
+    return EarlierRuns(read_report(earlier), seconds)

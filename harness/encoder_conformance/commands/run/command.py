@@ -150,8 +150,7 @@ def run(quiet: bool, verbose: bool, **given: Any) -> int:
 
 def _run_here(arguments: RunArguments) -> int:
     """Start the first workers, and while they import their frameworks, import what judges their answers."""
-    from encoder_conformance.commands.run.chosen import chosen_implementations
-    from encoder_conformance.commands.run.resuming import earlier_runs
+    from encoder_conformance.commands.run.chosen import chosen_implementations, earlier_runs
     from encoder_conformance.engine.head_start import head_start
     from encoder_conformance.reports.run.folder import begun_run
 

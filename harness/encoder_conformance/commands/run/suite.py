@@ -11,8 +11,8 @@ import click
 
 from encoder_conformance.commands.commands import INCOMPLETE
 from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
+from encoder_conformance.commands.run.chosen import EarlierRuns
 from encoder_conformance.commands.run.judging import Planned, judge_assignments
-from encoder_conformance.commands.run.resuming import EarlierRuns
 from encoder_conformance.commands.run.update import update_declared
 from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.head_start import HeadStart

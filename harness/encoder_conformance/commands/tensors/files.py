@@ -1,7 +1,6 @@
 """Reads files of questions and of answers, and says what is wrong with one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import safetensors.numpy
@@ -38,27 +37,24 @@ def read_asking(path: Path) -> tuple[Asking, bytes]:
         raise InputError(f"metadata asking: {problem}", where=str(path), hint=hint) from None
 
 
-@dataclass(frozen=True)
-class Given:
-    """The contents of a file of answers. `names`: question → the names of the tensors that answer it."""
-
-    names: Mapping[str, frozenset[str]]
-
-    def checks(self, question: str) -> frozenset[Check]:
-        """The checks that a question has tensors for. An output is always asked for."""
-        found: set[Check] = {"output"}
-        for name in self.names.get(question, frozenset()):
-            found.add("gradients" if name.startswith(_GRADIENT) else "output" if name == "output" else "stages")
-        return frozenset(found)
-
-    def stages(self) -> tuple[str, ...]:
-        """The stages that any question has."""
-        every = {name for names in self.names.values() for name in names if not name.startswith(_GRADIENT)}
-        return tuple(sorted(every))
+def checks_of(tensors: Iterable[str]) -> set[Check]:
+    """The checks that a question with these tensors has answers to. An output is always asked for."""
+    found: set[Check] = {"output"}
+    for name in tensors:
+        found.add("gradients" if name.startswith(_GRADIENT) else "output" if name == "output" else "stages")
+    return found
 
 
-def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
-    """Raises InputError for a file that is damaged, of another asking, or answers what was not asked."""
+def stages_of(answers: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """The stages that any question has."""
+    return tuple(sorted({name for names in answers.values() for name in names if not name.startswith(_GRADIENT)}))
+
+
+def read_answers(path: Path, questions: Questions, asked: Path) -> dict[str, set[str]]:
+    """Question → the names of the tensors that answer it.
+
+    Raises InputError for a file that is damaged, of another asking, or answers what was not asked.
+    """
     names, _, digest = _opened(path, "it has to be a whole safetensors file; write it again")
     if digest is None:
         hint = f"copy the tensor {ASKED!r} of {asked.name} into it, which tells what is answered"
@@ -71,7 +67,7 @@ def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
         question, _, tensor = name.rpartition("/")
         _refuse_unknown(name, question, tensor, questions, path)
         by_question.setdefault(question, set()).add(tensor)
-    return Given({question: frozenset(found) for question, found in by_question.items()})
+    return by_question
 
 
 def _refuse_unknown(name: str, question: str, tensor: str, questions: Questions, path: Path) -> None:

@@ -140,14 +140,13 @@ def _point(asked: _Plan, version: str, out: Path) -> tuple[Point, bool]:
     """The run of one version, and whether it is complete."""
     click.echo(f"{asked.package} {version}: installing", err=True)
     try:
-        environment = environment_for(asked.implementation, asked.folder, asked.package, version)
+        python, loosened = environment_for(asked.implementation, asked.folder, asked.package, version)
     except NotInstalled as error:
         return Point(version, absent=f"cannot be installed: {error}"), False
-    if environment.loosened:
-        click.echo(
-            f"{asked.package} {version}: does not fit the other pinned packages; they are as pip chose", err=True
-        )
-    ready = resolve(asked.implementation, asked.folder, {asked.implementation.folder_name: str(environment.python)})
+    if loosened:
+        said = "does not fit the other pinned packages; they are as pip chose"
+        click.echo(f"{asked.package} {version}: {said}", err=True)
+    ready = resolve(asked.implementation, asked.folder, {asked.implementation.folder_name: str(python)})
     if isinstance(ready, Missing):
         return Point(version, absent=f"cannot be started: {ready.reason}"), False
     click.echo(f"{asked.package} {version}: judging", err=True)

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import venv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from encoder_conformance.adapter.cache import cache_folder
@@ -21,14 +20,6 @@ from encoder_conformance.platform.errors import InputError, nearest
 _INSTALLED = "conform-installed.txt"
 """Written when everything is installed: an environment without it is made anew. It holds what was asked of pip."""
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?")
-
-
-@dataclass(frozen=True)
-class Installed:
-    """`python`: the environment's interpreter. `loosened`: other pins did not fit it, and were dropped."""
-
-    python: Path
-    loosened: bool
 
 
 class NotInstalled(Exception):
@@ -83,9 +74,9 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def environment_for(implementation: Implementation, folder: Path, package: str, version: str) -> Installed:
-    """The kept environment of this version, made if there is none. Raises NotInstalled, and InputError if it cannot be
-    kept."""
+def environment_for(implementation: Implementation, folder: Path, package: str, version: str) -> tuple[Path, bool]:
+    """The interpreter of this version's environment, which is kept, and made if there is none; and whether other pins
+    did not fit it and were dropped. Raises NotInstalled, and InputError if it cannot be kept."""
     cache = cache_folder("versions")
     if cache is None:
         raise InputError("cannot be written", where="the cache folder", hint="set XDG_CACHE_HOME")
@@ -93,11 +84,11 @@ def environment_for(implementation: Implementation, folder: Path, package: str, 
     pinned, loose = (with_version(requirements, package, version, loosened=each) for each in (False, True))
     name = f"{normal(package)}-{version}"
     try:
-        return Installed(_kept(cache, name, pinned), loosened=False)
+        return _kept(cache, name, pinned), False
     except NotInstalled:
         if loose == pinned:
             raise
-    return Installed(_kept(cache, name, loose), loosened=True)
+    return _kept(cache, name, loose), True
 
 
 def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path:
