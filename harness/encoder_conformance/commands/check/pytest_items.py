@@ -11,7 +11,7 @@ import pytest
 from encoder_conformance.commands.check.checking import Checking, ExaminedPart
 from encoder_conformance.commands.check.declared import read_manifest, update_manifest
 from encoder_conformance.commands.check.findings import findings_of
-from encoder_conformance.commands.check.report import CheckReport
+from encoder_conformance.commands.check.from_python import CheckReport
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.cluster.dask import DaskCluster, connected
-from encoder_conformance.commands.cluster.dispatch import Dispatched, dispatch
+from encoder_conformance.commands.cluster.dispatch import DaskCluster, Dispatched, connected, dispatch
 from encoder_conformance.commands.cluster.worker import PlanPart, RunQuestion, cases_of
 from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
 from encoder_conformance.commands.run_arguments import RunArguments

@@ -49,21 +49,16 @@ class LayerOptions:
 def layer_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Adds the options of `LayerOptions`, which the command takes as its first argument."""
 
+    @click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}.")
+    @click.option("--d-model", type=click.IntRange(1), help="D instead of the layer's.")
+    @click.option("--num-heads", type=click.IntRange(1), help="H instead of the layer's.")
+    @click.option("--d-ff", type=click.IntRange(1), help="F instead of the layer's.")
     @wraps(command)
     def taking_options(
         layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None, **others: object
     ) -> _Result:
         return command(LayerOptions(layer, d_model, num_heads, d_ff), **others)
 
-    for option in reversed(
-        (
-            click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}."),
-            click.option("--d-model", type=click.IntRange(1), help="D instead of the layer's."),
-            click.option("--num-heads", type=click.IntRange(1), help="H instead of the layer's."),
-            click.option("--d-ff", type=click.IntRange(1), help="F instead of the layer's."),
-        )
-    ):
-        taking_options = option(taking_options)
     return taking_options
 
 

@@ -59,7 +59,8 @@ class EarlierRuns:
 
 
 def earlier_runs(arguments: RunArguments) -> EarlierRuns:
-    """Read those of --resume and --balanced-by. Raises InputError if the run to complete is in --out, which the new one overwrites."""
+    """Read those of --resume and --balanced-by. Raises InputError if the run to complete is in --out, which the new one
+    overwrites."""
     earlier, out, balanced_by = arguments.earlier, arguments.out, arguments.balanced_by
     if not (earlier or balanced_by):
         return EarlierRuns()

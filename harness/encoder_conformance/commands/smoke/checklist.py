@@ -4,11 +4,10 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers
+from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers, wrong_gradients
 from encoder_conformance.commands.smoke.placeholders import find_raised_placeholder, locate_error, placeholders_of
 from encoder_conformance.commands.smoke.questions import NUMBERS, SmokeTasks
 from encoder_conformance.commands.smoke.round_trip import mismatch
-from encoder_conformance.commands.smoke.wrong_gradient import wrong_gradients
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge

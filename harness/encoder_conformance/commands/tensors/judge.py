@@ -72,18 +72,17 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
 def _assignment(answers: Path, asked: Path, questions: Questions, given: dict[str, set[str]]) -> Assignment:
     chosen = {"answers": str(answers.absolute()), "asked": str(asked.absolute())}
     manifest = read_implementation(READER, chosen, str(answers))
-    implementation = found_to_be(
-        manifest, answers.name, stages=files.stages_of(given)
-    )  # those in the file, and no others
+    stages = files.stages_of(given)  # those in the file, and no others
+    implementation = found_to_be(manifest, answers.name, stages=stages)
     ready = require_ready(implementation, READER, {}, str(answers), "cannot be read here")
-    return Assignment(ready, list(_tasks(ready, questions, given)))
+    return Assignment(ready, _tasks(ready, questions, given))
 
 
 def _tasks(ready: Ready, questions: Questions, given: dict[str, set[str]]) -> list[Task]:
     """The output of every question, and the stages and gradients of those whose answers have them."""
-    tasks = []
-    for question in questions.questions:
-        answered = files.checks_of(given.get(question.id, ()))
-        planned = plan(ready.implementation, [question.case], (question.dtype,))
-        tasks += [task for task in planned if task.check in answered]
-    return tasks
+    return [
+        task
+        for question in questions.questions
+        for task in plan(ready.implementation, [question.case], (question.dtype,))
+        if task.check in files.checks_of(given.get(question.id, ()))
+    ]
