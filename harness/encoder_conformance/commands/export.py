@@ -103,9 +103,8 @@ def _find_exporter(exporter: str, pythons: dict[str, str]) -> Ready:
     folder, implementation = find_implementation(exporter)
     if not implementation.capabilities.export:
         exporters = [candidate.name for _, candidate in default_implementations() if candidate.capabilities.export]
-        raise InputError(
-            f"{implementation.name} exports nothing", where=exporter, hint=f"one of {', '.join(exporters)} does"
-        )
+        hint = f"one of {', '.join(exporters)} does"
+        raise InputError(f"{implementation.name} exports nothing", where=exporter, hint=hint)
     return require_ready(implementation, folder, pythons, "", exporter)
 
 

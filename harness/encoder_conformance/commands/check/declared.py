@@ -27,10 +27,6 @@ class KnownModule(Strict):
     layer: str | None = Field(default=None, description="what it should be: an id, a YAML file, or hf:NAME")
     deviations: tuple[Known, ...] = ()
 
-    @property
-    def declared(self) -> tuple[Declared, ...]:
-        return declared_from(known.deviation for known in self.deviations)
-
 
 class ModuleManifest(Strict):
     """`conform.yaml`: target → what is known of it."""

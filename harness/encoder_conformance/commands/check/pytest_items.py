@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.check.checking import Checking, ExaminedPart
-from encoder_conformance.commands.check.declared import read_manifest, update_manifest
+from encoder_conformance.commands.check.declared import declared_from, read_manifest, update_manifest
 from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.commands.check.from_python import CheckReport
 from encoder_conformance.commands.check.stated import CheckRequest
@@ -73,7 +73,7 @@ class JudgedModule(pytest.Collector):
             target=target,
             folder=config.invocation_params.dir,
             level=config.getoption("conform_level"),
-            declared=known.declared if known else (),
+            declared=declared_from(each.deviation for each in known.deviations) if known else (),
         )
         return request.stating(layer, "--conform judges encoder layers")
 

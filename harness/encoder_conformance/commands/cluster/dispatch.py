@@ -73,9 +73,8 @@ class DaskCluster:
         offers = {}
         for address, each in found.items():
             if isinstance(each, ModuleNotFoundError):
-                raise InputError(
-                    f"worker {address} has no encoder_conformance", where=f"--scheduler {self._address}", hint=_INSTALL
-                )
+                where = f"--scheduler {self._address}"
+                raise InputError(f"worker {address} has no encoder_conformance", where=where, hint=_INSTALL)
             if isinstance(each, Offer):
                 offers[address] = each
         return offers
@@ -118,9 +117,8 @@ def _agree(offers: Mapping[str, Offer]) -> None:
     first, one = next(iter(offers.items()))
     for address, each in offers.items():
         if each.conform and (each.conform, each.harness) != (one.conform, one.harness):
-            problem = (
-                f"{address} has conform {each.conform} ({each.harness}), and {first} {one.conform} ({one.harness})"
-            )
+            own, other = (f"{offer.conform} ({offer.harness})" for offer in (each, one))
+            problem = f"{address} has conform {own}, and {first} {other}"
             raise InputError(problem, where="--scheduler", hint="install the same conform on every worker")
     known: dict[str, tuple[str, tuple[str, ...]]] = {}
     for address, each in offers.items():

@@ -145,6 +145,5 @@ def _united(reports: dict[str, Report], tasks: list[Task]) -> Report:
     known = {record.key: record for record in merged.records}
     records = tuple(known.get(task.key) or not_run(task) for task in tasks)
     whole = merged.complete and len(known) == len(records)
-    return merged.model_copy(
-        update={"records": records, "complete": whole, "finished": merged.finished if whole else None}
-    )
+    finished = merged.finished if whole else None
+    return merged.model_copy(update={"records": records, "complete": whole, "finished": finished})

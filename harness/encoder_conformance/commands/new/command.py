@@ -85,13 +85,9 @@ def new(name: str, framework: str, out: Path) -> None:
     click.echo(f"{shown(folder)}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     for blank in placeholders_of(folder):
         click.echo(f"  {blank}")
-    click.echo(f"Fill these in, then run: conform smoke {_folder_argument(folder)}")
-
-
-def _folder_argument(folder: Path) -> str:
-    """The folder as an argument of `conform smoke`, with a slash, so that it is not taken for a name."""
     path = shown(folder)
-    return path if "/" in path else f"./{path}"
+    argument = path if "/" in path else f"./{path}"  # with a slash it is not taken for a name
+    click.echo(f"Fill these in, then run: conform smoke {argument}")
 
 
 _SUFFIX = ".template"
@@ -126,17 +122,12 @@ def _files(name: str, framework: str) -> dict[str, str]:
 def _refuse_name(name: str) -> None:
     """Raises InputError for a name that is invalid, a Python keyword, or taken by a module or implementation."""
     problem = hint = ""
+    required = {module for framework in FRAMEWORKS.values() for module in framework.requires}
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         problem, hint = "is no name for an implementation", "small letters, digits and _, a letter first: my_backend"
     elif name in known_folders():
         problem, hint = "is an implementation already (conform list impls)", "give another name"
-    elif _is_module(name):
+    elif name in required or importlib.util.find_spec(name) is not None:  # which imports nothing
         problem, hint = "is the name of a module, which the folder would shadow", f"for example {name}_layer"
     if problem:
         raise InputError(f"{name!r} {problem}", where="NAME", hint=hint)
-
-
-def _is_module(name: str) -> bool:
-    """Whether a module of this name can be imported here, or a framework needs one. Nothing is imported."""
-    required = {module for framework in FRAMEWORKS.values() for module in framework.requires}
-    return name in required or importlib.util.find_spec(name) is not None

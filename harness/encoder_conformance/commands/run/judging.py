@@ -78,12 +78,10 @@ def judge_assignments(
         observed = failing.keep if failing else None
         run = SuiteRun(planned.assignments, planned.goldens, options, folder / LOGS, observed, started)
         stack.callback(run.abort)
-        ledger = Ledger(
-            folder, planned.assignments, planned.absent, run, environment(planned.assignments, run), options.shard
-        )
-        collection = Collection(
-            planned.assignments, ledger, run, excludes=planned.goldens.frozen, verbosity=options.verbosity
-        )
+        assignments = planned.assignments
+        ledger = Ledger(folder, assignments, planned.absent, run, environment(assignments, run), options.shard)
+        frozen, verbosity = planned.goldens.frozen, options.verbosity
+        collection = Collection(assignments, ledger, run, excludes=frozen, verbosity=verbosity)
         with collection.closed_if_interrupted():
             started.interrupts.close()  # there is a ledger now that says so
             report = _collected(collection, run, planned.goldens)
@@ -101,11 +99,8 @@ def _collected(collection: Collection, run: SuiteRun, goldens: Goldens) -> Repor
         collection.diagnose(progress)
     options = run.options
     if options.budget and not collection.answered:
-        raise InputError(
-            f"{options.budget:g} s are over before a worker has answered",
-            where="--budget",
-            hint="give it more: a framework takes some seconds to import",
-        )
+        hint = "give it more: a framework takes some seconds to import"
+        raise InputError(f"{options.budget:g} s are over before a worker has answered", where="--budget", hint=hint)
     ended_by: EndedBy | None = "budget" if options.budget else None
     return collection.close("first failure" if collection.failed and options.fail_fast else ended_by)
 

@@ -15,7 +15,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.opening import open_source
-from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, layer_as_judged
+from encoder_conformance.subjects.subject import Subject, SubjectRequest, layer_as_judged
 
 
 @contextmanager
@@ -29,14 +29,11 @@ def opened(
     with closing(open_source(wanted, file.parameters, logs / "source.log")) as source:
         progress.step("looked into the source")
         read = source.layer and layer_as_judged(source.layer, "", stated=False)
-        parameters = _parameters(source, file) if request.parameters is None else request.parameters
+        parameters = request.parameters
+        if parameters is None:  # the file's own where the source has none: that is said, and nothing is compared
+            parameters = {name: source.parameters.get(name, value) for name, value in file.parameters.items()}
         stated = replace(request, layer=request.layer or read, parameters=parameters)
         yield replace(file, request=stated), source
-
-
-def _parameters(source: Subject, file: ExaminedFile) -> dict[str, Array]:
-    """The source's, and the file's own where the source has none: that is said, and nothing is compared."""
-    return {name: source.parameters.get(name, value) for name, value in file.parameters.items()}
 
 
 def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> list[Compared]:
@@ -50,8 +47,8 @@ def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progres
     cases = distinct({phase: cases for phase, cases in answers.cases.items() if phase != "properties"})
     progress.begin(f"asking {source.name}", len(cases))
     dtype = _format_of(source, file.dtype)
-    tasks = source.tasks((_in_format(case, dtype) for case in cases), (dtype,))
-    asked = (task for task in tasks if task.check in ("output", "stages"))
+    in_format = (replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)})) for case in cases)
+    asked = (task for task in source.tasks(in_format, (dtype,)) if task.check in ("output", "stages"))
     theirs: dict[tuple[str, str], JudgedAnswer] = {}
     for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
         theirs[answer.task.case.id, answer.task.check] = answer
@@ -78,7 +75,3 @@ def _format_of(source: Subject, asked: DtypeName) -> DtypeName:
     if asked in known:
         return asked
     return min(known, key=lambda name: (FORMATS[name].roundoff > FORMATS[asked].roundoff, -FORMATS[name].roundoff))
-
-
-def _in_format(case: Case, dtype: DtypeName) -> Case:
-    return replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)}))

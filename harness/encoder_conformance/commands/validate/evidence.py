@@ -98,10 +98,9 @@ class ExaminedFile:
     @property
     def _output_dtype(self) -> str:
         """The output's; x's, where an encoder was cut out of a file which widens what it gives (`keep_io_types`)."""
-        assert self.description.roles is not None
-        x, output = (
-            self.description.port(name).dtype for name in (self.description.roles.x, self.description.roles.output)
-        )
+        roles = self.description.roles
+        assert roles is not None
+        x, output = (self.description.port(name).dtype for name in (roles.x, roles.output))
         narrow = x in FORMATS and output in FORMATS and FORMATS[x].roundoff > FORMATS[output].roundoff
         return x if narrow and self.description.cut is not None else output
 

@@ -123,9 +123,8 @@ def _bisected(is_wrong: Callable[[int], bool], most: int) -> int:
 
 
 def _at(task: Task, sequence: int) -> Task:
-    situation = task.case.situation.model_copy(
-        update={"situation": f"size-{task.case.situation.batch}x{sequence}", "sequence": sequence}
-    )
+    name = f"size-{task.case.situation.batch}x{sequence}"
+    situation = task.case.situation.model_copy(update={"situation": name, "sequence": sequence})
     return replace(task, case=replace(task.case, situation=situation))
 
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
 from encoder_conformance.protocol.description import Layout
-from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
+from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Severity
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 
@@ -45,9 +45,8 @@ def show_validation(screen: Console, validation: Validation) -> None:
 
 def _worst(found: list[PhaseFinding]) -> tuple[str, str]:
     severities = {finding.severity for finding in found}
-    if "error" in severities:
-        return SEVERITIES["error"]
-    return SEVERITIES["warning"] if "warning" in severities else ("✓", "green")
+    worst: Severity | None = "error" if "error" in severities else "warning" if "warning" in severities else None
+    return SEVERITIES[worst] if worst else ("✓", "green")
 
 
 def _reached(validation: Validation) -> set[Phase]:
@@ -65,11 +64,8 @@ def _layer(validation: Validation) -> str:
     source = "as it was told" if how == "told" else "inferred from the graph"
     if validation.against is not None and "layer" in validation.compared_with:
         source = f"as {validation.against} is"
-    return (
-        f"Judged as {layer.layer} ({source}): {_choices(validation)}"
-        if validation.judged
-        else f"Seems to be: {_choices(validation)}"
-    )
+    opening = f"Judged as {layer.layer} ({source})" if validation.judged else "Seems to be"
+    return f"{opening}: {_choices(validation)}"
 
 
 def _runtimes(validation: Validation) -> Table:
@@ -89,9 +85,8 @@ def _runtimes(validation: Validation) -> Table:
             table.add_row(result.runtime, result.level, "does not run it", "", "", "", style="dim")
             continue
         style = "" if result.passed == result.applicable else "red"
-        table.add_row(
-            result.runtime, result.level, f"{result.passed} / {result.applicable}", *sigma, taken, style=style
-        )
+        passed = f"{result.passed} / {result.applicable}"
+        table.add_row(result.runtime, result.level, passed, *sigma, taken, style=style)
     return table
 
 

@@ -49,7 +49,8 @@ def with_version(requirements: Iterable[str], package: str, version: str, *, loo
     """The requirements with this version of the package. `loosened`: exact pins of other packages are dropped."""
     found, others = package, list[str]()
     for line in requirements:
-        with_extras = f"{name_of(line)}{extras_of(line)}"
+        match = _NAME.match(line)
+        with_extras = match[0].strip() if match else line
         if normal(name_of(line)) == normal(package):
             found = with_extras
         else:
@@ -61,12 +62,6 @@ def name_of(requirement: str) -> str:
     """The package that a line of requirements names."""
     match = _NAME.match(requirement)
     return match[1] if match else requirement
-
-
-def extras_of(requirement: str) -> str:
-    """The extras that a line of requirements asks for, in brackets; "" without any."""
-    match = _NAME.match(requirement)
-    return match[2] or "" if match else ""
 
 
 def normal(name: str) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 
 from encoder_conformance.commands.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
-from encoder_conformance.commands.validate.quantised import unlike_rounding
 from encoder_conformance.commands.validate.weights import layer_finding, shared, without_effect
 from encoder_conformance.protocol.description import FileDescription, InitializerSource
 from encoder_conformance.protocol.findings import PhaseFinding
@@ -21,6 +20,12 @@ from encoder_conformance.subjects.cases import InputLimits
 
 _ROWS = 8
 """Rows of a matrix that tell its columns apart."""
+_MOST = 1.001
+"""Steps: half of one for rounding, the rest where the last integer is cut off, as +8 is in int4."""
+_FINE = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
+"""Formats fine enough to tell a factor from their own rounding."""
+_SURE = 6.0
+"""Standard deviations, of a factor or a shift that rounding alone may show."""
 EMPTY_ROWS = "attention.fully_masked_row"
 """The choice that the phase `masks` compares, which asks of padding, causal and drawn masks, and of items that are
 padding alone."""
@@ -63,9 +68,8 @@ def _unlike(subject: ExaminedFile) -> Iterator[PhaseFinding]:
 def _unproved(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
     """Say what a run did not prove, where no other phase tells by how much."""
     proved, answers = evidence.description.fact("proved"), evidence.answers
-    told = answers is not None and any(
-        record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for run in answers.in_sigma for record in run.records
-    )
+    records = [record for run in answers.in_sigma for record in run.records] if answers else []
+    told = any(record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for record in records)
     if proved is not None and not proved.value and not told:
         message = f"the file does not compute what was read off its graph: {proved.evidence}"
         yield layer_finding("error", message, "compare it with what it was made from")
@@ -128,6 +132,37 @@ def _compared(
             others = {other: theirs for other, theirs in stated.items() if other != name}
             message = f"{name} {_moved(value, expected, others, step) or difference or _far(value, expected)}"
             yield layer_finding("error", message, "compare what was exported")
+
+
+def unlike_rounding(value: Array, made_from: Array, step: float, format: str) -> str:
+    """How a weight differs from what it was made from, other than by rounding; "" where it does not.
+
+    Both have one shape; `step` is the distance of the numbers that two neighbouring integers stand for. The rounding of
+    n numbers is even noise of step/√12: of the mean it leaves 1/√n, and of the factor that over the numbers' spread.
+    """
+    due, given = made_from.astype(np.float64), value.astype(np.float64)
+    if format in _FINE and (systematic := _systematic(given, due, step)):
+        return systematic
+    largest = float(np.abs(given - due).max())
+    if largest <= _MOST * step:
+        return ""
+    return f"is not the {format} of what it was made from: up to {largest / step:.3g} steps away"
+
+
+def _systematic(given: Array, due: Array, step: float) -> str:
+    """A factor or a shift, by least squares, which leaves no more than rounding does; "" where neither is there."""
+    spread, noise = float(np.std(due)), step / np.sqrt(12 * due.size)
+    if not spread:
+        return ""
+    factor = float(np.mean((given - given.mean()) * (due - due.mean()))) / spread**2
+    shift = float(given.mean() - factor * due.mean())
+    if np.std(given - factor * due) > 0.5 * step * max(1.0, abs(factor)):
+        return ""
+    if abs(factor - 1) > _SURE * noise / spread:
+        return f"is {factor:.4g} times what it was made from: a wrong {'sign' if factor < 0 else 'scale'}"
+    if abs(shift) > _SURE * noise * np.hypot(1.0, due.mean() / spread):  # the factor's own error moves it, too
+        return f"is shifted by {shift:.3g} from what it was made from: a wrong zero point"
+    return ""
 
 
 def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> str:

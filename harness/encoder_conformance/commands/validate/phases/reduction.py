@@ -132,9 +132,8 @@ def stages_from_operands(evidence: ValidationEvidence, answers: Answers) -> Iter
         anchor = evidence.description.stages.get(stage)
         hint = f"it is made by {anchor.node} ({anchor.tensor}); " if anchor else ""
         hint += "float16's converter leaves in float32 what op_block_list or node_block_list names"
-        message = (
-            f"{stage}, from its own operands, is out of what {computed_in} explains: {problem} ({', '.join(names)})"
-        )
+        out = f"{stage}, from its own operands, is out of what {computed_in} explains"
+        message = f"{out}: {problem} ({', '.join(names)})"
         yield PhaseFinding(phase="reduction", severity="error", message=message, hint=hint)
 
 

@@ -28,9 +28,8 @@ def loads(evidence: ValidationEvidence) -> Assessment:
         return Assessment()
     asked = [run for run in answers.of_the_file if run.answers]
     working = [run for run in asked if run.is_working]
-    return Assessment(
-        f"{len(working)} of {len(asked)} runtimes and levels", _load_findings(answers, evidence.description)
-    )
+    said = f"{len(working)} of {len(asked)} runtimes and levels"
+    return Assessment(said, _load_findings(answers, evidence.description))
 
 
 def _load_findings(answers: Answers, description: FileDescription) -> Iterator[PhaseFinding]:
