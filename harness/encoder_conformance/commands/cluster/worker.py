@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 import encoder_conformance
 from encoder_conformance.commands.versions.environments import name_of, normal, requirements_of
@@ -24,15 +24,14 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.subjects.plan import select
 
 REQUEST = "part.json"
 
 
-class RunQuestion(BaseModel):
+class RunQuestion(Frozen):
     """The question of a whole run to each implementation."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     globs: tuple[str, ...] = ()
     level: Level | None = None
@@ -44,10 +43,8 @@ class RunQuestion(BaseModel):
     isolate: bool = False
 
 
-class PlanPart(BaseModel):
+class PlanPart(Frozen):
     """A part of the plan of one implementation, and how many of its workers may run side by side."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["encoder-conformance part"] = "encoder-conformance part"
     implementation: str
@@ -69,22 +66,18 @@ def cases_of(question: RunQuestion) -> list[Case]:
 _END_OF_LOG = 2000
 
 
-class Offer(BaseModel):
+class Offer(Frozen):
     """A worker's description of itself. `harness`: a digest of its sources and of the specification. `packages`:
     implementation → what it needs, as it is installed there. `absent`: implementation → why it cannot run there."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     conform: str
     harness: str
-    packages: dict[str, tuple[str, ...]] = {}
-    absent: dict[str, str] = {}
+    packages: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    absent: dict[str, str] = Field(default_factory=dict)
 
 
-class Result(BaseModel):
+class Result(Frozen):
     """A part's report.json, or why there is none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     report: str = ""
     problem: str = ""

@@ -19,7 +19,7 @@ from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Build, Run
 from encoder_conformance.protocol.streamed import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.layer import Layer, Stack
+from encoder_conformance.spec.layer import Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
 from encoder_conformance.spec.stages import kind_of, layer_of
 from encoder_conformance.worker.failure import Failure
@@ -46,10 +46,12 @@ def trace_inside(
     opts_out = task.implementation.opt_out(alone.case, task.dtype, "stages") is not None
     if opts_out and not any(map(layer_of, shown)):
         return rows
+    embedding = task.case.layer.embedding
+    has_positions = embedding is not None and embedding.positions != "none"
     ask = partial(_observe_stages, session, require_answer)
     layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[TracedRow]()
     for row in rows:
-        if row.stage == "embedded" and not opts_out and _has_positions(task.case.layer):
+        if row.stage == "embedded" and not opts_out and has_positions:
             tokens = _token_embedding(ask, task)
             traced += [_token_row(tokens, task), *_position_rows(tokens.get("embedded"), shown, task)]
         if kind_of(row.stage) == "layer_k" and not any(name.startswith(f"{row.stage}.") for name in shown):
@@ -57,18 +59,15 @@ def trace_inside(
             # Else the row of the stage before says what is wrong.
             if layer_input is not None and (layer_input.shape, layer_input.dtype) == due:
                 parameters = _layer_parameters(task, int(row.stage.removeprefix("layer_")))
-                observed = ask(alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input})
-                traced += _prefix_stages(trace(alone, observed, None), row.stage)
+                masks = {name: value for name, value in encode_inputs(alone).items() if name not in ("x", "ids")}
+                observed = ask(alone, row.stage, parameters, {**masks, "x": layer_input})
+                inside = (each for each in trace(alone, observed, None) if each.stage != "output")  # it has its own row
+                traced += [replace(each, stage=f"{row.stage}.{each.stage}") for each in inside]
                 row = _compare_with_stack(row, observed, shown, task)
         if kind_of(row.stage) == "layer_k":
             layer_input = shown.get(row.stage)
         traced.append(row)
     return traced
-
-
-def _prefix_stages(rows: list[TracedRow], stage: str) -> list[TracedRow]:
-    """The rows inside the layer whose output is `stage`, without the output, which has a row of its own."""
-    return [replace(row, stage=f"{stage}.{row.stage}") for row in rows if row.stage != "output"]
 
 
 def _compare_with_stack(row: TracedRow, alone: Tensors, shown: Tensors, task: Task) -> TracedRow:
@@ -157,11 +156,3 @@ def _single_layer(case: Case) -> Case:
 def _layer_parameters(task: Task, number: int) -> Tensors:
     own = prefix(number)
     return {name.removeprefix(own): value for name, value in task.case.parameters().items() if name.startswith(own)}
-
-
-def _mask_inputs(task: Task) -> Tensors:
-    return {name: value for name, value in encode_inputs(task).items() if name not in ("x", "ids")}
-
-
-def _has_positions(layer: Layer) -> bool:
-    return layer.embedding is not None and layer.embedding.positions != "none"

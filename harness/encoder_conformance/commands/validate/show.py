@@ -7,7 +7,7 @@ from rich.text import Text
 
 from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
 from encoder_conformance.protocol.description import Layout
-from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Severity
+from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 
@@ -45,8 +45,9 @@ def show_validation(screen: Console, validation: Validation) -> None:
 
 def _worst(found: list[PhaseFinding]) -> tuple[str, str]:
     severities = {finding.severity for finding in found}
-    worst: Severity | None = "error" if "error" in severities else "warning" if "warning" in severities else None
-    return SEVERITIES[worst] if worst else ("✓", "green")
+    if "error" in severities:
+        return SEVERITIES["error"]
+    return SEVERITIES["warning"] if "warning" in severities else ("✓", "green")
 
 
 def _reached(validation: Validation) -> set[Phase]:
