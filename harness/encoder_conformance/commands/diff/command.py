@@ -11,7 +11,7 @@ from rich.table import Table
 from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.diff.comparing import compare
-from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
+from encoder_conformance.commands.diff.results import DiffResult, TensorDifference
 from encoder_conformance.commands.options import (
     GIVEN_FILE,
     deliver,
@@ -139,10 +139,6 @@ def _blamed(result: DiffResult) -> str:
     if not (one.failed or other.failed):
         return "each is right within its noise, at opposite ends of it"
     mark, side = ("A", one) if one.failed else ("B", other)
-    return f"{mark} is off{_by(side)}"
-
-
-def _by(side: SideResult) -> str:
     found = [each for each in side.diagnoses if each.confidence == "explained"]
     names = dict.fromkeys(name for each in found for name in each.deviations)
-    return f", by {' and '.join(names)}" if names else ""
+    return f"{mark} is off" + (f", by {' and '.join(names)}" if names else "")

@@ -83,11 +83,6 @@ class ExaminedFile:
             return None
         return unlike(self.request.layer, {name: value.shape for name, value in self.parameters.items()})
 
-    @cached_property
-    def stated_layer(self) -> Layer | None:
-        """The stated layer, where the file can be compared with it."""
-        return None if self.misfit or not self.is_understood else self.request.layer
-
     @property
     def can_be_judged(self) -> bool:
         if not self.is_understood or self.misfit:

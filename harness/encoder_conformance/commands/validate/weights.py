@@ -36,11 +36,6 @@ def layer_finding(severity: Severity, message: str, hint: str = "") -> PhaseFind
     return PhaseFinding(phase="layer", severity=severity, message=message, hint=hint)
 
 
-def sorted_columns(value: Array) -> Array:
-    """The columns, in the order of their first elements."""
-    return np.asarray(value[:, np.argsort(value[0], kind="stable")])
-
-
 def shared(parameters: Mapping[str, Array], description: FileDescription) -> Iterator[PhaseFinding]:
     """Parameters that hold the same values, or each other's transposed, or with the columns in another order."""
     whole, members = _equal_layers(parameters)
@@ -57,7 +52,8 @@ def shared(parameters: Mapping[str, Array], description: FileDescription) -> Ite
     matrices = {name: value for name, value in own.items() if value.ndim == 2}
     for first, second in _transposed(matrices):
         yield _alike((first, second), "hold the same values, the one transposed")
-    for names in _groups(matrices, lambda value: _digest(sorted_columns(value))):
+    # Their columns are compared in the order of their first elements.
+    for names in _groups(matrices, lambda value: _digest(value[:, np.argsort(value[0], kind="stable")])):
         if len({_digest(matrices[name]) for name in names}) > 1:
             yield _alike(names, "hold the same columns, in another order")
 

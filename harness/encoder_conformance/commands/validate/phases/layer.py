@@ -92,8 +92,8 @@ def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
 
 def _unlike_stated(subject: ExaminedFile) -> dict[str, str]:
     """Choice → how the file's layer differs there from the stated one."""
-    stated, description = subject.stated_layer, subject.description
-    if stated is None or description.layer is None:
+    stated, description = subject.request.layer, subject.description
+    if stated is None or description.layer is None or subject.misfit or not subject.is_understood:
         return {}
     messages = {}
     for key, expected, own in differences(description.layer, stated):

@@ -142,13 +142,9 @@ def _first_out_of_line(run: RuntimeRun, answers: Answers, format: Format) -> Ten
     asked = [(case, run.answers.get((case.id, "stages"))) for case in answers.cases["numbers"]]
     if any(answer is not None and answer.record.outcome != Outcome.PASS for _, answer in asked):
         return None
-    for case, answer in asked:
-        if answer is None or answer.tensors is None:
-            continue
-        for verdict in _verdicts(case, answer.tensors, answers, format):
-            if not verdict.conforms:
-                return verdict
-    return None
+    given = ((case, answer.tensors) for case, answer in asked if answer and answer.tensors)
+    verdicts = (verdict for case, stages in given for verdict in _verdicts(case, stages, answers, format))
+    return next((verdict for verdict in verdicts if not verdict.conforms), None)
 
 
 def _verdicts(case: Case, stages: dict[str, Array], answers: Answers, format: Format) -> Iterator[TensorVerdict]:
