@@ -98,5 +98,5 @@ def _opened(path: Path, hint: str) -> tuple[set[str], dict[str, str], bytes | No
             names = set(file.keys())
             return names, file.metadata() or {}, file.get_tensor(ASKED).tobytes() if ASKED in names else None
     except (OSError, SafetensorError) as error:
-        said = (isinstance(error, OSError) and error.strerror) or str(error).splitlines()[0]
+        said = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"cannot be read: {said}", where=str(path), hint=hint) from None

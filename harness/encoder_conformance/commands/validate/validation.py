@@ -118,7 +118,7 @@ def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Pat
         raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
     assert isinstance(run.found, Ready)
     run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
-    path, new = str(request.model.absolute()), request.fix and str(request.fix.absolute())
+    path, new = str(request.model.absolute()), str(request.fix.absolute()) if request.fix else None
     asked = Inspect(path=path, mask=request.mask, fix=new, most_nodes=request.most_nodes)
     answer = inspected(run.session, asked)
     if isinstance(answer, Failure):

@@ -43,7 +43,7 @@ def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> l
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared.
     """
-    compared, run = evidence.compared, evidence.answers and evidence.answers.first_working
+    compared, run = evidence.compared, evidence.answers.first_working if evidence.answers else None
     same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
     if evidence.source is None or run is None or not same or not any(all(each.off) for each in compared):
         return list(findings)
