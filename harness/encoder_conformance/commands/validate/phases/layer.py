@@ -27,8 +27,7 @@ _FINE = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 _SURE = 6.0
 """Standard deviations, of a factor or a shift that rounding alone may show."""
 EMPTY_ROWS = "attention.fully_masked_row"
-"""The choice that the phase `masks` compares, which asks of padding, causal and drawn masks, and of items that are
-padding alone."""
+"""The choice that the phase `masks` compares: what an item gives that is padding alone."""
 
 
 def assess(evidence: ValidationEvidence) -> Assessment:
