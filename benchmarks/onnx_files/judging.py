@@ -27,7 +27,7 @@ from encoder_conformance.spec.load import Constants
 from encoder_conformance.subjects.subject import SubjectRequest
 
 LEVELS = (("onnxruntime", "disable"), ("onnxruntime", "all"))
-PHASES = "encoder_conformance.commands.validate.phases.situations"
+PHASES = "encoder_conformance.commands.validate.phases.table"
 FEWER = {
     f"{PHASES}.SIZES": ((1, 1), (2, 7)),
     f"{PHASES}.MASKS": (

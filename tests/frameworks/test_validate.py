@@ -53,12 +53,10 @@ def quick() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("encoder_conformance.oracle.golden.build.compute_all", compute_here)
-        patch.setattr("encoder_conformance.commands.validate.phases.situations.SIZES", ((1, 1), (2, 7)))
-        patch.setattr("encoder_conformance.commands.validate.phases.situations.MASKS", FEWER_MASKS)
-        patch.setattr("encoder_conformance.commands.validate.phases.situations.NUMBERS", ("no-mask", "low-variance"))
-        patch.setattr(
-            "encoder_conformance.commands.validate.phases.situations.PROPERTIES", ("invariant-padding-content",)
-        )
+        patch.setattr("encoder_conformance.commands.validate.phases.table.SIZES", ((1, 1), (2, 7)))
+        patch.setattr("encoder_conformance.commands.validate.phases.table.MASKS", FEWER_MASKS)
+        patch.setattr("encoder_conformance.commands.validate.phases.table.NUMBERS", ("no-mask", "low-variance"))
+        patch.setattr("encoder_conformance.commands.validate.phases.table.PROPERTIES", ("invariant-padding-content",))
         yield
 
 

@@ -177,7 +177,7 @@ def test_help_of_a_run_needs_click_and_little_else() -> None:
 
 
 def test_a_run_starts_its_workers_before_it_imports_what_judges_and_prints() -> None:
-    names = ("engine.head_start", "commands.run.chosen", "commands.run.resuming")
+    names = ("engine.head_start", "commands.run.chosen")
     statement = "import " + ", ".join(f"{OWN}.{name}" for name in names)
     rooms = loaded_after(f"{statement}; sys.modules = {{m.replace('{OWN}.', '', 1): 0 for m in sys.modules}}")
     assert {"engine", "worker", "pydantic"} <= rooms

@@ -25,10 +25,7 @@ _COMMANDS = {
     "judge": ("tensors.judge:judge", "Judge a file of answers to those questions."),
     "export": ("export:export", "Export a layer to ONNX."),
     "trace": ("inspect.trace_command:trace", "Show every stage's shape, from the live module."),
-    "parameters": (
-        "inspect.parameters_command:parameters",
-        "Show every parameter of a live layer, total and trainable.",
-    ),
+    "parameters": ("inspect.parameters:parameters", "Show every parameter of a live layer, total and trainable."),
     "memory": (
         "inspect.memory_command:memory",
         "Show the memory of a forward pass, and the longest sequence that fits.",

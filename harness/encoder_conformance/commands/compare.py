@@ -1,6 +1,5 @@
 """`conform compare`: two runs side by side, or many in their order."""
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import click
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.commands.options import ANY_PATH, overwrite_site_option, print_json
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.compare.comparison import Comparison, changed_machine, changed_versions, compare
 from encoder_conformance.reports.compare.show import show_comparison, show_trend, transition
@@ -29,12 +29,10 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("runs", nargs=-1, required=True, metavar="OLD NEW…", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, metavar="OLD NEW…", type=ANY_PATH)
 @click.option("--json", "as_json", is_flag=True, help="Every check that changed, as JSON.")
-@click.option(
-    "--to", "folder", type=click.Path(path_type=Path), help="A folder for the runs and their changes as pages."
-)
-@click.option("--overwrite", is_flag=True, help="Replace an earlier site in that folder.")
+@click.option("--to", "folder", type=ANY_PATH, help="A folder for the runs and their changes as pages.")
+@overwrite_site_option
 def compare_(runs: tuple[Path, ...], as_json: bool, folder: Path | None, overwrite: bool) -> int:
     """Compare runs check by check: the same bits, within noise, newly out of line, newly in line.
 
@@ -53,7 +51,7 @@ def compare_(runs: tuple[Path, ...], as_json: bool, folder: Path | None, overwri
         changes = changes_context(comparisons, run_names(runs), columns)
         write_site(columns, folder, overwrite=overwrite, changes=changes)
     if as_json:
-        click.echo(json.dumps([_as_json(each) for each in comparisons], indent=1, ensure_ascii=False))
+        print_json([_as_json(each) for each in comparisons])
     for number, comparison in enumerate([] if as_json else comparisons):
         if len(comparisons) > 1:
             console().print(f"\n{runs[number]} → {runs[number + 1]}", style="bold", soft_wrap=True)

@@ -1,26 +1,23 @@
 """`conform explain`: one failure of an earlier run, in full."""
 
-import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import yaml
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from encoder_conformance.commands.inspect.looking import table
+from encoder_conformance.commands.options import FILE, print_json, run_option
 from encoder_conformance.diagnosis.identify.identify import patches_of
 from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.platform.errors import InputError, nearest
-from encoder_conformance.platform.files import replace_file
-from encoder_conformance.reports.run.folder import LATEST, RUNS
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.run.reading import StoredReport
 from encoder_conformance.reports.run.repeating import repeat_command
-from encoder_conformance.reports.run.terminal import console, diagnosis_text
+from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 
@@ -29,18 +26,12 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 @click.option("--impl", help="Implementation; default: that of the first failure.")
 @click.option("--case", help="Case id; default: that of the first failure.")
 @click.option("--dtype", help="Default: that of the first failure.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=RUNS / LATEST,
-    show_default=True,
-    help="The run's folder; default: that of the last run without --out.",
-)
+@run_option
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON.")
 @click.option(
     "--write-deviation",
     "written",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write the equations that were identified as a deviation, in YAML.",
 )
@@ -49,17 +40,18 @@ def explain(
 ) -> None:
     """Show one failure in full: each check and stage in σ, the worst element, and the command that repeats it."""
     stored = StoredReport(out)
-    report, chosen = stored.report, _choose(stored, impl, case, dtype)
-    records = chosen.records
+    report = stored.report
+    records, judged, planned = _choose(stored, impl, case, dtype)
     if written is not None:
         _write_deviation(report, records, written)
         return
     if as_json:
-        click.echo(json.dumps([record.model_dump(mode="json") for record in records], indent=1, ensure_ascii=False))
+        print_json([record.model_dump(mode="json") for record in records])
         return
     screen = console()
     if not report.complete:
-        screen.print(_incomplete_line(report, chosen), style="bold red", soft_wrap=True)
+        why = f"ended by the {report.ended_by}" if report.ended_by else "it did not come to its end"
+        show_line(screen, f"INCOMPLETE: {judged} of {planned} checks were judged ({why}).", "bold red")
     if not records:
         of_it = "in this run" if report.complete else "of what was judged"
         click.echo(f"Nothing failed {of_it}; name --impl, --case or --dtype to see a check that passed.")
@@ -74,20 +66,6 @@ def explain(
     log = next(i.log for i in report.implementations if i.name == first.implementation)
     screen.print(f"Worker's stderr: {log}", soft_wrap=True)
     screen.print(f"Repeat: {repeat_command(report, first.implementation, first.case, first.dtype)}", soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """The checks of one (implementation, case, dtype), and how many checks of all that were planned were judged."""
-
-    records: list[Record]
-    planned: int
-    judged: int
-
-
-def _incomplete_line(report: Report, chosen: _Chosen) -> str:
-    why = f"ended by the {report.ended_by}" if report.ended_by else "it did not come to its end"
-    return f"INCOMPLETE: {chosen.judged} of {chosen.planned} checks were judged ({why})."
 
 
 def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
@@ -108,16 +86,16 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     kind = {"deviation": path.stem, "sentence": sentence, "kind": "wiring", "patch": {"stages": patch}}
     deviation = Deviation.model_validate({**kind, "unseen": None, "links": ()})
     text = yaml.safe_dump(deviation.model_dump(mode="json", exclude_defaults=True), sort_keys=False, width=120)
-    try:
+    with writable(f"--write-deviation {path}"):
         replace_file(path, text.encode())
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, where=f"--write-deviation {path}", hint="choose another folder") from None
     click.echo(f"{path}: {len(patch)} stage{'s' * (len(patch) > 1)}, of {found[0].implementation} in {found[0].dtype}")
 
 
-def _choose(stored: StoredReport, impl: str | None, case: str | None, dtype: str | None) -> _Chosen:
-    """The first failing (implementation, case, dtype) that matches the options. No other record stays in memory."""
+def _choose(
+    stored: StoredReport, impl: str | None, case: str | None, dtype: str | None
+) -> tuple[list[Record], int, int]:
+    """The checks of the first failing (implementation, case, dtype) that matches the options, and how many of all that
+    were planned were judged. No other record stays in memory."""
     options = {"implementation": ("--impl", impl), "case": ("--case", case), "dtype": ("--dtype", dtype)}
     wanted = {attribute: value for attribute, (_, value) in options.items() if value is not None}
     values: dict[str, dict[str, None]] = {attribute: {} for attribute in options}
@@ -139,7 +117,7 @@ def _choose(stored: StoredReport, impl: str | None, case: str | None, dtype: str
     if wanted and first is None:
         raise InputError("no record matches all of these", where="--impl, --case, --dtype", hint="name fewer")
     chosen = (raw for raw in stored.records() if first and all(raw[name] == value for name, value in first.items()))
-    return _Chosen([stored.record(raw) for raw in chosen] if first else [], planned, judged)
+    return [stored.record(raw) for raw in chosen] if first else [], judged, planned
 
 
 def _show(screen: Console, record: Record) -> None:
@@ -150,13 +128,10 @@ def _show(screen: Console, record: Record) -> None:
         screen.print(f"  first stage out of line: {record.stage}", style="bold red")
     if not record.tensors:
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("tensor", no_wrap=True)
-    for heading in ("rms σ", "max σ", "at", "observed", "expected", "σ"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    shown = table(["tensor"], ("rms σ", "max σ", "at", "observed", "expected", "σ"))
     for tensor in record.tensors:
-        table.add_row(*_row(tensor), style=None if tensor.conforms else "red")
-    screen.print(table)
+        shown.add_row(*_row(tensor), style=None if tensor.conforms else "red")
+    screen.print(shown)
 
 
 def _row(tensor: TensorVerdict) -> tuple[str, ...]:

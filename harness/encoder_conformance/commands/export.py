@@ -8,11 +8,11 @@ import numpy as np
 
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.inspect.looking import at_work, dtype_option
-from encoder_conformance.commands.options import interpreters_option, layer_parameters_of
+from encoder_conformance.commands.options import ANY_PATH, GIVEN_FILE, interpreters_option, layer_parameters_of
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import default_implementations, find_implementation
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Export, ReadCheckpoint
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -43,7 +43,7 @@ Examples:
 )
 @click.option(
     "--checkpoint",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GIVEN_FILE,
     help="A checkpoint of the framework: a PyTorch state dict, Keras weights.",
 )
 @dtype_option
@@ -55,7 +55,7 @@ Examples:
     help="padding: one mask [batch, sequence], true where x holds data; full: every mask of the specification.",
 )
 @interpreters_option("the exporter")
-@click.option("--to", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--to", "target", required=True, type=ANY_PATH, help="The file to write.")
 def export(
     exporter: str,
     layer: str,
@@ -83,12 +83,8 @@ def export(
     if isinstance(answer, Failure):
         raise click.ClickException(f"{ready.implementation.name} cannot export {chosen.layer}: {answer.message}")
     data = answer["file"].tobytes()
-    try:
+    with writable(f"--to {target}", "nothing was written"):
         replace_file(target, data)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--to {target}", hint="nothing was written"
-        ) from None
     click.echo(f"{target}: {chosen.layer} in {dtype} by {ready.implementation.name}, {len(data) / 2**20:.2f} MiB")
     click.echo(f"Validate it: conform validate {target} --layer {layer}")
 
@@ -96,22 +92,19 @@ def export(
 def _refuse_unwritable(target: Path) -> None:
     """Raises InputError if the file cannot be written, before an export that may take minutes."""
     where, hint = f"--to {target}", "name a file in an existing folder"
-    try:
+    with writable(where, hint):
         if target.is_dir() or not target.parent.is_dir():
             raise InputError("cannot be written", where=where, hint=hint)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=where, hint=hint) from None
 
 
 def _find_exporter(exporter: str, pythons: dict[str, str]) -> Ready:
     folder, implementation = find_implementation(exporter)
     if not implementation.capabilities.export:
         exporters = [candidate.name for _, candidate in default_implementations() if candidate.capabilities.export]
-        raise InputError(
-            f"{implementation.name} exports nothing", where=exporter, hint=f"one of {', '.join(exporters)} does"
-        )
+        hint = f"one of {', '.join(exporters)} does"
+        raise InputError(f"{implementation.name} exports nothing", where=exporter, hint=hint)
     return require_ready(implementation, folder, pythons, "", exporter)
 
 

@@ -1,17 +1,15 @@
 """`conform list`: the implementations, layers, situations, cases, clauses, deviations and coverage."""
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import click
 import yaml
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.commands.options import warn_of_left_out
+from encoder_conformance.commands.inspect.looking import table
+from encoder_conformance.commands.options import print_json, warn_of_left_out
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import known_folders, read_implementation_manifest
 from encoder_conformance.oracle.catalogue import catalogue
@@ -110,17 +108,12 @@ def list_(kind: str, full: bool, as_json: bool) -> None:
         raise InputError("is for layers alone", where="--full", hint="conform list layers --full")
     rows = _whole_layers() if full else _LISTS[kind]()
     if as_json:
-        click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
-    elif full:
+        print_json(rows)
+        return
+    if full:
         click.echo(yaml.safe_dump_all(rows, **_AS_YAML), nl=False)
-    else:
-        _show(rows)
-
-
-def _show(rows: list[Row]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in rows[0]:
-        table.add_column(heading, overflow="fold")
+        return
+    shown = table((), (), rows[0])
     for row in rows:
-        table.add_row(*(Text(str(value)) for value in row.values()))
-    console().print(table)
+        shown.add_row(*(Text(str(value)) for value in row.values()))
+    console().print(shown)

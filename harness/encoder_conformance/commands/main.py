@@ -63,10 +63,8 @@ def _run(command: click.Command) -> int:
     try:
         status = command.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
-    except click.exceptions.Abort as abort:
-        return _report_interrupt(abort.__cause__ or abort)  # click wraps the exception that was raised
-    except KeyboardInterrupt as interrupt:
-        return _report_interrupt(interrupt)
+    except (click.exceptions.Abort, KeyboardInterrupt) as interrupt:
+        return _report_interrupt(interrupt.__cause__ or interrupt)  # click wraps the exception that was raised
     except click.ClickException as error:
         error.show()
         return error.exit_code

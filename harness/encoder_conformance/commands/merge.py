@@ -6,10 +6,11 @@ import click
 from rich.text import Text
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.commands.options import ANY_PATH, FOLDER
 from encoder_conformance.judging.records import Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.merge.merge import merge, missing_parts
 from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.reports.run.reading import read_report
@@ -25,8 +26,8 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option("--to", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder for report.json.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=ANY_PATH)
+@click.option("--to", required=True, type=FOLDER, help="Folder for report.json.")
 def merge_(runs: tuple[Path, ...], to: Path) -> int:
     """Unite runs into one report: the parts of `conform run --shard`, or runs of different implementations.
 
@@ -49,10 +50,8 @@ def merge_(runs: tuple[Path, ...], to: Path) -> int:
 
 def write_report(report: Report, folder: Path) -> None:
     """Write report.json. Raises InputError."""
-    try:
+    with writable(str(folder), "choose another"):
         replace_file(folder / NAME, report.model_dump_json(indent=1).encode())
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(folder), hint="choose another") from None
 
 
 def show_tallies(report: Report) -> None:

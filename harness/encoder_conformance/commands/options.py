@@ -1,6 +1,7 @@
 """Options, checks and output that several commands share. Options are declared without NumPy and pydantic."""
 
 import functools
+import json
 import os
 import re
 import secrets
@@ -14,8 +15,9 @@ import click
 
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import UnwritableError, replace_file
+from encoder_conformance.platform.files import UnwritableError, replace_file, writable
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.spec.level import DTYPES, LEVELS
 from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
@@ -27,6 +29,19 @@ if TYPE_CHECKING:
     from encoder_conformance.judging.records import Shard
     from encoder_conformance.spec.layer import Layer
 
+ANY_PATH = click.Path(path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+GIVEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+"""Types of options: a path of whatever is there, a file or a folder that may be made, a file that is there."""
+run_option = click.option(
+    "--out",
+    type=ANY_PATH,
+    default=RUNS / LATEST,
+    show_default=True,
+    help="The run's folder; default: that of the last run without --out.",
+)
+overwrite_site_option = click.option("--overwrite", is_flag=True, help="Replace an earlier site in that folder.")
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(1),
@@ -48,24 +63,35 @@ dtypes_option = click.option(
 
 def interpreters_option(what: str) -> Callable[..., Any]:
     """--python NAME=PATH, which the command gets as `pythons`, a dict. `what`: whose interpreter."""
-    return click.option(
-        "--python",
-        "pythons",
-        multiple=True,
-        metavar="NAME=PATH",
-        callback=lambda _, __, value: interpreters(value),
-        help=f"Interpreter for {what}.",
-    )
+    example = "for example keras_tf=/opt/tf/bin/python"
+    return _pairs_option("--python", "pythons", "NAME=PATH", f"Interpreter for {what}.", example, empty=False)
+
+
+def arguments_option(what: str) -> Callable[..., Any]:
+    """--arg NAME=VALUE, which the command gets as `arguments`, a dict. `what`: whose argument."""
+    example = "for example --arg d_model=64"
+    return _pairs_option("--arg", "arguments", "NAME=VALUE", f"Argument of {what}.", example, empty=True)
+
+
+def _pairs_option(option: str, name: str, form: str, text: str, example: str, *, empty: bool) -> Callable[..., Any]:
+    """An option whose values, each `form`, the command gets by name. `empty`: a value may be ""."""
+
+    def by_name(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+        values = {}
+        for pair in given:
+            key, equals, value = pair.partition("=")
+            if not (key and equals and (value or empty)):
+                raise InputError(f"{pair!r} is not {form}", where=option, hint=example)
+            values[key] = value
+        return values
+
+    return click.option(option, name, multiple=True, metavar=form, callback=by_name, help=text)
 
 
 def result_options(file: str) -> Callable[..., Any]:
     """--out, the folder of `file`, and --json, which prints it: the command gets `out` and `as_json`."""
     folder = click.option(
-        "--out",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=Path("conform-report"),
-        show_default=True,
-        help=f"Folder for {file} and the workers' logs.",
+        "--out", type=FOLDER, default=RUNS, show_default=True, help=f"Folder for {file} and the workers' logs."
     )
     printed = click.option("--json", "as_json", is_flag=True, help=f"{file} on standard output, and nothing else.")
     return lambda command: folder(printed(command))
@@ -87,6 +113,11 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
         raise problem
     if not as_json:
         click.echo(f"Everything: {path}")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def progress_bar() -> "ProgressBar":
@@ -140,9 +171,6 @@ class Seed(click.IntRange):
     def __init__(self) -> None:
         super().__init__(0)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return f"N|{RANDOM}"
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if value != RANDOM:
             return int(super().convert(value, param, ctx))
@@ -155,9 +183,6 @@ class PartType(click.ParamType["Shard"]):
     """A part of a plan: 2/3 is the second of three."""
 
     name = "part"
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "I/N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Shard":
         from encoder_conformance.judging.records import Shard
@@ -204,27 +229,6 @@ def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
     return limited
 
 
-def interpreters(pythons: tuple[str, ...]) -> dict[str, str]:
-    """Name → path of each `NAME=PATH` of --python. Raises InputError."""
-    return _pairs(pythons, "NAME=PATH", "--python", "for example keras_tf=/opt/tf/bin/python", empty=False)
-
-
-def module_arguments(arguments: tuple[str, ...]) -> dict[str, str]:
-    """Name → value of each `NAME=VALUE` of --arg. Raises InputError."""
-    return _pairs(arguments, "NAME=VALUE", "--arg", "for example --arg d_model=64", empty=True)
-
-
-def _pairs(given: tuple[str, ...], form: str, option: str, hint: str, *, empty: bool) -> dict[str, str]:
-    """The values by name. `empty`: a value may be "". Raises InputError."""
-    values = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not (name and equals and (value or empty)):
-            raise InputError(f"{pair!r} is not {form}", where=option, hint=hint)
-        values[name] = value
-    return values
-
-
 def warn_of_left_out() -> None:
     """Print a line for each implementation of an installed package that cannot be loaded; the command continues."""
     from encoder_conformance.implementation.manifest import left_out
@@ -235,15 +239,11 @@ def warn_of_left_out() -> None:
 
 def refuse_unwritable(out: Path) -> None:
     """Make the folder of --out. Raises InputError if it cannot be written, before anything is computed."""
-    try:
+    with writable(f"--out {out}"):
         out.mkdir(parents=True, exist_ok=True)
         probe = out / ".writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=f"--out {out}", hint="choose another folder"
-        ) from None
 
 
 PORTABLE = "portable"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from encoder_conformance.commands.options import ANY_PATH, overwrite_site_option
 from encoder_conformance.reports.site.columns import read_columns
 from encoder_conformance.reports.site.writing import write_site
 
@@ -16,11 +17,9 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=click.Path(path_type=Path))
-@click.option(
-    "--to", "folder", required=True, type=click.Path(path_type=Path), help="The folder of the site; new, or empty."
-)
-@click.option("--overwrite", is_flag=True, help="Replace an earlier site in that folder.")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…", type=ANY_PATH)
+@click.option("--to", "folder", required=True, type=ANY_PATH, help="The folder of the site; new, or empty.")
+@overwrite_site_option
 def report(runs: tuple[Path, ...], folder: Path, overwrite: bool) -> None:
     """Write runs as a static site: a matrix with filters, every cell's stages, diagnosis and command.
 

@@ -5,13 +5,12 @@ from pathlib import Path
 import click
 
 from encoder_conformance.commands.commands import NOT_AS_EXPECTED
-from encoder_conformance.commands.options import interpreters
+from encoder_conformance.commands.options import FILE, interpreters_option, run_option
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.reproduce.failure import failure_of, ready_to_show
 from encoder_conformance.reports.reproduce.running import run_script
 from encoder_conformance.reports.reproduce.script import script_of
-from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
@@ -27,24 +26,16 @@ Examples:
 @click.argument("case", default="*", metavar="[CASE]")
 @click.option("--impl", required=True, metavar="NAME|FOLDER[:KEY=VALUE,…]", help="The implementation that failed.")
 @click.option("--dtype", type=click.Choice(list(FORMATS)), help="Default: that of the smallest failing case.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=RUNS / LATEST,
-    show_default=True,
-    help="The run's folder; default: that of the last run without --out.",
-)
-@click.option("--python", "pythons", multiple=True, metavar="NAME=PATH", help="Interpreter for the implementation.")
-@click.option(
-    "--to", "target", type=click.Path(dir_okay=False, path_type=Path), help="The file; default: named after the case."
-)
+@run_option
+@interpreters_option("the implementation")
+@click.option("--to", "target", type=FILE, help="The file; default: named after the case.")
 @click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
 def reproduce(
     case: str,
     impl: str,
     dtype: DtypeName | None,
     out: Path,
-    pythons: tuple[str, ...],
+    pythons: dict[str, str],
     target: Path | None,
     overwrite: bool,
 ) -> int:
@@ -54,18 +45,15 @@ def reproduce(
     Exit status: 0 the script shows the failure; 1 it does not; 2 wrong usage or bad input.
     """
     report = read_report(out)
-    failure = failure_of(report, case, dtype, ready_to_show(report, impl, interpreters(pythons)))
+    failure = failure_of(report, case, dtype, ready_to_show(report, impl, pythons))
     record = failure.record
     name = "-".join((record.implementation.partition(":")[0], *record.case.split("/"), record.dtype))
     target = target or Path(f"{name}.py")
     if target.exists() and not overwrite:
         raise InputError("is there already", where=f"--to {target}", hint="name another file, or --overwrite")
     text = script_of(failure)
-    try:
+    with writable(f"--to {target}"):
         replace_file(target, text.encode())
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, where=f"--to {target}", hint="choose another folder") from None
     ended = run_script(target, failure.ready, record)
     click.echo(f"{target}: {record.case} {record.dtype} {record.check}, {len(text.splitlines())} lines")
     click.echo(f"{'It shows' if ended.shows else 'It does not show the failure'}: {ended.last_line}")

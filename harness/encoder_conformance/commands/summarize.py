@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from encoder_conformance.commands.options import ANY_PATH
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.ci.annotations import annotations
 from encoder_conformance.reports.ci.junit import junit
 from encoder_conformance.reports.ci.markdown import badge, markdown, verdict
@@ -25,7 +26,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("run", default=RUNS / LATEST, type=click.Path(path_type=Path))
+@click.argument("run", default=RUNS / LATEST, type=ANY_PATH)
 @click.option("--junit", "junit_file", type=_FILE, help="JUnit XML: a suite for each implementation.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Markdown: failures and their diagnosis first.")
 @click.option("--badge", "badge_file", type=_FILE, help="An SVG image: how many checks conform.")
@@ -56,9 +57,5 @@ def _write(file: Path, data: bytes) -> None:
     if str(file) == "-":
         sys.stdout.buffer.write(data)
         return
-    try:
+    with writable(str(file)):
         replace_file(file, data)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=str(file), hint="choose another folder"
-        ) from None

@@ -1,10 +1,14 @@
-"""Atomic file replacement."""
+"""Files and folders that are written whole or not at all."""
 
 import contextlib
 import os
-from collections.abc import Generator
+import shutil
+import tempfile
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import IO
+
+from encoder_conformance.platform.errors import InputError
 
 
 class UnwritableError(OSError):
@@ -45,3 +49,25 @@ def replace_file(path: Path, data: bytes) -> None:
     """Replace the content of `path` with `data` atomically."""
     with replacing(path) as file:
         file.write(data)
+
+
+def make_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Make a folder of these files, name → text. Raises OSError; nothing is left then."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for name, text in files.items():
+            (temporary / name).write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)  # mkdtemp's folder is private to its owner
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def writable(where: str, hint: str = "choose another folder") -> Generator[None]:
+    """Raises InputError for what the block cannot write. `where`: the option or file that says where to write."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=where, hint=hint) from None

@@ -20,7 +20,7 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 from encoder_conformance.commands.validate.evidence import ValidationRequest
-from encoder_conformance.commands.validate.quantised import unlike_rounding
+from encoder_conformance.commands.validate.phases.layer import unlike_rounding
 from encoder_conformance.commands.validate.results import Validation
 from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import validate

@@ -36,10 +36,6 @@ class ExaminedPart:
     like: str | None = None
 
     @property
-    def name(self) -> str:
-        return self.subject.name
-
-    @property
     def described(self) -> ModuleDescription:
         return self.subject.as_module
 
@@ -120,7 +116,7 @@ class Checking:
             as_told=part.described.stated is not None,
             findings=findings_of(part.described, declared=bool(self.request.declared)),
             records=tuple(records),
-            diagnoses=tuple(seen.diagnoses(part.name)),
+            diagnoses=tuple(seen.diagnoses(subject.name)),
             like=part.like,
         )
 

@@ -1,6 +1,7 @@
 """`conform check`: a bare module, without an adapter."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -9,19 +10,19 @@ from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
 from encoder_conformance.commands.options import (
+    ANY_PATH,
+    arguments_option,
     deliver,
     interpreters_option,
     jobs_option,
     level_option,
-    module_arguments,
     refuse_pickle,
     refuse_unwritable,
     result_options,
     shown_progress,
 )
 from encoder_conformance.reports.run.terminal import console
-from encoder_conformance.spec.dtypes import FORMATS, DtypeName
-from encoder_conformance.spec.level import Level
+from encoder_conformance.spec.dtypes import FORMATS
 
 _EXAMPLES = """
 \b
@@ -44,7 +45,7 @@ formats_option = click.option(
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("target", metavar="TARGET")
-@click.option("--arg", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument of the class or function.")
+@arguments_option("the class or function")
 @click.option("--at", metavar="PATH", help="The part of the module to judge, such as encoder.layer.0.")
 @click.option(
     "--layer",
@@ -55,7 +56,7 @@ formats_option = click.option(
 @click.option(
     "--write-adapter",
     "adapter",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="DIR",
     help="Write the adapter that was used, as a folder for `conform run --impl DIR`.",
 )
@@ -64,19 +65,7 @@ formats_option = click.option(
 @interpreters_option("module_target, one that has the framework")
 @jobs_option
 @result_options("check.json")
-def check(
-    target: str,
-    arguments: tuple[str, ...],
-    at: str | None,
-    layer: str | None,
-    adapter: Path | None,
-    level: Level,
-    dtypes: tuple[DtypeName, ...],
-    pythons: dict[str, str],
-    jobs: int,
-    out: Path,
-    as_json: bool,
-) -> int:
+def check(target: str, layer: str | None, adapter: Path | None, out: Path, as_json: bool, **asked: Any) -> int:
     """Judge a module: package.module:name, file.py:name or hf:TYPE. It needs no adapter and no export.
 
     It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
@@ -85,16 +74,7 @@ def check(
     Exit status: 0 it does what it was judged as; 1 it does not; 2 it could not be judged, or wrong usage.
     """
     refuse_pickle(target)
-    request = CheckRequest(
-        target=target,
-        arguments=module_arguments(arguments),
-        folder=Path.cwd(),
-        at=at,
-        level=level,
-        dtypes=dtypes,
-        pythons=pythons,
-        jobs=jobs,
-    ).stating(layer, "`check` judges encoder layers")
+    request = CheckRequest(target, **asked).stating(layer, "`check` judges encoder layers")
     if adapter is not None:
         refuse_folder(adapter)
     refuse_unwritable(out)

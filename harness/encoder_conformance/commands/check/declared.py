@@ -1,16 +1,14 @@
 """The deviations that a module is known for: those that a test names, or that `conform.yaml` lists."""
 
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import Field
-from ruamel.yaml import YAML
 
+from encoder_conformance.commands.run.update import changes, edited
 from encoder_conformance.implementation.limitations import Declared
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError, nearest
-from encoder_conformance.platform.files import replace_file
 from encoder_conformance.spec.strict import Identifier, Sentence, Strict
 from encoder_conformance.spec.yaml_file import read_model
 
@@ -28,10 +26,6 @@ class Known(Strict):
 class KnownModule(Strict):
     layer: str | None = Field(default=None, description="what it should be: an id, a YAML file, or hf:NAME")
     deviations: tuple[Known, ...] = ()
-
-    @property
-    def declared(self) -> tuple[Declared, ...]:
-        return declared_from(known.deviation for known in self.deviations)
 
 
 class ModuleManifest(Strict):
@@ -60,20 +54,13 @@ def read_manifest(folder: Path) -> ModuleManifest:
 
 def update_manifest(folder: Path, target: str, layer: str | None, deviations: Sequence[str]) -> list[str]:
     """Have the file list these deviations of the module; comments and all else stay. Gives what was changed."""
-    path, yaml = folder / MANIFEST, YAML()
-    yaml.width = 120
     before = read_manifest(folder).modules.get(target, KnownModule())
-    manifest = yaml.load(path.read_text(encoding="utf-8")) if path.is_file() else {"modules": {}}
-    entry = manifest.setdefault("modules", {}).setdefault(target, {})
-    if layer is not None:
-        entry["layer"] = layer
-    listed = {known["deviation"]: known for known in entry.get("deviations", ())}
-    entry["deviations"] = [
-        listed.get(name) or {"deviation": name, "reason": catalogue()[name].sentence} for name in deviations
-    ]
-    text = io.StringIO()
-    yaml.dump(manifest, text)
-    replace_file(path, text.getvalue().encode())
-    old = [known.deviation for known in before.deviations]
-    added, gone = [name for name in deviations if name not in old], [name for name in old if name not in deviations]
-    return [*(f"+ {name}" for name in added), *(f"- {name}" for name in gone)]
+    with edited(folder / MANIFEST) as manifest:
+        entry = manifest.setdefault("modules", {}).setdefault(target, {})
+        if layer is not None:
+            entry["layer"] = layer
+        listed = {known["deviation"]: known for known in entry.get("deviations", ())}
+        entry["deviations"] = [
+            listed.get(name) or {"deviation": name, "reason": catalogue()[name].sentence} for name in deviations
+        ]
+    return changes([known.deviation for known in before.deviations], deviations)

@@ -98,11 +98,10 @@ def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
 
 
 def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
-    if described.always_causal:
-        message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
-        yield _warning(message, "an encoder sees both ways; a decoder does not")
-    elif described.causal:
+    if described.always_causal or described.causal:
         message = "without a mask no position sees a later one; it is judged with masks that say what is seen"
+        if described.always_causal:
+            message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
         yield _warning(message, "an encoder sees both ways; a decoder does not")
     if described.across_batch:
         yield Finding(severity="error", message="an item of the batch changes another: attention goes across the batch")

@@ -1,8 +1,14 @@
-"""`encoder_conformance.check` and `assert_conforms`: a module of the user's own process, judged in other processes."""
+"""`encoder_conformance.check` and `assert_conforms`: a module of the user's own process, judged in other processes.
+
+python -m encoder_conformance.commands.check.from_python FILE
+    does the check that the file has the pickled request of; result or problem come to lie beside it
+"""
 
 import functools
+import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -11,18 +17,67 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from rich.console import Console
+
 from encoder_conformance.commands.check.declared import declared_from
-from encoder_conformance.commands.check.report import CheckReport
 from encoder_conformance.commands.check.results import CheckResult
-from encoder_conformance.commands.check.separate import PROBLEM, RESULT, write_request
+from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.progress import SILENT
 from encoder_conformance.protocol.handover import LIVE, hand_over
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
 
+REQUEST, RESULT, PROBLEM = "request.pickle", "result.json", "problem.json"
 _LOG = 4_000
 """The last characters of a process that failed which are shown."""
+_WIDTH = 160
+_HTML = '<pre style="white-space: pre-wrap; line-height: 1.35; font-family: monospace">{code}</pre>'
+
+
+class CheckReport:
+    """The report of one check. `repr` and notebooks show what `conform check` prints.
+
+    `result` has everything, as check.json does (docs/checking.md).
+    """
+
+    def __init__(self, result: CheckResult) -> None:
+        self.result = result
+
+    @property
+    def status(self) -> int:
+        """0 it does what it was judged as; 1 it does not; 2 it was not judged."""
+        return self.result.status
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it does what it was judged as: the stated layer, or what was read off it."""
+        return self.status == 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """The unusual choices of the module, over all parts."""
+        return [finding.message for part in self.result.parts for finding in part.warnings]
+
+    @property
+    def deviations(self) -> list[str]:
+        """The deviations that explain what does not conform, over all parts and formats."""
+        found = [each for part in self.result.parts for each in part.diagnoses if each.confidence == "explained"]
+        return list(dict.fromkeys(name for each in found for name in each.deviations))
+
+    def __repr__(self) -> str:
+        return self._screen.export_text(clear=False).strip()
+
+    def _repr_html_(self) -> str:
+        return self._screen.export_html(clear=False, inline_styles=True, code_format=_HTML)
+
+    @functools.cached_property
+    def _screen(self) -> Console:
+        """Everything, printed once to where nobody looks, with its colours."""
+        screen = Console(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, markup=False)
+        show_check(screen, self.result)
+        return screen
 
 
 def check(
@@ -87,14 +142,15 @@ def _judged_apart(request: CheckRequest, module: object, arguments: Mapping[str,
         else:
             made = functools.partial(_callable(module), **arguments) if arguments else module
             request = replace(request, target=f"{LIVE}{hand_over(made, folder)}")
-        return _result_of(write_request(request, folder))
+        return _result_of(request, folder)
 
 
-def _result_of(asked: Path) -> CheckResult:
-    """Judge a written request, and read the result that lies beside it."""
-    command = [sys.executable, "-m", "encoder_conformance.commands.check.separate", str(asked)]
+def _result_of(request: CheckRequest, folder: Path) -> CheckResult:
+    """Judge a request, which is written to a folder that is private to the user, and read the result there."""
+    asked, problem, result = (folder / name for name in (REQUEST, PROBLEM, RESULT))
+    asked.write_bytes(pickle.dumps(request))
+    command = [sys.executable, "-m", "encoder_conformance.commands.check.from_python", str(asked)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    problem, result = asked.with_name(PROBLEM), asked.with_name(RESULT)
     if problem.is_file():
         raise InputError(**json.loads(problem.read_text(encoding="utf-8")))
     if not result.is_file():
@@ -119,3 +175,21 @@ def _callable(module: object) -> Any:
 def _name_of(module: object) -> str:
     found = module if hasattr(module, "__qualname__") else type(module)
     return f"{found.__module__}.{getattr(found, '__qualname__', type(module).__name__)}"
+
+
+def main(asked: Path) -> None:
+    """Do the check of a written request."""
+    from encoder_conformance.commands.check.checking import Checking
+
+    folder = asked.parent
+    try:
+        result = Checking(pickle.loads(asked.read_bytes()), folder / "check.log", SILENT).result()
+    except InputError as error:
+        problem = {"problem": error.problem, "where": error.where, "hint": error.hint}
+        (folder / PROBLEM).write_text(json.dumps(problem), encoding="utf-8")
+    else:
+        (folder / RESULT).write_text(result.model_dump_json(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

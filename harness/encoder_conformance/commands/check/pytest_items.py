@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.check.checking import Checking, ExaminedPart
-from encoder_conformance.commands.check.declared import read_manifest, update_manifest
+from encoder_conformance.commands.check.declared import declared_from, read_manifest, update_manifest
 from encoder_conformance.commands.check.findings import findings_of
-from encoder_conformance.commands.check.report import CheckReport
+from encoder_conformance.commands.check.from_python import CheckReport
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
@@ -61,7 +61,7 @@ class JudgedModule(pytest.Collector):
             request = made.updated(request, session.config)
         made.checking = Checking(request, Path(made._folder.name) / "check.log", SILENT)
         made.parts = list(made.checking.parts())
-        made.observations = {part.name: Observations() for part in made.parts}
+        made.observations = {part.subject.name: Observations() for part in made.parts}
         made.explained = set()
         made.expected = Recent[Expected](_KEPT)
         return made
@@ -73,7 +73,7 @@ class JudgedModule(pytest.Collector):
             target=target,
             folder=config.invocation_params.dir,
             level=config.getoption("conform_level"),
-            declared=known.declared if known else (),
+            declared=declared_from(each.deviation for each in known.deviations) if known else (),
         )
         return request.stating(layer, "--conform judges encoder layers")
 
@@ -100,7 +100,7 @@ class JudgedModule(pytest.Collector):
     def judge(self, part: ExaminedPart, task: Task) -> None:
         """Raises CheckFailed, the first time with the diagnosis of what was seen so far."""
         self.checking.module.turn_to(part.at)
-        [answer] = judge(part.subject, [task], self.expectation, self.observations[part.name])
+        [answer] = judge(part.subject, [task], self.expectation, self.observations[part.subject.name])
         if answer.record.outcome not in EXPECTED:
             lines = [f"{answer.record.outcome.value}: {answer.record.message}", *self.diagnosed(part, task)]
             raise CheckFailed("\n".join(lines))
@@ -110,10 +110,10 @@ class JudgedModule(pytest.Collector):
 
     def diagnosed(self, part: ExaminedPart, task: Task) -> list[str]:
         """The diagnosis, once for each part and format: it takes seconds."""
-        if (part.name, task.dtype) in self.explained:
+        if (part.subject.name, task.dtype) in self.explained:
             return []
-        self.explained.add((part.name, task.dtype))
-        found = self.observations[part.name].diagnoses(task.implementation.name)
+        self.explained.add((part.subject.name, task.dtype))
+        found = self.observations[part.subject.name].diagnoses(task.implementation.name)
         return [diagnosis_text(each) for each in found if each.dtype == task.dtype]
 
 

@@ -26,9 +26,8 @@ def _show_part(screen: Console, part: PartResult) -> None:
     described = part.described
     show_line(screen, "")
     _row(screen, "module", f"{part.at + ': ' if part.at else ''}{described.type}")
-    _row(
-        screen, "x", f"{described.x.argument} {described.x.layout}, d_model {described.x.d_model}", described.x.evidence
-    )
+    x = described.x
+    _row(screen, "x", f"{x.argument} {x.layout}, d_model {x.d_model}", x.evidence)
     if not described.masks:
         _row(screen, "mask", "none")
     for mask in described.masks:
@@ -70,18 +69,14 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
     proof, search = described.proof, described.searched
     if proof is not None and proof.holds:
         size = "" if proof.rms is None else f"its output is {proof.rms:.2f} σ from the oracle's, and "
-        _row(
-            screen,
-            "proved",
-            f"live in {proof.dtype}: {size}{proof.moved} of {proof.of} parameters moved alone do as they do there",
-        )
+        moved = f"{proof.moved} of {proof.of} parameters moved alone do as they do there"
+        _row(screen, "proved", f"live in {proof.dtype}: {size}{moved}")
     if search is not None:
         how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
         _row(screen, "searched", f"{search.maps} maps with each of {search.deviations} deviations: {how}")
     if described.stages:
-        _row(
-            screen, "stages", ", ".join(f"{stage} ({module})" for stage, module in islice(described.stages.items(), 8))
-        )
+        shown = (f"{stage} ({module})" for stage, module in islice(described.stages.items(), 8))
+        _row(screen, "stages", ", ".join(shown))
 
 
 def _show_verdict(screen: Console, part: PartResult) -> None:

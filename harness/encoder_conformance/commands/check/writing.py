@@ -3,8 +3,6 @@
 import json
 import keyword
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
 import yaml
@@ -12,6 +10,7 @@ import yaml
 from encoder_conformance.commands.check.results import PartResult
 from encoder_conformance.implementation.manifest import Implementation, known_folders
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import make_folder
 from encoder_conformance.platform.paths import shown
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
@@ -51,15 +50,7 @@ def write_adapter(part: PartResult, implementation: Implementation, folder: Path
         "requirements.txt": "\n".join([*_MODULES[part.described.framework], "onnx", "onnxruntime", "ml_dtypes", ""]),
         f"{layer.layer}.yaml": yaml.safe_dump(layer.model_dump(mode="json"), sort_keys=False),
     }
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        for name, text in files.items():
-            (temporary / name).write_text(text, encoding="utf-8")
-        temporary.chmod(0o755)  # mkdtemp's folder is private to its owner
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    make_folder(folder, files)
     return f"conform run --impl {shown(folder)} --layer {shown(folder / layer.layer)}.yaml"
 
 

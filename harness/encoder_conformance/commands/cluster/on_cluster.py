@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.cluster.dask import DaskCluster, connected
-from encoder_conformance.commands.cluster.dispatch import Dispatched, dispatch
+from encoder_conformance.commands.cluster.dispatch import DaskCluster, Dispatched, connected, dispatch
 from encoder_conformance.commands.cluster.worker import PlanPart, RunQuestion, cases_of
 from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
 from encoder_conformance.commands.run_arguments import RunArguments
@@ -45,7 +44,8 @@ def run_on_cluster(arguments: RunArguments) -> int:
             for part in _parts(text, tasks, able[text], question, jobs or min(cluster.threads[w] for w in able[text]))
         ]
         with begun_run(arguments.out) as folder:
-            dispatched = dispatch(cluster, parts, lambda line: None if arguments.quiet else click.echo(line, err=True))
+            quiet = arguments.quiet
+            dispatched = dispatch(cluster, parts, lambda line: None if quiet else click.echo(line, err=True))
             reports = _kept(dispatched, folder)
             if not reports:
                 reasons = "; ".join(dict.fromkeys(dispatched.given_up.values()))
@@ -145,6 +145,5 @@ def _united(reports: dict[str, Report], tasks: list[Task]) -> Report:
     known = {record.key: record for record in merged.records}
     records = tuple(known.get(task.key) or not_run(task) for task in tasks)
     whole = merged.complete and len(known) == len(records)
-    return merged.model_copy(
-        update={"records": records, "complete": whole, "finished": merged.finished if whole else None}
-    )
+    finished = merged.finished if whole else None
+    return merged.model_copy(update={"records": records, "complete": whole, "finished": finished})

@@ -101,12 +101,8 @@ def offer(implementations: Sequence[str], device: Device) -> Offer:
                 packages[text] = (*sorted(found), f"adapter {source_digest(folder)[:8]}")
         except InputError as error:
             absent[text] = str(error)
-    return Offer(conform=encoder_conformance.__version__, harness=_harness(), packages=packages, absent=absent)
-
-
-def _harness() -> str:
-    """A digest of the harness and of what it expects."""
-    return hashlib.sha256((source_digest(PACKAGE) + source_digest(SPECS)).encode()).hexdigest()[:12]
+    harness = hashlib.sha256((source_digest(PACKAGE) + source_digest(SPECS)).encode()).hexdigest()[:12]
+    return Offer(conform=encoder_conformance.__version__, harness=harness, packages=packages, absent=absent)
 
 
 def judge(part: PlanPart) -> Result:

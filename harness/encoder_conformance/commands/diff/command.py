@@ -10,9 +10,16 @@ from rich.table import Table
 
 from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
-from encoder_conformance.commands.diff.comparing import DiffRequest, compare
-from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
-from encoder_conformance.commands.options import deliver, jobs_option, refuse_unwritable, result_options, shown_progress
+from encoder_conformance.commands.diff.comparing import compare
+from encoder_conformance.commands.diff.results import DiffResult, TensorDifference
+from encoder_conformance.commands.options import (
+    GIVEN_FILE,
+    deliver,
+    jobs_option,
+    refuse_unwritable,
+    result_options,
+    shown_progress,
+)
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
@@ -36,7 +43,7 @@ Examples:
 @click.option("--layer", metavar="ID|YAML|hf:NAME", help="What both should be; default: what A is, else B.")
 @click.option(
     "--inputs",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GIVEN_FILE,
     metavar="FILE.safetensors",
     help="Your own x [batch, sequence, d_model] and lengths [batch]; default: the core's.",
 )
@@ -65,7 +72,7 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
             return subject
 
         a, b = opening(first, "diff-a.log"), opening(second, "diff-b.log")
-        result = compare(a, b, DiffRequest(stated.layer, inputs, jobs), progress)
+        result = compare(a, b, stated.layer, inputs, jobs, progress)
     deliver(out / "diff.json", result, lambda: show_diff(console(), result), as_json=as_json)
     return result.status
 
@@ -119,16 +126,10 @@ def last_line(result: DiffResult) -> str:
         alike = f"They agree within {largest:.2f} √2 σ"
         off = [side for side in result.sides if side.failed]
         return f"{alike}, and neither is {result.layer.layer}." if off else f"{alike}, and both are right."
-    first = next((each for each in result.differing if each.check != "gradients"), None)
-    where = f", first at {_first_stage(result)}" if first is not None else ""
+    order = stages(result.layer)  # of computation, over all cases
+    differing = [each.tensor for each in result.differing if each.check != "gradients"]
+    where = f", first at {min(differing, key=order.index)}" if differing else ""
     return f"They differ{where}: {_blamed(result)}"
-
-
-def _first_stage(result: DiffResult) -> str:
-    """In the order of computation, over all cases."""
-    order = stages(result.layer)
-    differing = {each.tensor for each in result.differing if each.check != "gradients"}
-    return min(differing, key=order.index)
 
 
 def _blamed(result: DiffResult) -> str:
@@ -138,10 +139,6 @@ def _blamed(result: DiffResult) -> str:
     if not (one.failed or other.failed):
         return "each is right within its noise, at opposite ends of it"
     mark, side = ("A", one) if one.failed else ("B", other)
-    return f"{mark} is off{_by(side)}"
-
-
-def _by(side: SideResult) -> str:
     found = [each for each in side.diagnoses if each.confidence == "explained"]
     names = dict.fromkeys(name for each in found for name in each.deviations)
-    return f", by {' and '.join(names)}" if names else ""
+    return f"{mark} is off" + (f", by {' and '.join(names)}" if names else "")

@@ -33,15 +33,6 @@ from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
 
 @dataclass(frozen=True)
-class DiffRequest:
-    """`layer`: what both should be; None: what the first one is, else the second."""
-
-    layer: Layer | None
-    inputs: Path | None
-    jobs: int
-
-
-@dataclass(frozen=True)
 class _Side:
     """One of the two, with its records and what was seen of it so far."""
 
@@ -66,11 +57,16 @@ class _Side:
         )
 
 
-def compare(first: Subject, second: Subject, request: DiffRequest, progress: Progress) -> DiffResult:
-    """Raises InputError if they have no layer in common."""
-    layer = _layer(first, second, request.layer)
-    cases = cases_of_both(first, second, layer, request.inputs)
-    expected = expectations(cases, request.jobs, progress)
+def compare(
+    first: Subject, second: Subject, stated: Layer | None, inputs: Path | None, jobs: int, progress: Progress
+) -> DiffResult:
+    """`stated`: what both should be; None: what the first one is, else the second. `inputs`: a file of your own.
+
+    Raises InputError if they have no layer in common.
+    """
+    layer = _layer(first, second, stated)
+    cases = cases_of_both(first, second, layer, inputs)
+    expected = expectations(cases, jobs, progress)
     progress.begin("asking both", len(cases))
     one, two = _Side(first), _Side(second)
     apart: list[TensorDifference] = []
@@ -89,21 +85,15 @@ def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:
         raise InputError("two implementations can be any layer", where="diff", hint="--layer ID|YAML says which")
     for side in (first, second):
         other = side.layer
-        if other is not None and _sizes(other) != _sizes(layer):
-            sizes = "; ".join(f"{name} {a} and {b}" for name, a, b in _differing(layer, other))
-            raise InputError(f"they are of other sizes: {sizes}", where=f"{first.name}, {second.name}")
+        sizes = zip(_sizes(layer), _sizes(other or layer), strict=True)
+        if differing := "; ".join(f"{name} {a} and {b}" for (name, a), (_, b) in sizes if a != b):
+            raise InputError(f"they are of other sizes: {differing}", where=f"{first.name}, {second.name}")
     return layer_as_judged(layer, "", stated=stated is not None)
 
 
 def _sizes(layer: Layer) -> tuple[tuple[str, int], ...]:
     heads, d_ff = layer.attention.num_heads, layer.feed_forward.d_ff
     return ("d_model", layer.d_model), ("num_heads", heads), ("d_ff", d_ff), ("layers", layer.stack.layers)
-
-
-def _differing(one: Layer, other: Layer) -> Iterator[tuple[str, int, int]]:
-    for (name, a), (_, b) in zip(_sizes(one), _sizes(other), strict=True):
-        if a != b:
-            yield name, a, b
 
 
 def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorDifference]:

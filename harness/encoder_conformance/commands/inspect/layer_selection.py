@@ -1,6 +1,8 @@
 """Selects the layer and case to inspect: a layer, at its own sizes or others, and a batch for it."""
 
 import json
+from collections.abc import Iterable
+from math import prod
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -126,9 +128,9 @@ def describe_case(case: Case) -> str:
     return f"{layer.layer}: B = {B}, S = {S}, D = {D}, H = {heads}, d = {layer.head_dim}, F = {d_ff}{layers}"
 
 
-def refuse_too_large(elements: int, batch: int, dtype: DtypeName) -> None:
-    """Raises InputError if an answer of so many elements, of so many items, would not fit in one frame."""
-    size = elements * FORMATS[dtype].numpy.itemsize
+def refuse_too_large(shapes: Iterable[tuple[int, ...]], batch: int, dtype: DtypeName) -> None:
+    """Raises InputError if an answer of tensors of these shapes, of `batch` items, would not fit in one frame."""
+    size = sum(map(prod, shapes)) * FORMATS[dtype].numpy.itemsize
     if size > LARGEST_FRAME * 0.99:  # the header and the rounding up take the rest
         most = int(LARGEST_FRAME * 0.99 * batch) // size
         hint = f"--batch {most} would fit" if most else "take a smaller --sequence: even one item is too large"

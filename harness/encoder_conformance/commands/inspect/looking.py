@@ -1,7 +1,6 @@
 """Options, progress messages and formats that `trace`, `parameters`, `memory` and `profile` share."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import TypeVar
@@ -9,10 +8,11 @@ from typing import TypeVar
 import click
 from rich import box
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer, refuse_too_large, resized
-from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.reports.run.terminal import console, show_line
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
@@ -42,28 +42,23 @@ class LayerOptions:
         layer, batch, sequence = self.chosen(), batch or BATCH, sequence or SEQUENCE
         refuse_larger(layer, LARGEST_BUILT, "--layer, --d-model, --d-ff")
         if lengths:  # one for each item
-            refuse_too_large(batch * sequence * layer.d_model, batch, "float16")
+            refuse_too_large([(batch, sequence, layer.d_model)], batch, "float16")
         return at_size(layer, batch, sequence, lengths)
 
 
 def layer_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Adds the options of `LayerOptions`, which the command takes as its first argument."""
 
+    @click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}.")
+    @click.option("--d-model", type=click.IntRange(1), help="D instead of the layer's.")
+    @click.option("--num-heads", type=click.IntRange(1), help="H instead of the layer's.")
+    @click.option("--d-ff", type=click.IntRange(1), help="F instead of the layer's.")
     @wraps(command)
     def taking_options(
         layer: str | None, d_model: int | None, num_heads: int | None, d_ff: int | None, **others: object
     ) -> _Result:
         return command(LayerOptions(layer, d_model, num_heads, d_ff), **others)
 
-    for option in reversed(
-        (
-            click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}."),
-            click.option("--d-model", type=click.IntRange(1), help="D instead of the layer's."),
-            click.option("--num-heads", type=click.IntRange(1), help="H instead of the layer's."),
-            click.option("--d-ff", type=click.IntRange(1), help="F instead of the layer's."),
-        )
-    ):
-        taking_options = option(taking_options)
     return taking_options
 
 
@@ -76,21 +71,15 @@ impl_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@contextmanager
-def at_work(message: str) -> Iterator[None]:
-    """Show `message` on stderr while the block runs, if stderr is a terminal."""
-    screen = Console(stderr=True)
-    if not screen.is_terminal:
-        yield
-        return
-    with screen.status(message):
-        yield
+def at_work(message: str) -> Status:
+    """Shows `message` on stderr while a block runs, if stderr is a terminal."""
+    return Console(stderr=True).status(message)
 
 
 def heading(text: str) -> Console:
     """Print a heading. Returns the console for what follows."""
     screen = console()
-    screen.print(text, style="bold", highlight=False, soft_wrap=True, markup=False)
+    show_line(screen, text, "bold")
     return screen
 
 
@@ -108,7 +97,3 @@ def table(left: Iterable[str], right: Iterable[str], folded: Iterable[str] = ())
 
 def versions(by_name: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in by_name.items())
-
-
-def bracketed(shape: tuple[int, ...]) -> str:
-    return "[" + ", ".join(map(str, shape)) + "]"

@@ -12,7 +12,7 @@ number meaningful:
 """
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from encoder_conformance.implementation.interpreter import Ready
@@ -25,21 +25,11 @@ BACKWARD = {False: "forward and backward", True: "forward and backward, checkpoi
 """Whether the backward pass recomputes activations → name of the pass."""
 
 
-@dataclass(frozen=True)
-class Peak:
-    """Resident bytes `before` the pass, and the peak `during` it. `rise`, the difference, includes the input x."""
-
-    before: int
-    during: int
-
-    @property
-    def rise(self) -> int:
-        return self.during - self.before
-
-
-def measure(ready: Ready, task: Task, threads: int) -> Peak:
+def measure(ready: Ready, task: Task, threads: int) -> dict[str, int]:
     """The peak of one pass of the task's case in a fresh worker: forward, or also backward for the check `gradients`.
 
+    In bytes: those resident `before` the pass, the peak `during` it, and their difference, the `rise`, which includes
+    the input x.
     Raises `InputError` where it cannot be measured, and `Unanswered` if the worker fails.
     """
     require_linux()
@@ -53,22 +43,22 @@ def measure(ready: Ready, task: Task, threads: int) -> Peak:
         _reset_peak(process)
         before = _read_status(process, "VmRSS")
         session.require(session.observe(task))
-        return Peak(before, _read_status(process, "VmHWM"))
+        during = _read_status(process, "VmHWM")
+        return {"before": before, "during": during, "rise": during - before}
 
 
 def require_linux() -> None:
     """Raises InputError where there is no Linux /proc, which the measurement needs."""
     if not (sys.platform == "linux" and Path("/proc/self/clear_refs").exists()):
         message = "measuring reads and resets a process's peak memory, which needs Linux and its /proc/PID/clear_refs"
-        raise InputError(message, where="--measure", hint="leave it out: the prediction needs no measurement")
+        raise _not_measured(message)
 
 
 def _reset_peak(process: Path) -> None:
     try:
         (process / "clear_refs").write_text("5")
     except OSError as error:
-        message = f"the peak cannot be reset here: {error.strerror}: {process / 'clear_refs'}"
-        raise InputError(message, where="--measure", hint="leave it out: the prediction needs no measurement") from None
+        raise _not_measured(f"the peak cannot be reset here: {error.strerror}: {process / 'clear_refs'}") from None
 
 
 def _read_status(process: Path, field: str) -> int:
@@ -77,6 +67,8 @@ def _read_status(process: Path, field: str) -> int:
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) * 1024
-    raise InputError(
-        f"/proc/PID/status has no {field}", where="--measure", hint="leave it out: the prediction needs no measurement"
-    )
+    raise _not_measured(f"/proc/PID/status has no {field}")
+
+
+def _not_measured(problem: str) -> InputError:
+    return InputError(problem, where="--measure", hint="leave it out: the prediction needs no measurement")

@@ -1,6 +1,5 @@
 """A profile: the seconds that an implementation takes for each stage, the most expensive first."""
 
-import json
 import os
 from dataclasses import asdict, dataclass
 
@@ -9,14 +8,19 @@ import numpy as np
 
 from encoder_conformance.commands.inspect import looking
 from encoder_conformance.commands.inspect.layer_selection import describe_case, refuse_too_large
+from encoder_conformance.commands.options import print_json
 from encoder_conformance.platform.errors import InputError, Unanswered
 from encoder_conformance.protocol.frames import WHOLE, Tensors
+from encoder_conformance.reports.run.terminal import show_line
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.starting import find_task, open_session
 from encoder_conformance.worker.failure import Failure
 
 FEWEST = 5
 """The fewest passes for which quartiles differ from extremes; with fewer, no stage is named most expensive."""
+
+_SPREAD = (0.25, 0.75, 0.0, 1.0)
+"""The quartiles, and the quantiles that are the least and the largest."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,12 @@ def times(observed: Tensors, repeats: int) -> Times:
     whole = medians.pop(WHOLE)
     total = sum(medians.values())
     stages = [
-        StageTime(name, seconds, seconds / total if total else 0.0, *_spread(observed[name]))
+        StageTime(name, seconds, seconds / total if total else 0.0, *map(float, np.quantile(observed[name], _SPREAD)))
         for name, seconds in sorted(medians.items(), key=lambda item: -item[1])
     ]
     first, *others = stages
     indistinguishable = [stage.stage for stage in others if stage.upper >= first.lower]
     return Times(stages, total, whole, [first.stage, *indistinguishable] if repeats >= FEWEST else [])
-
-
-def _spread(seconds: np.ndarray) -> tuple[float, float, float, float]:
-    """The quartiles, the least and the largest value of `seconds` [repeats]."""
-    lower, upper = np.quantile(seconds, (0.25, 0.75))
-    return float(lower), float(upper), float(seconds.min()), float(seconds.max())
 
 
 _EXAMPLES = """
@@ -113,7 +111,7 @@ def profile(
     case = layer.case(batch, sequence)
     ready, task = find_task(impl, case, dtype, "stages")
     name, threads = ready.implementation.name, threads or os.cpu_count() or 1
-    refuse_too_large(case.x_shape[0] * case.x_shape[1] * case.x_shape[2], case.situation.batch, dtype)
+    refuse_too_large([case.x_shape], case.situation.batch, dtype)
     with open_session(ready, threads) as session, looking.at_work(f"timing {name}"):
         answer = session.profile(task, repeats)
         if isinstance(answer, Failure) and answer.refused == "unsupported":
@@ -127,7 +125,7 @@ def profile(
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "threads": threads}
         output = {**facts, "case": describe_case(case), "repeats": repeats, **asdict(measured)}
-        click.echo(json.dumps(output, indent=1, ensure_ascii=False))
+        print_json(output)
     else:
         _show(f"{describe_case(case)}, {dtype}, {subject}, median of {repeats}", measured)
 
@@ -141,7 +139,7 @@ def _show(title: str, measured: Times) -> None:
     table.add_row("all stages", _ms(measured.total), "100.0%")
     table.add_row("whole", _ms(measured.whole), f"{measured.whole / measured.total:.1%}" if measured.total else "")
     screen.print(table)
-    screen.print(_most_expensive_line(measured), highlight=False, soft_wrap=True, markup=False)
+    show_line(screen, _most_expensive_line(measured))
 
 
 def _ms(seconds: float) -> str:

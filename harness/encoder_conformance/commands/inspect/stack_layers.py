@@ -6,7 +6,9 @@ layer before it in the stack, with the same masks. The token embedding is separa
 it is run without them.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -17,7 +19,7 @@ from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Build, Run
 from encoder_conformance.protocol.streamed import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.layer import Layer, Stack
+from encoder_conformance.spec.layer import Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
 from encoder_conformance.spec.stages import kind_of, layer_of
 from encoder_conformance.worker.marshalling import encode_inputs, given_as
@@ -39,33 +41,28 @@ def trace_inside(session: Session, task: Task, rows: list[TracedRow], shown: Ten
     opts_out = task.implementation.opt_out(alone.case, task.dtype, "stages") is not None
     if opts_out and not any(map(layer_of, shown)):
         return rows
+    embedding = task.case.layer.embedding
+    has_positions = embedding is not None and embedding.positions != "none"
+    ask = partial(_observe_stages, session)
     layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[TracedRow]()
     for row in rows:
-        if row.stage == "embedded" and not opts_out and _has_positions(task.case.layer):
-            tokens = _token_embedding(session, task)
+        if row.stage == "embedded" and not opts_out and has_positions:
+            tokens = _token_embedding(ask, task)
             traced += [_token_row(tokens, task), *_position_rows(tokens.get("embedded"), shown, task)]
         if kind_of(row.stage) == "layer_k" and not any(name.startswith(f"{row.stage}.") for name in shown):
-            fits = (
-                layer_input is not None
-                and layer_input.shape == task.case.x_shape
-                and layer_input.dtype == task.format.numpy
-            )
-            if layer_input is not None and fits:  # else the row of the stage before says what is wrong
+            due = task.case.x_shape, task.format.numpy
+            # Else the row of the stage before says what is wrong.
+            if layer_input is not None and (layer_input.shape, layer_input.dtype) == due:
                 parameters = _layer_parameters(task, int(row.stage.removeprefix("layer_")))
-                observed = _observe_stages(
-                    session, alone, row.stage, parameters, {**_mask_inputs(alone), "x": layer_input}
-                )
-                traced += _prefix_stages(trace(alone, observed, None), row.stage)
+                masks = {name: value for name, value in encode_inputs(alone).items() if name not in ("x", "ids")}
+                observed = ask(alone, row.stage, parameters, {**masks, "x": layer_input})
+                inside = (each for each in trace(alone, observed, None) if each.stage != "output")  # it has its own row
+                traced += [replace(each, stage=f"{row.stage}.{each.stage}") for each in inside]
                 row = _compare_with_stack(row, observed, shown, task)
         if kind_of(row.stage) == "layer_k":
             layer_input = shown.get(row.stage)
         traced.append(row)
     return traced
-
-
-def _prefix_stages(rows: list[TracedRow], stage: str) -> list[TracedRow]:
-    """The rows inside the layer whose output is `stage`, without the output, which has a row of its own."""
-    return [replace(row, stage=f"{stage}.{row.stage}") for row in rows if row.stage != "output"]
 
 
 def _compare_with_stack(row: TracedRow, alone: Tensors, shown: Tensors, task: Task) -> TracedRow:
@@ -98,11 +95,11 @@ def _embedding_task(task: Task) -> Task:
     return replace(task, case=replace(task.case, layer=without_positions))
 
 
-def _token_embedding(session: Session, task: Task) -> Tensors:
+def _token_embedding(ask: Callable[[Task, str, Tensors, Tensors], Tensors], task: Task) -> Tensors:
     alone = _embedding_task(task)
     names = {parameter.name for parameter in parameters_of(alone.case.layer)}
     parameters = {name: value for name, value in task.case.parameters().items() if name in names}
-    return _observe_stages(session, alone, "token_embedding", parameters, encode_inputs(task))
+    return ask(alone, "token_embedding", parameters, encode_inputs(task))
 
 
 def _token_row(observed: Tensors, task: Task) -> TracedRow:
@@ -121,9 +118,8 @@ def _position_rows(tokens: Array | None, shown: Tensors, task: Task) -> list[Tra
     positions = embedded.astype(np.float64) - tokens.astype(np.float64)
     if not np.isfinite(positions).all():
         return []
-    row = TracedRow(
-        "positions", (1, *positions.shape[1:]), "what is added to the tokens' rows (E-16), the same in each item"
-    )
+    note = "what is added to the tokens' rows (E-16), the same in each item"
+    row = TracedRow("positions", (1, *positions.shape[1:]), note)
     apart = np.abs(positions - positions[:1])
     # Rounding alone is far below the square root of the format's roundoff.
     if np.all(apart <= np.sqrt(task.format.roundoff) * np.abs(embedded).max(initial=1.0)):
@@ -153,11 +149,3 @@ def _single_layer(case: Case) -> Case:
 def _layer_parameters(task: Task, number: int) -> Tensors:
     own = prefix(number)
     return {name.removeprefix(own): value for name, value in task.case.parameters().items() if name.startswith(own)}
-
-
-def _mask_inputs(task: Task) -> Tensors:
-    return {name: value for name, value in encode_inputs(task).items() if name not in ("x", "ids")}
-
-
-def _has_positions(layer: Layer) -> bool:
-    return layer.embedding is not None and layer.embedding.positions != "none"

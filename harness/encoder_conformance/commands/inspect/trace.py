@@ -53,10 +53,8 @@ class TracedRow:
 def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[TracedRow]:
     """A row for each expected stage, in the order of computation, then for each unexpected one."""
     expected_shapes = {name: task.case.expected_shapes("stages")[name] for name in task.tensors}
-    rows = (_make_row(name, shape, observed, task.dtype, expected) for name, shape in expected_shapes.items())
-    dropped = task.case.layer.dropout.rates()
     return [
-        *(_with_dropout(row, dropped.get(step_of(row.stage), 0.0)) for row in rows),
+        *(_make_row(name, shape, observed, task, expected) for name, shape in expected_shapes.items()),
         *(
             TracedRow(name, observed[name].shape, "", conforms=False, problem="is no stage of this layer")
             for name in observed
@@ -66,32 +64,24 @@ def trace(task: Task, observed: Tensors, expected: Expected | None) -> list[Trac
 
 
 def _make_row(
-    name: str, expected_shape: tuple[int, ...], observed: Tensors, dtype: str, expected: Expected | None
+    name: str, expected_shape: tuple[int, ...], observed: Tensors, task: Task, expected: Expected | None
 ) -> TracedRow:
     note = stage_notes().get(step_of(name), "")
+    if rate := task.case.layer.dropout.rates().get(step_of(name)):
+        note += _DROPPED.format(rate)
     if name not in observed:
         return TracedRow(name, None, note, conforms=False, problem=f"is missing; expected {list(expected_shape)}")
     tensor = observed[name]
+    row = TracedRow(name, tensor.shape, note)
     if tensor.shape != expected_shape:
-        return TracedRow(name, tensor.shape, note, conforms=False, problem=f"instead of {list(expected_shape)}")
-    if tensor.dtype != FORMATS[dtype].numpy:
-        return TracedRow(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
+        return replace(row, conforms=False, problem=f"instead of {list(expected_shape)}")
+    if tensor.dtype != FORMATS[task.dtype].numpy:
+        return replace(row, conforms=False, problem=f"{tensor.dtype} instead of {task.dtype}")
     if expected is None:
-        return TracedRow(name, tensor.shape, note)
-    verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[dtype], constants())
-    return TracedRow(
-        name,
-        tensor.shape,
-        note,
-        verdict.rms,
-        verdict.max,
-        verdict.conforms,
-        verdict.problem.text if verdict.problem else None,
-    )
-
-
-def _with_dropout(row: TracedRow, rate: float) -> TracedRow:
-    return replace(row, note=row.note + _DROPPED.format(rate)) if rate else row
+        return row
+    verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[task.dtype], constants())
+    problem = verdict.problem.text if verdict.problem else None
+    return replace(row, rms=verdict.rms, max=verdict.max, conforms=verdict.conforms, problem=problem)
 
 
 def estimate_judging_seconds(case: Case) -> float:

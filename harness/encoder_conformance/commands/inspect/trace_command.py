@@ -1,6 +1,5 @@
 """`conform trace`: every stage's shape, read from the live module."""
 
-import json
 import os
 from dataclasses import asdict, astuple
 from math import prod
@@ -14,10 +13,12 @@ from encoder_conformance.commands.inspect.layer_selection import describe_case, 
 from encoder_conformance.commands.inspect.stack_layers import input_rows, trace_inside
 from encoder_conformance.commands.inspect.trace import TracedRow, estimate_judging_seconds
 from encoder_conformance.commands.inspect.trace import trace as compute_trace
+from encoder_conformance.commands.options import print_json
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute_all
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.run.terminal import show_line
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.load import constants
@@ -77,9 +78,7 @@ def trace(
     else:
         selected = layer.case(batch, sequence, lengths)
     ready, task = find_task(impl, selected, dtype, "stages")
-    refuse_too_large(
-        sum(prod(shape) for shape in selected.expected_shapes("stages").values()), selected.situation.batch, dtype
-    )
+    refuse_too_large(selected.expected_shapes("stages").values(), selected.situation.batch, dtype)
     expected = _expected_stages(selected, judge=judge, frozen=case is not None)
     name, description = ready.implementation.name, describe_case(selected)
     with open_session(ready, os.cpu_count() or 1) as session, looking.at_work(f"running {name}"):
@@ -92,13 +91,8 @@ def trace(
     counts = {parameter.name: prod(parameter.shape(selected.layer)) for parameter in parameters_of(selected.layer)}
     if as_json:
         facts = {"implementation": name, "versions": session.versions, "dtype": dtype, "case": description}
-        output = {
-            **facts,
-            "given": list(map(asdict, input_rows(task))),
-            "stages": list(map(asdict, rows)),
-            "parameters": counts,
-        }
-        click.echo(json.dumps(output, indent=1, ensure_ascii=False))
+        shown = {"given": list(map(asdict, input_rows(task))), "stages": list(map(asdict, rows))}
+        print_json({**facts, **shown, "parameters": counts})
     else:
         _show(f"{description}, {dtype}, as {subject} shows it", input_rows(task), rows, judged=expected is not None)
         click.echo(f"{sum(counts.values()):,} parameters in {len(counts)} tensors, which it gave back bit for bit")
@@ -122,16 +116,14 @@ def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged:
     screen = looking.heading(title)
     table = looking.table(("stage", "shape"), ["rms σ"] if judged else [], ["what it is"])
     for row in (*inputs, *rows):
-        shape = looking.bracketed(row.shape) if row.shape is not None else "–"
-        sigma = (
-            [] if not judged else ["" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"]
-        )
+        shape = str(list(row.shape)) if row.shape is not None else "–"
+        rms = "" if row.rms is None else f"{row.rms:.2f}" if row.rms < 1e4 else f"{row.rms:.1e}"
         note = f"✗ {row.problem}. {row.note}".rstrip() if row.problem else row.note
-        table.add_row(row.stage, shape, *sigma, Text(note), style=None if row.conforms else "red")
+        table.add_row(row.stage, shape, *([rms] if judged else []), Text(note), style=None if row.conforms else "red")
     screen.print(table)
     wrong = [row for row in rows if not row.conforms]
     for row in wrong[:1]:
-        shape = looking.bracketed(row.shape) if row.shape else ""
+        shape = str(list(row.shape)) if row.shape else ""
         problem = f"{shape} {row.problem}".strip() if row.problem else "out of line"
         text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {problem}"
-        screen.print(text, style="red", highlight=False, soft_wrap=True, markup=False)
+        show_line(screen, text, "red")

@@ -3,17 +3,17 @@
 import importlib.util
 import keyword
 import re
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from string import Template
 
 import click
 
+from encoder_conformance.commands.options import FOLDER
 from encoder_conformance.commands.smoke.placeholders import placeholders_of
 from encoder_conformance.implementation.manifest import known_folders
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import make_folder, writable
 from encoder_conformance.platform.paths import IMPLS, PACKAGE, shown
 
 TEMPLATES = PACKAGE / "commands" / "new" / "templates"
@@ -43,10 +43,6 @@ class Framework:
     stages: tuple[str, ...] = (
         "norm1", "attention_output", "residual1", "norm2", "ffn_output", "residual2", "output",
     )  # fmt: skip
-
-    @property
-    def requirements(self) -> Path | None:
-        return IMPLS / self.like / "requirements.txt" if self.like else None
 
 
 FRAMEWORKS: dict[str, Framework] = {
@@ -79,7 +75,7 @@ FRAMEWORKS: dict[str, Framework] = {
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path(),
     help="Parent of the new folder; default: the current folder.",
 )
@@ -89,13 +85,9 @@ def new(name: str, framework: str, out: Path) -> None:
     click.echo(f"{shown(folder)}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
     for blank in placeholders_of(folder):
         click.echo(f"  {blank}")
-    click.echo(f"Fill these in, then run: conform smoke {_folder_argument(folder)}")
-
-
-def _folder_argument(folder: Path) -> str:
-    """The folder as an argument of `conform smoke`, with a slash, so that it is not taken for a name."""
     path = shown(folder)
-    return path if "/" in path else f"./{path}"
+    argument = path if "/" in path else f"./{path}"  # with a slash it is not taken for a name
+    click.echo(f"Fill these in, then run: conform smoke {argument}")
 
 
 _SUFFIX = ".template"
@@ -107,52 +99,35 @@ def make(name: str, framework: str, out: Path) -> Path:
     _refuse_name(name)
     if folder.exists():
         raise InputError("exists already", where=shown(folder), hint="give another name, or another --out")
-    framework_facts = FRAMEWORKS[framework]
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}.", dir=out))
-        try:
-            for file, text in _files(name, framework, framework_facts).items():
-                (temporary / file).write_text(text, encoding="utf-8")
-            temporary.chmod(0o755)  # mkdtemp's folder is private to its owner
-            temporary.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", where=shown(folder), hint="choose another --out"
-        ) from None
+    with writable(shown(folder), "choose another --out"):
+        make_folder(folder, _files(name, framework))
     return folder
 
 
-def _files(name: str, framework: str, framework_facts: Framework) -> dict[str, str]:
+def _files(name: str, framework: str) -> dict[str, str]:
     """File name → text. The name of the adapter's class is `name` in camel case."""
+    facts = FRAMEWORKS[framework]
     substitutions = {
-        key: ", ".join(value) if isinstance(value, tuple) else value for key, value in asdict(framework_facts).items()
+        key: ", ".join(value) if isinstance(value, tuple) else value for key, value in asdict(facts).items()
     }
     substitutions |= {"name": name, "adapter": "".join(word.capitalize() for word in name.split("_"))}
     files = {"impl.yaml": (TEMPLATES / "impl.yaml").read_text(encoding="utf-8")}
     for path in sorted((TEMPLATES / framework).iterdir()):
         files[path.name.removesuffix(_SUFFIX)] = path.read_text(encoding="utf-8")
-    if framework_facts.requirements:
-        files["requirements.txt"] = framework_facts.requirements.read_text(encoding="utf-8")
+    if facts.like:
+        files["requirements.txt"] = (IMPLS / facts.like / "requirements.txt").read_text(encoding="utf-8")
     return {file: Template(text).substitute(substitutions) for file, text in files.items()}
 
 
 def _refuse_name(name: str) -> None:
     """Raises InputError for a name that is invalid, a Python keyword, or taken by a module or implementation."""
     problem = hint = ""
+    required = {module for framework in FRAMEWORKS.values() for module in framework.requires}
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         problem, hint = "is no name for an implementation", "small letters, digits and _, a letter first: my_backend"
     elif name in known_folders():
         problem, hint = "is an implementation already (conform list impls)", "give another name"
-    elif _is_module(name):
+    elif name in required or importlib.util.find_spec(name) is not None:  # which imports nothing
         problem, hint = "is the name of a module, which the folder would shadow", f"for example {name}_layer"
     if problem:
         raise InputError(f"{name!r} {problem}", where="NAME", hint=hint)
-
-
-def _is_module(name: str) -> bool:
-    """Whether a module of this name can be imported here, or a framework needs one. Nothing is imported."""
-    required = {module for framework in FRAMEWORKS.values() for module in framework.requires}
-    return name in required or importlib.util.find_spec(name) is not None

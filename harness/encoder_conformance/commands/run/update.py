@@ -1,8 +1,10 @@
 """`conform run --update-declared`: brings an implementation's list of deviations up to what a full run showed."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -11,6 +13,18 @@ from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.files import replace_file
 from encoder_conformance.spec.outcome import Outcome
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[dict[str, Any]]:
+    """The content of a YAML file, {} if there is none; as the block leaves it, it is written back, comments and all."""
+    yaml = YAML()
+    yaml.width = 120
+    content = yaml.load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    yield content
+    text = io.StringIO()
+    yaml.dump(content, text)
+    replace_file(path, text.getvalue().encode())
 
 
 def proposed(report: Report, implementation: Implementation) -> list[str]:
@@ -38,21 +52,17 @@ def update_declared(report: Report, implementation: Implementation, folder: Path
     without = [f"? {name}" for name in wanted if name not in ids]
     if ids == before:
         return without
-    path = folder / "impl.yaml"
-    yaml = YAML()
-    yaml.width = 120
-    manifest = yaml.load(path.read_text(encoding="utf-8"))
-    listed = {entry["deviation"]: entry for entry in manifest["deviations"]}
-    of_others = [entry for name, entry in listed.items() if name not in before and name not in ids]
-    new = {name: _entry(name, reason, implementation) for name, reason in reasons.items()}
-    manifest["deviations"] = [*(listed.get(name) or new[name] for name in ids), *of_others]
-    text = io.StringIO()
-    yaml.dump(manifest, text)
-    replace_file(path, text.getvalue().encode())
-    changed = [f"+ {name}" for name in ids if name not in before] + [f"- {name}" for name in before if name not in ids]
-    return changed + without
+    # Without the catalogue's links, which are about other projects.
+    new = {
+        name: {"deviation": name, "reason": reason, "link": implementation.homepage} for name, reason in reasons.items()
+    }
+    with edited(folder / "impl.yaml") as manifest:
+        listed = {entry["deviation"]: entry for entry in manifest["deviations"]}
+        of_others = [entry for name, entry in listed.items() if name not in before and name not in ids]
+        manifest["deviations"] = [*(listed.get(name) or new[name] for name in ids), *of_others]
+    return changes(before, ids) + without
 
 
-def _entry(name: str, reason: str, implementation: Implementation) -> dict[str, str]:
-    """A new entry, without the catalogue's links, which are about other projects."""
-    return {"deviation": name, "reason": reason, "link": implementation.homepage}
+def changes(before: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """A line for each deviation that a list has now and had not, `+`, and for each that it has no more, `-`."""
+    return [f"+ {name}" for name in ids if name not in before] + [f"- {name}" for name in before if name not in ids]

@@ -4,11 +4,10 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers
+from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers, wrong_gradients
 from encoder_conformance.commands.smoke.placeholders import find_raised_placeholder, locate_error, placeholders_of
 from encoder_conformance.commands.smoke.questions import NUMBERS, SmokeTasks
 from encoder_conformance.commands.smoke.round_trip import mismatch
-from encoder_conformance.commands.smoke.wrong_gradient import wrong_gradients
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
@@ -96,9 +95,8 @@ class Checklist:
         if not outputs:
             layers = " and ".join(self._questions.layers) or "every layer"
             message = f"its manifest opts out of the output of {layers}, {' and '.join(NUMBERS)}"
-            yield SmokeStep(
-                "build", "failed", message, ("declare the check output, and a layer that it can do",), "adapter"
-            )
+            advice = ("declare the check output, and a layer that it can do",)
+            yield SmokeStep("build", "failed", message, advice, "adapter")
             return
         if (yield from self._check_parameters(outputs[0])):
             for step in self._check_answers(outputs):
@@ -122,7 +120,7 @@ class Checklist:
 
     def _check_answers(self, outputs: list[Task]) -> Iterator[SmokeStep]:
         records = self._run_tasks(outputs)
-        if failed := _first_record(record for record in records if _has_no_values(record)):
+        if failed := next(filter(_has_no_values, records), None):
             yield self._adapter_failure("output", f"{failed.case}: {failed.message}")
             return
         yield SmokeStep("output", "ok", f"shape and dtype are right in {len(records)} cases")
@@ -144,15 +142,15 @@ class Checklist:
         """The step for records whose values are compared. `diagnosed`: an earlier step has shown the cause."""
         if not records:
             return SmokeStep(name, "not declared", self._questions.why_none(name))
-        if failed := _first_record(record for record in records if record.outcome in _NO_ANSWER):
-            return self._adapter_failure(
-                name, f"{failed.case}: {failed.message}", f"or take {name} out of capabilities"
-            )
-        if failed := _first_record(record for record in records if record.outcome not in EXPECTED):
+        wrong = [record for record in records if record.outcome not in EXPECTED]
+        if failed := next((record for record in wrong if record.outcome in _NO_ANSWER), None):
+            remedy = f"or take {name} out of capabilities"
+            return self._adapter_failure(name, f"{failed.case}: {failed.message}", remedy)
+        if wrong:
             diagnose = name in ("numbers", "stages") and not diagnosed
-            advice = self._diagnose(failed.dtype) if diagnose else ()
-            count = f"{sum(record.outcome not in EXPECTED for record in records)} of {len(records)} cases are wrong"
-            return SmokeStep(name, "failed", f"{count}; {failed.case}: {failed.message}", advice, "implementation")
+            advice = self._diagnose(wrong[0].dtype) if diagnose else ()
+            said = f"{len(wrong)} of {len(records)} cases are wrong; {wrong[0].case}: {wrong[0].message}"
+            return SmokeStep(name, "failed", said, advice, "implementation")
         largest = max((record.rms or 0.0 for record in records), default=0.0)
         return SmokeStep(name, "ok", f"{len(records)} cases in {records[0].dtype}, rms at most {largest:.2f} σ")
 
@@ -171,15 +169,12 @@ class Checklist:
         records = self._run_tasks(self._questions.refusals)
         if not records:
             return SmokeStep("refusal", "not declared", self._questions.why_none("refusal"))
-        explained_kinds: tuple[Kind, ...] = ("after-refusal", "beside-refusal") if numbers.state == "failed" else ()
-        explained = [record for record in records if record.kind in explained_kinds]
-        if failed := _first_record(
-            record for record in records if record.outcome not in EXPECTED and record not in explained
-        ):
+        explained: tuple[Kind, ...] = ("after-refusal", "beside-refusal") if numbers.state == "failed" else ()
+        wrong = (record for record in records if record.outcome not in EXPECTED and record.kind not in explained)
+        if failed := next(wrong, None):
             advice = "refuse it in the layer; Adapter.refusal says what an exception of the framework's own refuses"
-            return self._adapter_failure(
-                "refusal", f"{failed.case}: {failed.message}", f"{advice}; or take refusal out of checks"
-            )
+            remedy = f"{advice}; or take refusal out of checks"
+            return self._adapter_failure("refusal", f"{failed.case}: {failed.message}", remedy)
         return SmokeStep("refusal", "ok", f"{len(records)} wrong requests are refused")
 
     def _check_forms(self, numbers: SmokeStep) -> SmokeStep:
@@ -195,11 +190,8 @@ class Checklist:
         if failures:
             return SmokeStep("forms", "not tried", f"answered; {_NUMBERS_FIRST}")
         if not records:
-            return SmokeStep(
-                "forms",
-                "not declared",
-                "its manifest has no other dtype, layout, kind of mask or mode that a case asks for",
-            )
+            message = "its manifest has no other dtype, layout, kind of mask or mode that a case asks for"
+            return SmokeStep("forms", "not declared", message)
         return SmokeStep("forms", "ok", f"{len(records)} cases in other dtypes, layouts, kinds of masks and modes")
 
     def _run_tasks(self, tasks: list[Task]) -> list[Record]:
@@ -250,9 +242,8 @@ class Checklist:
             return SmokeStep(name, "failed", f"a blank is left at {blank}", tuple(other_blanks[:_MOST_BLANKS]), "blank")
         advice = [remedy] if remedy else []
         if "ModuleNotFoundError" in message:
-            advice.append(
-                f"pip install '{self._implementation.install}', and list under `requires` what the adapter imports"
-            )
+            install = f"pip install '{self._implementation.install}'"
+            advice.append(f"{install}, and list under `requires` what the adapter imports")
         self._session.worker.write_log()
         if location := locate_error(message, self._session.log, self._folder):
             advice.append(f"it was {location}")
@@ -264,7 +255,3 @@ def _has_no_values(record: Record) -> bool:
     problems = [tensor.problem.kind for tensor in record.tensors if tensor.problem]
     not_judged = record.outcome == Outcome.FAIL and not record.tensors
     return record.outcome in _NO_ANSWER or not_judged or any(kind in ("shape", "dtype") for kind in problems)
-
-
-def _first_record(records: Iterator[Record]) -> Record | None:
-    return next(records, None)

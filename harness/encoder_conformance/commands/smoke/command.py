@@ -1,6 +1,5 @@
 """`conform smoke`: a checklist for a new adapter, in seconds."""
 
-import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from encoder_conformance.commands.inspect.layer_selection import find_layer
-from encoder_conformance.commands.options import interpreters_option, warn_of_left_out, worker_limits
+from encoder_conformance.commands.options import interpreters_option, print_json, warn_of_left_out, worker_limits
 from encoder_conformance.commands.smoke.checklist import NAMES, Checklist, SmokeStep, verdict
 from encoder_conformance.platform.paths import shown
 from encoder_conformance.reports.run.terminal import console
@@ -66,16 +65,16 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
             subject.close()
         finally:
             subject.worker.abort()
+    found = verdict(steps)
     if as_json:
-        ready = subject.worker.ready
-        facts = {"implementation": subject.name, "folder": str(ready.folder), "verdict": verdict(steps)}
-        click.echo(json.dumps({**facts, "steps": [asdict(step) for step in steps]}, indent=1, ensure_ascii=False))
+        facts = {"implementation": subject.name, "folder": str(subject.worker.ready.folder), "verdict": found}
+        print_json({**facts, "steps": [asdict(step) for step in steps]})
     else:
-        text, style = _VERDICT_LINES[verdict(steps)]
-        if verdict(steps) == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):
+        text, style = _VERDICT_LINES[found]
+        if found == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):
             text = "The adapter does not do all that its manifest declares. The numbers that could be judged are right."
         console().print(text.format(given=given), style=style, soft_wrap=True)
-    return int(verdict(steps) != "ok")
+    return int(found != "ok")
 
 
 def _load_layer(layer: str | None) -> tuple[Specification, str | None]:

@@ -34,10 +34,9 @@ def placeholders_of(folder: Path) -> list[Placeholder]:
 def find_raised_placeholder(folder: Path, message: str) -> Placeholder | None:
     """The placeholder that raised the error in `message`, if one did."""
     _, is_placeholder, text = message.partition("NotImplementedError: ")
-    candidates = [
-        raised for raised in _find_placeholders(folder) if is_placeholder and text.strip().startswith(raised.text)
-    ]
-    return max(candidates, key=lambda raised: len(raised.text), default=None)
+    left = _find_placeholders(folder) if is_placeholder else ()
+    found = (each for each in left if text.strip().startswith(each.text))
+    return max(found, key=lambda each: len(each.text), default=None)
 
 
 def locate_error(message: str, log: Path, folder: Path) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer, Placement
 from encoder_conformance.spec.load import Specification
@@ -48,7 +47,7 @@ class SmokeTasks:
 
     def check(self, check: Check) -> list[Task]:
         """The tasks of a check, in the situations that are asked for it."""
-        return self._tasks(_SITUATIONS.get(check, NUMBERS), (self.dtype,), check)
+        return self._tasks(_SITUATIONS.get(check, NUMBERS), (self.dtype,), check, self.layers)
 
     def why_none(self, check: str) -> str:
         """Why a check has no tasks."""
@@ -94,17 +93,11 @@ class SmokeTasks:
         return layer.takes_memory, len(self._case_ids(layer.layer, NUMBERS)) < 2, parameter_count(layer)
 
     def _tasks(
-        self,
-        situations: Sequence[str],
-        dtypes: tuple[DtypeName, ...],
-        check: Check,
-        layers: Sequence[str] | None = None,
+        self, situations: Sequence[str], dtypes: tuple[DtypeName, ...], check: Check, layers: Sequence[str]
     ) -> list[Task]:
-        chosen_layers = self.layers if layers is None else layers
-        cases: list[Case] = [self._cases[name] for layer in chosen_layers for name in self._case_ids(layer, situations)]
-        return [
-            task for task in plan(self._implementation, cases, dtypes) if task.check == check and task.opt_out is None
-        ]
+        cases = [self._cases[name] for layer in layers for name in self._case_ids(layer, situations)]
+        planned = plan(self._implementation, cases, dtypes)
+        return [task for task in planned if task.check == check and task.opt_out is None]
 
     def _case_ids(self, layer: str, situations: Sequence[str]) -> list[str]:
         """The ids of the layer's cases in these situations that exist."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from encoder_conformance.commands.inspect.layer_selection import find_layer
-from encoder_conformance.commands.options import dtypes_option, jobs_option, level_option
+from encoder_conformance.commands.options import FILE, dtypes_option, jobs_option, level_option
 from encoder_conformance.commands.run.judging import compute
 from encoder_conformance.commands.tensors.files import write_questions
 from encoder_conformance.oracle.golden.goldens import Goldens
@@ -31,7 +31,7 @@ Examples:
 @jobs_option
 @click.option(
     "--to",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     default=Path("asked.safetensors"),
     show_default=True,
     help="The file of questions.",

@@ -1,10 +1,8 @@
 """Reads files of questions and of answers, and says what is wrong with one."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import numpy as np
 import safetensors.numpy
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -27,13 +25,7 @@ def write_questions(questions: Questions, path: Path) -> None:
 
 def read_asking(path: Path) -> tuple[Asking, bytes]:
     """The asking in a file of questions, and the file's digest. Raises InputError."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            digest = file.get_tensor(ASKED).tobytes() if ASKED in file.keys() else b""  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        hint = "name the file of `conform ask` with --asked"
-        raise InputError(f"cannot be read: {_first_line(error)}", where=str(path), hint=hint) from None
+    _, metadata, digest = _opened(path, "name the file of `conform ask` with --asked")
     if "asking" not in metadata or not digest:
         raise InputError("is no file of `conform ask`", where=str(path), hint="--asked names it")
     try:
@@ -45,38 +37,29 @@ def read_asking(path: Path) -> tuple[Asking, bytes]:
         raise InputError(f"metadata asking: {problem}", where=str(path), hint=hint) from None
 
 
-@dataclass(frozen=True)
-class Given:
-    """The contents of a file of answers. `names`: question → the names of the tensors that answer it."""
-
-    names: Mapping[str, frozenset[str]]
-
-    def checks(self, question: str) -> frozenset[Check]:
-        """The checks that a question has tensors for. An output is always asked for."""
-        found: set[Check] = {"output"}
-        for name in self.names.get(question, frozenset()):
-            found.add("gradients" if name.startswith(_GRADIENT) else "output" if name == "output" else "stages")
-        return frozenset(found)
-
-    def stages(self) -> tuple[str, ...]:
-        """The stages that any question has."""
-        every = {name for names in self.names.values() for name in names if not name.startswith(_GRADIENT)}
-        return tuple(sorted(every))
+def checks_of(tensors: Iterable[str]) -> set[Check]:
+    """The checks that a question with these tensors has answers to. An output is always asked for."""
+    found: set[Check] = {"output"}
+    for name in tensors:
+        found.add("gradients" if name.startswith(_GRADIENT) else "output" if name == "output" else "stages")
+    return found
 
 
-def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
-    """Raises InputError for a file that is damaged, of another asking, or answers what was not asked."""
-    try:
-        with safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-            digest = file.get_tensor(ASKED) if ASKED in names else None
-    except (OSError, SafetensorError) as error:
-        hint = "it has to be a whole safetensors file; write it again"
-        raise InputError(f"cannot be read: {_first_line(error)}", where=str(path), hint=hint) from None
+def stages_of(answers: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+    """The stages that any question has."""
+    return tuple(sorted({name for names in answers.values() for name in names if not name.startswith(_GRADIENT)}))
+
+
+def read_answers(path: Path, questions: Questions, asked: Path) -> dict[str, set[str]]:
+    """Question → the names of the tensors that answer it.
+
+    Raises InputError for a file that is damaged, of another asking, or answers what was not asked.
+    """
+    names, _, digest = _opened(path, "it has to be a whole safetensors file; write it again")
     if digest is None:
         hint = f"copy the tensor {ASKED!r} of {asked.name} into it, which tells what is answered"
         raise InputError(f"has no tensor {ASKED!r}", where=str(path), hint=hint)
-    if digest.tobytes() != questions.digest.tobytes():
+    if digest != questions.digest.tobytes():
         hint = f"answer {asked.name} again, or name the file that was answered with --asked"
         raise InputError(f"answers another asking than {asked}", where=f"{path}: tensor {ASKED}", hint=hint)
     by_question: dict[str, set[str]] = {}
@@ -84,7 +67,7 @@ def read_answers(path: Path, questions: Questions, asked: Path) -> Given:
         question, _, tensor = name.rpartition("/")
         _refuse_unknown(name, question, tensor, questions, path)
         by_question.setdefault(question, set()).add(tensor)
-    return Given({question: frozenset(found) for question, found in by_question.items()})
+    return by_question
 
 
 def _refuse_unknown(name: str, question: str, tensor: str, questions: Questions, path: Path) -> None:
@@ -102,13 +85,18 @@ def _refuse_unknown(name: str, question: str, tensor: str, questions: Questions,
 
 def check_same_specification(questions: Questions, digest: bytes, path: Path) -> None:
     """Raise InputError if the file asks other questions than this version makes of the same asking."""
-    if not np.array_equal(np.frombuffer(digest, np.uint8), questions.digest):
+    if digest != questions.digest.tobytes():
         hint = "ask again with this version, and answer that"
         problem = "its questions are not those of this version's specification, or it was edited"
         raise InputError(problem, where=str(path), hint=hint)
 
 
-def _first_line(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error).splitlines()[0]
+def _opened(path: Path, hint: str) -> tuple[set[str], dict[str, str], bytes | None]:
+    """The names of a file's tensors, its metadata, and the digest of the questions that it is of. Raises InputError."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names = set(file.keys())
+            return names, file.metadata() or {}, file.get_tensor(ASKED).tobytes() if ASKED in names else None
+    except (OSError, SafetensorError) as error:
+        said = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(f"cannot be read: {said}", where=str(path), hint=hint) from None

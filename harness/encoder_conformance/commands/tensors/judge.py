@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.options import jobs_option
+from encoder_conformance.commands.options import FILE, FOLDER, GIVEN_FILE, jobs_option
 from encoder_conformance.commands.run.judging import Planned, compute, judge_assignments
-from encoder_conformance.commands.tensors.files import Given, check_same_specification, read_answers, read_asking
+from encoder_conformance.commands.tensors import files
 from encoder_conformance.engine.run_options import RunOptions
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Ready
@@ -21,7 +21,7 @@ from encoder_conformance.subjects.questions import Questions, cases_asked, quest
 from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.subjects.subject import found_to_be
 
-FOLDER = READERS / "tensor_file"
+READER = READERS / "tensor_file"
 
 _EXAMPLES = """
 \b
@@ -32,16 +32,16 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("answers", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="ANSWERS.safetensors")
+@click.argument("answers", type=GIVEN_FILE, metavar="ANSWERS.safetensors")
 @click.option(
     "--asked",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="The file that was answered; default: asked.safetensors beside the answers.",
 )
 @jobs_option
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for report.json and the log; default: a new one under conform-report.",
 )
 def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int:
@@ -52,37 +52,38 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
     Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
     asked = asked or answers.with_name("asked.safetensors")
-    asking, digest = read_asking(asked)
+    asking, digest = files.read_asking(asked)
     cases = cases_asked(asking)
     with begun_run(out) as folder:
         goldens = Goldens(cases, jobs)
         compute(goldens)
         questions = questions_of(asking, {case.id: goldens(case) for case in cases})
-        check_same_specification(questions, digest, asked)
-        given = read_answers(answers, questions, asked)
+        files.check_same_specification(questions, digest, asked)
+        given = files.read_answers(answers, questions, asked)
         assignment = _assignment(answers, asked, questions, given)
         options = RunOptions(jobs=1, seed=asking.seed)
         status = judge_assignments(Planned([assignment], goldens), folder, options).show(out)
-    unanswered = [question.id for question in questions.questions if question.id not in given.names]
+    unanswered = [question.id for question in questions.questions if question.id not in given]
     if unanswered:
         count, named = len(unanswered), first_names(unanswered, 5)
         click.echo(f"{count} of {len(questions.questions)} questions have no answer: {named}")
     return status
 
 
-def _assignment(answers: Path, asked: Path, questions: Questions, given: Given) -> Assignment:
+def _assignment(answers: Path, asked: Path, questions: Questions, given: dict[str, set[str]]) -> Assignment:
     chosen = {"answers": str(answers.absolute()), "asked": str(asked.absolute())}
-    manifest = read_implementation(FOLDER, chosen, str(answers))
-    implementation = found_to_be(manifest, answers.name, stages=given.stages())  # those in the file, and no others
-    ready = require_ready(implementation, FOLDER, {}, str(answers), "cannot be read here")
-    return Assignment(ready, list(_tasks(ready, questions, given)))
+    manifest = read_implementation(READER, chosen, str(answers))
+    stages = files.stages_of(given)  # those in the file, and no others
+    implementation = found_to_be(manifest, answers.name, stages=stages)
+    ready = require_ready(implementation, READER, {}, str(answers), "cannot be read here")
+    return Assignment(ready, _tasks(ready, questions, given))
 
 
-def _tasks(ready: Ready, questions: Questions, given: Given) -> list[Task]:
+def _tasks(ready: Ready, questions: Questions, given: dict[str, set[str]]) -> list[Task]:
     """The output of every question, and the stages and gradients of those whose answers have them."""
-    tasks = []
-    for question in questions.questions:
-        answered = given.checks(question.id)
-        planned = plan(ready.implementation, [question.case], (question.dtype,))
-        tasks += [task for task in planned if task.check in answered]
-    return tasks
+    return [
+        task
+        for question in questions.questions
+        for task in plan(ready.implementation, [question.case], (question.dtype,))
+        if task.check in files.checks_of(given.get(question.id, ()))
+    ]

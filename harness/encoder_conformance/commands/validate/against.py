@@ -1,20 +1,21 @@
 """A file against its source: opens that for the time of a validation, and asks it what the file was asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from encoder_conformance.commands.validate.comparison import Compared, compare_answers
-from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, distinct
+from encoder_conformance.commands.validate.evidence import Answers, Compared, ExaminedFile, distinct
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.asking import JudgedAnswer
+from encoder_conformance.judging.difference import differences
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.opening import open_source
-from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, layer_as_judged
+from encoder_conformance.subjects.subject import Subject, SubjectRequest, layer_as_judged
 
 
 @contextmanager
@@ -28,14 +29,11 @@ def opened(
     with closing(open_source(wanted, file.parameters, logs / "source.log")) as source:
         progress.step("looked into the source")
         read = source.layer and layer_as_judged(source.layer, "", stated=False)
-        parameters = _parameters(source, file) if request.parameters is None else request.parameters
+        parameters = request.parameters
+        if parameters is None:  # the file's own where the source has none: that is said, and nothing is compared
+            parameters = {name: source.parameters.get(name, value) for name, value in file.parameters.items()}
         stated = replace(request, layer=request.layer or read, parameters=parameters)
         yield replace(file, request=stated), source
-
-
-def _parameters(source: Subject, file: ExaminedFile) -> dict[str, Array]:
-    """The source's, and the file's own where the source has none: that is said, and nothing is compared."""
-    return {name: source.parameters.get(name, value) for name, value in file.parameters.items()}
 
 
 def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> list[Compared]:
@@ -49,13 +47,25 @@ def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progres
     cases = distinct({phase: cases for phase, cases in answers.cases.items() if phase != "properties"})
     progress.begin(f"asking {source.name}", len(cases))
     dtype = _format_of(source, file.dtype)
-    tasks = source.tasks((_in_format(case, dtype) for case in cases), (dtype,))
-    asked = (task for task in tasks if task.check in ("output", "stages"))
+    in_format = (replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)})) for case in cases)
+    asked = (task for task in source.tasks(in_format, (dtype,)) if task.check in ("output", "stages"))
     theirs: dict[tuple[str, str], JudgedAnswer] = {}
     for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
         theirs[answer.task.case.id, answer.task.check] = answer
         progress.step(f"{source.name} {answer.task.case.id}")
-    return list(compare_answers(cases, run.answers, theirs))
+    return list(_compared(cases, run.answers, theirs))
+
+
+def _compared(
+    cases: Iterable[Case], ours: Mapping[tuple[str, str], JudgedAnswer], theirs: Mapping[tuple[str, str], JudgedAnswer]
+) -> Iterator[Compared]:
+    """What both answered to these cases, compared. The format of the file has the wider noise."""
+    for case in cases:
+        for check in case.situation.checks:
+            one, two = ours.get((case.id, check)), theirs.get((case.id, check))
+            if one and two and (verdicts := tuple(differences(one, two))):
+                off = one.record.outcome not in EXPECTED, two.record.outcome not in EXPECTED
+                yield Compared(case, check, verdicts, off)
 
 
 def _format_of(source: Subject, asked: DtypeName) -> DtypeName:
@@ -65,7 +75,3 @@ def _format_of(source: Subject, asked: DtypeName) -> DtypeName:
     if asked in known:
         return asked
     return min(known, key=lambda name: (FORMATS[name].roundoff > FORMATS[asked].roundoff, -FORMATS[name].roundoff))
-
-
-def _in_format(case: Case, dtype: DtypeName) -> Case:
-    return replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)}))

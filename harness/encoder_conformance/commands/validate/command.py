@@ -2,17 +2,20 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.options import (
+    ANY_PATH,
+    FILE,
     Duration,
+    arguments_option,
     deliver,
     interpreters_option,
     jobs_option,
     layer_parameters_of,
-    module_arguments,
     refuse_pickle,
     result_options,
     shown_progress,
@@ -24,12 +27,10 @@ from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import fixed, validate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError, nearest
-from encoder_conformance.protocol.description import MaskMeaning
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.reports.run.folder import run_folder
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.subjects.subject import SubjectRequest
-from encoder_conformance.worker.limits import WorkerLimits
 
 NAME = "validation.json"
 
@@ -48,7 +49,7 @@ Examples:
 
 
 @click.command("validate", epilog=_EXAMPLES)
-@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.argument("model", type=ANY_PATH, metavar="MODEL.onnx")
 @click.option("--layer", metavar="ID|YAML", help="The layer that it should be; default: inferred from the graph.")
 @click.option(
     "--parameters",
@@ -73,7 +74,7 @@ Examples:
     metavar="SOURCE",
     help="What it was made from: package.module:name, file.py:name, hf:TYPE, weights.safetensors, or a file .onnx.",
 )
-@click.option("--arg", "arguments", multiple=True, metavar="NAME=VALUE", help="Argument of the source's class.")
+@arguments_option("the source's class")
 @click.option("--at", metavar="PATH", help="The part of the source that was exported, such as encoder.layer.0.")
 @click.option(
     "--deviation",
@@ -84,15 +85,19 @@ Examples:
 )
 @click.option(
     "--fix",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="NEW.onnx",
     help="Write the file with what is safe and mechanical mended (order, axis names, stale shapes), and judge that.",
 )
 @click.option(
-    "--timeout", type=Duration(), help="Time to look into the file, to load it, and for each answer; default: 5m, 2m."
+    "--timeout",
+    "seconds",
+    type=Duration(),
+    help="Time to look into the file, to load it, and for each answer; default: 5m, 2m.",
 )
 @click.option(
     "--nodes",
+    "most_nodes",
     type=click.IntRange(1),
     default=MOST_NODES,
     show_default=True,
@@ -104,25 +109,16 @@ Examples:
 @jobs_option
 @result_options("validation.json")
 def validate_(
-    model: Path,
     layer: str | None,
     parameters: str | None,
-    mask: MaskMeaning | None,
-    runtimes: tuple[str, ...],
-    limit: float | None,
     against: str | None,
-    arguments: tuple[str, ...],
+    arguments: dict[str, str],
     at: str | None,
-    deviations: tuple[str, ...],
     fix: Path | None,
-    timeout: float | None,
-    nodes: int,
-    strict: bool,
-    pythons: dict[str, str],
     jobs: int,
     out: Path,
     as_json: bool,
-    limits: WorkerLimits,
+    **stated: Any,
 ) -> int:
     """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
     the layer is inferred from the graph, and judged with the file's own parameters.
@@ -130,24 +126,21 @@ def validate_(
     Exit status: 0 it does what --layer states, or conforms to itself where nothing is stated; 1 it was judged and
     does not; 2 it could not be judged, or wrong usage.
     """
-    stated = encoder_layer_of(find_layer(layer), "`validate` judges files of encoder layers") if layer else None
-    if parameters and stated is None:
+    command = "`validate` judges files of encoder layers"
+    stated["layer"] = encoder_layer_of(find_layer(layer), command) if layer else None
+    if parameters and not layer:
         hint = "name the layer that they are the parameters of"
         raise InputError("are those of a layer", where="--parameters", hint=f"--layer: {hint}")
-    stated_parameters = layer_parameters_of(stated, parameters) if stated and parameters else None
-    source = None
+    stated["parameters"] = layer_parameters_of(stated["layer"], parameters) if parameters else None
     if against is not None:
         refuse_pickle(against)
-        source = SubjectRequest(against, module_arguments(arguments), at=at)
+        stated["against"] = SubjectRequest(against, arguments, at=at)
     elif arguments or at:
         raise InputError("is of a source", where="--arg, --at", hint="--against names it")
-    for name in deviations:
+    for name in stated["deviations"]:
         if name not in catalogue():
             raise InputError(f"{name} is no known deviation", where="--deviation", hint=nearest(name, catalogue()))
-    request = ValidationRequest(
-        model, stated, stated_parameters, mask, runtimes, pythons, limit, strict, source, limits, timeout,
-        deviations=deviations, most_nodes=nodes,
-    )  # fmt: skip
+    request = ValidationRequest(**stated)
     with run_folder(out) as folder:
         result = folder / NAME
         result.unlink(missing_ok=True)  # that of another file, or of this one before it was changed

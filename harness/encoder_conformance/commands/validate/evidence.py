@@ -4,21 +4,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from encoder_conformance.commands.validate.comparison import Compared
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.description import FileDescription, MaskMeaning
 from encoder_conformance.protocol.findings import Phase, PhaseFinding
 from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
 from encoder_conformance.worker.limits import WorkerLimits
 
@@ -35,7 +35,7 @@ class ValidationRequest:
 
     model: Path
     layer: Layer | None
-    parameters: Mapping[str, npt.NDArray[Any]] | None
+    parameters: Mapping[str, Array] | None
     mask: MaskMeaning | None
     runtimes: tuple[str, ...]
     pythons: Mapping[str, str]
@@ -47,9 +47,6 @@ class ValidationRequest:
     fix: Path | None = None
     deviations: tuple[str, ...] = ()
     most_nodes: int = MOST_NODES
-
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -86,11 +83,6 @@ class ExaminedFile:
             return None
         return unlike(self.request.layer, {name: value.shape for name, value in self.parameters.items()})
 
-    @cached_property
-    def stated_layer(self) -> Layer | None:
-        """The stated layer, where the file can be compared with it."""
-        return None if self.misfit or not self.is_understood else self.request.layer
-
     @property
     def can_be_judged(self) -> bool:
         if not self.is_understood or self.misfit:
@@ -101,10 +93,9 @@ class ExaminedFile:
     @property
     def _output_dtype(self) -> str:
         """The output's; x's, where an encoder was cut out of a file which widens what it gives (`keep_io_types`)."""
-        assert self.description.roles is not None
-        x, output = (
-            self.description.port(name).dtype for name in (self.description.roles.x, self.description.roles.output)
-        )
+        roles = self.description.roles
+        assert roles is not None
+        x, output = (self.description.port(name).dtype for name in (roles.x, roles.output))
         narrow = x in FORMATS and output in FORMATS and FORMATS[x].roundoff > FORMATS[output].roundoff
         return x if narrow and self.description.cut is not None else output
 
@@ -173,6 +164,29 @@ def distinct(cases: Mapping[Phase, Sequence[Case]]) -> list[Case]:
 
 
 @dataclass(frozen=True)
+class Compared:
+    """One check of one case that file and source both answered; neither is taken to be right.
+
+    `verdicts` are on the difference, in √2 σ, its noise, in the order of stages. `off`: whether the file and the source
+    are out of line with the oracle.
+    """
+
+    case: Case
+    check: Check
+    verdicts: tuple[TensorVerdict, ...]
+    off: tuple[bool, bool]
+
+    @property
+    def first_apart(self) -> TensorVerdict | None:
+        """The first tensor in which they differ; None if they agree."""
+        return next((verdict for verdict in self.verdicts if not verdict.conforms), None)
+
+    @property
+    def agrees(self) -> bool:
+        return self.first_apart is None
+
+
+@dataclass(frozen=True)
 class ValidationEvidence:
     """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
 
@@ -180,11 +194,6 @@ class ValidationEvidence:
     answers: Answers | None
     source: Subject | None = None
     compared: Sequence[Compared] = ()
-
-    @property
-    def compared_run(self) -> RuntimeRun | None:
-        """The run whose answers are compared with the source's: the first that works."""
-        return self.answers.first_working if self.answers else None
 
     @property
     def description(self) -> FileDescription:

@@ -1,16 +1,34 @@
-"""`validation.json`: all results of a validation."""
+"""`validation.json`: all results of a validation, and its conclusion.
+
+A file that is a consistent other layer conforms to itself. Only what a user states says what it should be.
+"""
 
 from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import computed_field
 
-from encoder_conformance.commands.validate.conclusion import Kind, Stated, kind_of, status_of
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Plain
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.strict import Frozen
+
+Kind = Literal["as_stated", "as_source", "consistent", "runtime_wrong", "wrong", "not_judged"]
+"""As stated: it is the stated layer. As source: it does what its source does, and both are off from the layer that was
+read off them. Consistent: it conforms to the layer that its own graph shows, and nothing
+stated what it should be. Runtime wrong: the file is right, and a runtime that was asked does something else."""
+Stated = Literal["layer", "parameters", "source"]
+"""What the user stated: the layer that it should be, the parameters that it was made from, or its source."""
+CONCLUSIONS: dict[Kind, tuple[int, str]] = {
+    "as_stated": (0, "It does what it should"),
+    "as_source": (0, "It does what its source does, and both do something else than the layer that was read off them"),
+    "consistent": (0, "It conforms to itself"),
+    "runtime_wrong": (1, "The file is right, and a runtime does something else"),
+    "wrong": (1, "It does not do what it should"),
+    "not_judged": (2, "It could not be judged"),
+}
+"""Kind → the exit status, and how the last line begins."""
 
 
 class RuntimeResult(Frozen):
@@ -77,19 +95,21 @@ class Validation(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def conclusion(self) -> Kind:
+        if not self.judged:
+            return "not_judged"
         own = [error for error in self.errors if not error.is_of(self.wrong_runtimes)]
-        return kind_of(
-            judged=self.judged,
-            wrong=bool(own or (self.strict and self.warnings)),
-            runtime_wrong=bool(self.errors),
-            excused=self.excused,
-            compared_with=self.compared_with,
-        )
+        if own or (self.strict and self.warnings):
+            return "wrong"
+        if self.errors:
+            return "runtime_wrong"
+        if self.excused:
+            return "as_source"
+        return "as_stated" if "layer" in self.compared_with else "consistent"
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def status(self) -> int:
-        return status_of(self.conclusion)
+        return CONCLUSIONS[self.conclusion][0]
 
 
 def in_order(findings: Iterable[PhaseFinding]) -> tuple[PhaseFinding, ...]:

@@ -2,7 +2,6 @@
 
 import os
 import statistics
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -107,7 +106,7 @@ class RuntimeRun:
             implementation = self.found.implementation.model_copy(update=update)
             self.found = replace(self.found, implementation=implementation)
 
-    def result(self) -> RuntimeResult:
+    def result(self, relative_error: float | None = None) -> RuntimeResult:
         records = self.records
         tally = Tally.of(record.outcome for record in records)
         seconds = [record.seconds for record in records if record.outcome in EXPECTED]
@@ -121,6 +120,7 @@ class RuntimeRun:
             rms=max((record.rms for record in records if record.rms is not None), default=None),
             max=max((record.max for record in records if record.max is not None), default=None),
             seconds=statistics.median(seconds) if seconds else None,
+            relative_error=relative_error,
             records=tuple(records),
         )
 
@@ -163,22 +163,18 @@ def close_all(runs: Sequence[RuntimeRun]) -> None:
             run.session.close()
 
 
-def limit_stages(runs: Sequence[RuntimeRun], stages: Collection[str]) -> None:
-    """From now on ask each run for those stages only that the file has a graph value for."""
+def prepare(runs: Sequence[RuntimeRun], stages: Collection[str], deviations: Collection[str]) -> None:
+    """From now on ask each run for those stages only that the file has a graph value for, and judge it against the
+    specification with these deviations (rules V-5, V-6)."""
     kinds = tuple(sorted({kind_of(stage) for stage in stages}))
+    reason = "It is stated to the validation."
+    declared = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
     for run in runs:
         if isinstance(run.found, Ready):
             known = run.found.implementation.capabilities
             checks = tuple(check for check in known.checks if check != "stages" or kinds)
-            run.state(capabilities=known.model_copy(update={"stages": kinds, "checks": checks}))
-
-
-def declare(runs: Sequence[RuntimeRun], deviations: Collection[str]) -> None:
-    """From now on judge each run against the specification with these deviations (rules V-5, V-6)."""
-    reason = "It is stated to the validation."
-    entries = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
-    for run in runs if entries else ():
-        run.state(deviations=entries)
+            limited = known.model_copy(update={"stages": kinds, "checks": checks})
+            run.state(capabilities=limited, deviations=declared)
 
 
 def limit_time(runs: Sequence[RuntimeRun], seconds: float | None) -> None:
@@ -208,15 +204,9 @@ def ask_all(
     limits: WorkerLimits,
 ) -> None:
     """Ask every run every case, as many workers side by side as there are processors, each within `limits`; `report`
-    gets each record."""
+    gets each record, from several threads."""
     ready = [run for run in runs if isinstance(run.found, Ready)]
     jobs = min(len(ready), os.cpu_count() or 1)
-    reporting = threading.Lock()
-
-    def report_alone(run: RuntimeRun, record: Record) -> None:
-        with reporting:
-            report(run, record)
-
     sessions: list[Session] = []
     with ThreadPoolExecutor(max(jobs, 1)) as pool:
         try:
@@ -224,9 +214,7 @@ def ask_all(
                 assert isinstance(run.found, Ready)
                 log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
                 sessions.append(run.session or new_session(run.found, log, share(jobs), limits=limits))
-            answering = [
-                pool.submit(_ask, *each, questions, report_alone) for each in zip(ready, sessions, strict=True)
-            ]
+            answering = [pool.submit(_ask, *each, questions, report) for each in zip(ready, sessions, strict=True)]
             for done in answering:
                 done.result()
         except BaseException:

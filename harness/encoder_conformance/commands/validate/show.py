@@ -5,16 +5,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from encoder_conformance.commands.validate.conclusion import OPENINGS, choices_text, comparison
-from encoder_conformance.commands.validate.results import Validation
-from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
+from encoder_conformance.protocol.description import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
+from encoder_conformance.spec.layer import Layer
+
+_AXES: dict[Layout, str] = {
+    "BSD": "[batch, sequence, features]",
+    "SBD": "[sequence, batch, features]",
+    "SD": "[sequence, features]",
+}
 
 
 def show_validation(screen: Console, validation: Validation) -> None:
-    description = validation.description
-    screen.print(Text.assemble((validation.model, "bold"), _file(description)), soft_wrap=True)
+    file = validation.description.file
+    producer = f"  by {file.producer}" if file and file.producer else ""
+    screen.print(Text.assemble((validation.model, "bold"), producer), soft_wrap=True)
     if validation.layer is not None:
         show_line(screen, _layer(validation))
     screen.print()
@@ -52,23 +59,14 @@ def _reached(validation: Validation) -> set[Phase]:
     return {*PHASES[: last + 1]}
 
 
-def _file(description: FileDescription) -> str:
-    if description.file is None:
-        return ""
-    return f"  by {description.file.producer}" if description.file.producer else ""
-
-
 def _layer(validation: Validation) -> str:
     layer, how = validation.layer, validation.layer_from
     assert layer is not None
     source = "as it was told" if how == "told" else "inferred from the graph"
     if validation.against is not None and "layer" in validation.compared_with:
         source = f"as {validation.against} is"
-    return (
-        f"Judged as {layer.layer} ({source}): {_choices(validation)}"
-        if validation.judged
-        else f"Seems to be: {_choices(validation)}"
-    )
+    opening = f"Judged as {layer.layer} ({source})" if validation.judged else "Seems to be"
+    return f"{opening}: {_choices(validation)}"
 
 
 def _runtimes(validation: Validation) -> Table:
@@ -88,28 +86,67 @@ def _runtimes(validation: Validation) -> Table:
             table.add_row(result.runtime, result.level, "does not run it", "", "", "", style="dim")
             continue
         style = "" if result.passed == result.applicable else "red"
-        table.add_row(
-            result.runtime, result.level, f"{result.passed} / {result.applicable}", *sigma, taken, style=style
-        )
+        passed = f"{result.passed} / {result.applicable}"
+        table.add_row(result.runtime, result.level, passed, *sigma, taken, style=style)
     return table
 
 
 def _choices(validation: Validation) -> str:
-    roles = validation.description.roles
-    assert validation.layer is not None
-    shown = choices_text(validation.layer, roles.layout if roles else None, roles.masks if roles else ())
+    """`post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 512, H = 8, F = 2048, N = 6`."""
+    layer, roles = validation.layer, validation.description.roles
+    assert layer is not None
+    attention, norm = layer.attention, layer.norm
+    parts = [
+        f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}",
+        f"scores over √{attention.scale}",
+        _biases(layer),
+        "projections shared by heads" if attention.projections == "shared_by_heads" else "",
+        f"D = {layer.d_model}, H = {attention.num_heads}, F = {layer.feed_forward.d_ff}",
+        f"N = {layer.stack.layers}" if layer.stack.layers > 1 else "",
+        "final norm" if layer.stack.final_norm else "",
+        f"x {_AXES[roles.layout]}" if roles and roles.layout else "",
+        *(f"mask {mask.meaning}" for mask in (roles.masks if roles else ()) if mask.meaning),
+    ]
+    shown = ", ".join(filter(None, parts))
     return f"{shown}, with {' and '.join(validation.deviations)}" if validation.deviations else shown
 
 
+def _biases(layer: Layer) -> str:
+    """`all biases`, `no biases`, or the maps that have one."""
+    having = {
+        "query, key and value": layer.attention.qkv_bias,
+        "attention's output": layer.attention.output_bias,
+        "feed-forward": layer.feed_forward.bias,
+    }
+    if len(set(having.values())) == 1:
+        return "all biases" if layer.feed_forward.bias else "no biases"
+    return f"biases in {' and '.join(name for name, has in having.items() if has)} alone"
+
+
 def _last_line(validation: Validation) -> Text:
-    kind, layer = validation.conclusion, validation.layer
+    kind = validation.conclusion
     count = f"{_count(len(validation.errors), 'error')}, {_count(len(validation.warnings), 'warning')}"
     if validation.strict and validation.warnings:
         count += " (--strict: a warning fails)"
-    shown = comparison(kind, layer, validation.compared_with, _choices(validation) if layer else "", validation.against)
-    style = "bold green" if kind in ("as_stated", "as_source", "consistent") else "bold red"
+    status, opening = CONCLUSIONS[kind]
     whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
-    return Text(f"{OPENINGS[kind]}{whose}{shown}: {count}", style=style)
+    return Text(f"{opening}{whose}{_comparison(validation)}: {count}", style="bold red" if status else "bold green")
+
+
+def _comparison(validation: Validation) -> str:
+    """As what it was judged and against what, between the last line's opening and its counts; "" if it is wrong."""
+    kind, layer, compared_with = validation.conclusion, validation.layer, validation.compared_with
+    if layer is None or kind in ("wrong", "not_judged"):
+        return ""
+    choices, against = _choices(validation), validation.against
+    if against is not None:
+        if "layer" not in compared_with:
+            return f", with the parameters of {against}: {choices}; only the values of parameters were compared"
+        return f", as {against} does: {choices}; parameters, stages and outputs were compared"
+    if kind == "consistent" or (kind == "runtime_wrong" and "layer" not in compared_with):
+        return f": {choices}; not compared with any source (--layer, --parameters say what it should be)"
+    values = "compared" if "parameters" in compared_with else "not compared with any source (--parameters)"
+    return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
 
 
 def _count(number: int, noun: str) -> str:

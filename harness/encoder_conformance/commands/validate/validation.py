@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from encoder_conformance.commands.validate.against import compared_with, opened
-from encoder_conformance.commands.validate.conclusion import Stated
 from encoder_conformance.commands.validate.evidence import (
     Answers,
     ExaminedFile,
@@ -17,10 +16,10 @@ from encoder_conformance.commands.validate.evidence import (
     distinct,
 )
 from encoder_conformance.commands.validate.history import history_script
-from encoder_conformance.commands.validate.phases import masks, reduction, source
+from encoder_conformance.commands.validate.phases import reduction, source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
-from encoder_conformance.commands.validate.results import RuntimeResult, Validation, in_order
+from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, in_order
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
     RuntimeQuestions,
@@ -28,10 +27,9 @@ from encoder_conformance.commands.validate.runtimes import (
     as_numbers,
     ask_all,
     close_all,
-    declare,
     inspecting,
-    limit_stages,
     limit_time,
+    prepare,
     runtime_runs,
 )
 from encoder_conformance.commands.validate.weights import (
@@ -94,18 +92,12 @@ def _validated(
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
-    declare(runs, subject.deviations)
     if request.against is None or not subject.is_understood:
         return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
     with opened(request.against, subject, out / "logs", progress) as (held, origin):
         answers = _answers(held, runs, out / "logs", jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
         return _assessed(ValidationEvidence(held, answers, origin, compared))
-
-
-def _inspect(request: ValidationRequest) -> Inspect:
-    new = None if request.fix is None else str(request.fix.absolute())
-    return Inspect(path=str(request.model.absolute()), mask=request.mask, fix=new, most_nodes=request.most_nodes)
 
 
 def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:
@@ -126,7 +118,9 @@ def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Pat
         raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
     assert isinstance(run.found, Ready)
     run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
-    answer = inspected(run.session, _inspect(request))
+    path, new = str(request.model.absolute()), str(request.fix.absolute()) if request.fix else None
+    asked = Inspect(path=path, mask=request.mask, fix=new, most_nodes=request.most_nodes)
+    answer = inspected(run.session, asked)
     if isinstance(answer, Failure):
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
@@ -145,7 +139,7 @@ def _answers(
     cases, sampled = _cases(subject), is_sampled(subject)
     if sampled and not subject.request.runtimes:
         runs = sampled_runs(runs)
-    limit_stages(runs, subject.description.stages)
+    prepare(runs, subject.description.stages, subject.deviations)
     every_case = distinct(cases)
     expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
     if sampled:
@@ -197,7 +191,8 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
     if answers is not None and is_sampled(subject):
         findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
-    judged_findings = source.excused(evidence, masks.declared(evidence, findings))
+    declared = source.declared(evidence, findings)
+    judged_findings = source.excused(evidence, declared)
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
         model=str(subject.request.model),
@@ -215,7 +210,7 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
         wrong_runtimes=evidence.wrong_runtimes,
         source_names=dict(evidence.source.own_names) if evidence.source else {},
         findings=in_order(judged_findings),
-        excused=judged_findings != masks.declared(evidence, findings),
+        excused=judged_findings != declared,
         diagnoses=diagnoses(evidence),
         summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
     )
@@ -226,9 +221,7 @@ def _results(evidence: ValidationEvidence) -> tuple[RuntimeResult, ...]:
         return ()
     errors = reduction.relative_errors(evidence)
     relative = {name: None if np.isnan(error) else error for name, (error, _) in errors.items()}  # JSON has no NaN
-    return tuple(
-        run.result().model_copy(update={"relative_error": relative.get(run.name)}) for run in evidence.answers.runs
-    )
+    return tuple(run.result(relative.get(run.name)) for run in evidence.answers.runs)
 
 
 def _compared_with(request: ValidationRequest) -> tuple[Stated, ...]:

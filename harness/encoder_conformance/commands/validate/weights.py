@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import DEPLOYED, RuntimeRun
@@ -23,19 +22,19 @@ from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.protocol.description import FileDescription
-from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.protocol.findings import PhaseFinding, Severity
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameter_count
 
-Array = npt.NDArray[Any]
 _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 
 
-def sorted_columns(value: Array) -> Array:
-    """The columns, in the order of their first elements."""
-    return np.asarray(value[:, np.argsort(value[0], kind="stable")])
+def layer_finding(severity: Severity, message: str, hint: str = "") -> PhaseFinding:
+    """A finding of the phase `layer`."""
+    return PhaseFinding(phase="layer", severity=severity, message=message, hint=hint)
 
 
 def shared(parameters: Mapping[str, Array], description: FileDescription) -> Iterator[PhaseFinding]:
@@ -44,7 +43,7 @@ def shared(parameters: Mapping[str, Array], description: FileDescription) -> Ite
     for one, others in whole.items():
         message = f"{' and '.join([one, *others])} hold the same parameters"
         hint = "is each layer its own? ALBERT's are one; a stack that was never trained is a copy of one layer"
-        yield PhaseFinding(phase="layer", severity="warning", message=message, hint=hint)
+        yield layer_finding("warning", message, hint)
     own = {name: value for name, value in parameters.items() if name not in members and np.ptp(value)}
     for names in _groups(own, _digest):
         held = {source.initializer for name in names if (source := description.parameters.get(name))}
@@ -54,14 +53,15 @@ def shared(parameters: Mapping[str, Array], description: FileDescription) -> Ite
     matrices = {name: value for name, value in own.items() if value.ndim == 2}
     for first, second in _transposed(matrices):
         yield _alike((first, second), "hold the same values, the one transposed")
-    for names in _groups(matrices, lambda value: _digest(sorted_columns(value))):
+    # Their columns are compared in the order of their first elements.
+    for names in _groups(matrices, lambda value: _digest(value[:, np.argsort(value[0], kind="stable")])):
         if len({_digest(matrices[name]) for name in names}) > 1:
             yield _alike(names, "hold the same columns, in another order")
 
 
 def _alike(names: tuple[str, ...], what: str) -> PhaseFinding:
     hint = "in published encoders each has values of its own: was one projection exported for another?"
-    return PhaseFinding(phase="layer", severity="warning", message=f"{' and '.join(names)} {what}", hint=hint)
+    return layer_finding("warning", f"{' and '.join(names)} {what}", hint)
 
 
 def _digest(value: Array) -> bytes:
@@ -122,12 +122,8 @@ def without_effect(case: Case) -> Iterator[PhaseFinding]:
         zeros = [name for name, value in case.parameters().items() if value.ndim == 2 and not np.any(value)]
         why = f"{' and '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} 0 everywhere" if zeros else ""
         message = f"{', '.join(dead)} {'changes' if len(dead) == 1 else 'change'} nothing in the output"
-        yield PhaseFinding(
-            phase="layer", severity="warning", message=f"{message}{': ' if why else ''}{why}", hint=_LOST
-        )
-
-
-_LOST = "was a weight lost on the way, or never loaded?"
+        hint = "was a weight lost on the way, or never loaded?"
+        yield layer_finding("warning", f"{message}{': ' if why else ''}{why}", hint)
 
 
 LARGE = 20_000_000

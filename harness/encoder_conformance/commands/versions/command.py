@@ -1,6 +1,5 @@
 """`conform versions`: one implementation over released versions of its framework, and since which what is so."""
 
-import json
 import shutil
 import time
 from dataclasses import dataclass
@@ -10,7 +9,14 @@ from typing import Any
 import click
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
-from encoder_conformance.commands.options import dtypes_option, jobs_option, level_option, worker_limits
+from encoder_conformance.commands.options import (
+    FOLDER,
+    dtypes_option,
+    jobs_option,
+    level_option,
+    print_json,
+    worker_limits,
+)
 from encoder_conformance.commands.run.judging import Planned, judge_assignments
 from encoder_conformance.commands.versions.environments import (
     NotInstalled,
@@ -57,10 +63,10 @@ class _Plan:
     folder: Path
     implementation: Implementation
     package: str
+    options: RunOptions
     level: Level
     globs: tuple[str, ...]
     dtypes: tuple[DtypeName, ...]
-    options: RunOptions
     anew: bool
 
 
@@ -81,7 +87,7 @@ class _Plan:
 @click.option("--anew", is_flag=True, help="Ask again what has been asked of the same packages before.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help=f"Folder for a run of each version; default: {RUNS}/versions/NAME.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The trend on standard output as JSON, and nothing else.")
@@ -90,14 +96,11 @@ def versions(
     last: int,
     wanted: tuple[str, ...],
     package: str | None,
-    level: Level,
-    globs: tuple[str, ...],
-    dtypes: tuple[DtypeName, ...],
     jobs: int,
     limits: WorkerLimits,
-    anew: bool,
     out: Path | None,
     as_json: bool,
+    **asked: Any,
 ) -> int:
     """Judge one implementation over released versions of its framework, and print since which version what is so.
 
@@ -115,16 +118,16 @@ def versions(
     available = released(package)
     chosen = named(available, wanted, package) if wanted else newest_of_each_series(available, last)
     options = RunOptions(jobs=jobs, begun=time.monotonic(), limits=limits, quiet=True)
-    asked = _Plan(folder.resolve(), implementation, package, level, globs, dtypes, options, anew)
+    every = _Plan(folder.resolve(), implementation, package, options, **asked)
     out = out or RUNS / "versions" / implementation.name.replace(":", "-").replace(",", "-")
     points, complete = [], True
     for version in chosen:
-        point, whole = _point(asked, version, out / f"{package}-{version}")
+        point, whole = _point(every, version, out / f"{package}-{version}")
         points.append(point)
         complete &= whole
     trend = Trend(implementation.name, tuple(points))
     if as_json:
-        click.echo(json.dumps(_as_json(trend), indent=1, ensure_ascii=False))
+        print_json(_as_json(trend))
     else:
         show_trend(console(), trend)
         click.echo(f"Reports: {out}")
@@ -136,14 +139,14 @@ def versions(
 def _point(asked: _Plan, version: str, out: Path) -> tuple[Point, bool]:
     """The run of one version, and whether it is complete."""
     click.echo(f"{asked.package} {version}: installing", err=True)
-    environment = environment_for(asked.implementation, asked.folder, asked.package, version)
-    if isinstance(environment, NotInstalled):
-        return Point(version, absent=f"cannot be installed: {environment.reason}"), False
-    if environment.loosened:
-        click.echo(
-            f"{asked.package} {version}: does not fit the other pinned packages; they are as pip chose", err=True
-        )
-    ready = resolve(asked.implementation, asked.folder, {asked.implementation.folder_name: str(environment.python)})
+    try:
+        python, loosened = environment_for(asked.implementation, asked.folder, asked.package, version)
+    except NotInstalled as error:
+        return Point(version, absent=f"cannot be installed: {error}"), False
+    if loosened:
+        said = "does not fit the other pinned packages; they are as pip chose"
+        click.echo(f"{asked.package} {version}: {said}", err=True)
+    ready = resolve(asked.implementation, asked.folder, {asked.implementation.folder_name: str(python)})
     if isinstance(ready, Missing):
         return Point(version, absent=f"cannot be started: {ready.reason}"), False
     click.echo(f"{asked.package} {version}: judging", err=True)

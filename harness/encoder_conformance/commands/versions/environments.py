@@ -10,7 +10,6 @@ import sys
 import tempfile
 import venv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from encoder_conformance.implementation.interpreter import ADAPTER_NEEDS
@@ -23,19 +22,8 @@ _INSTALLED = "conform-installed.txt"
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?")
 
 
-@dataclass(frozen=True)
-class Installed:
-    """`python`: the environment's interpreter. `loosened`: other pins did not fit it, and were dropped."""
-
-    python: Path
-    loosened: bool
-
-
-@dataclass(frozen=True)
-class NotInstalled:
-    """`reason`: the last line that pip said."""
-
-    reason: str
+class NotInstalled(Exception):
+    """An environment cannot be made; in the last line that pip said."""
 
 
 def package_of(implementation: Implementation) -> str:
@@ -61,7 +49,8 @@ def with_version(requirements: Iterable[str], package: str, version: str, *, loo
     """The requirements with this version of the package. `loosened`: exact pins of other packages are dropped."""
     found, others = package, list[str]()
     for line in requirements:
-        with_extras = f"{name_of(line)}{extras_of(line)}"
+        match = _NAME.match(line)
+        with_extras = match[0].strip() if match else line
         if normal(name_of(line)) == normal(package):
             found = with_extras
         else:
@@ -75,39 +64,30 @@ def name_of(requirement: str) -> str:
     return match[1] if match else requirement
 
 
-def extras_of(requirement: str) -> str:
-    """The extras that a line of requirements asks for, in brackets; "" without any."""
-    match = _NAME.match(requirement)
-    return match[2] or "" if match else ""
-
-
 def normal(name: str) -> str:
     """A package's name as indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def environment_for(
-    implementation: Implementation, folder: Path, package: str, version: str
-) -> Installed | NotInstalled:
-    """The kept environment of this version, made if there is none. Raises InputError if it cannot be kept."""
+def environment_for(implementation: Implementation, folder: Path, package: str, version: str) -> tuple[Path, bool]:
+    """The interpreter of this version's environment, which is kept, and made if there is none; and whether other pins
+    did not fit it and were dropped. Raises NotInstalled, and InputError if it cannot be kept."""
     cache = cache_folder("versions")
     if cache is None:
         raise InputError("cannot be written", where="the cache folder", hint="set XDG_CACHE_HOME")
     requirements = requirements_of(implementation, folder)
-    failed = NotInstalled("")
-    for loosened in (False, True):
-        asked = with_version(requirements, package, version, loosened=loosened)
-        if loosened and asked == with_version(requirements, package, version, loosened=False):
-            break
-        made = _kept(cache, f"{normal(package)}-{version}", asked)
-        if isinstance(made, Path):
-            return Installed(made, loosened)
-        failed = made
-    return failed
+    pinned, loose = (with_version(requirements, package, version, loosened=each) for each in (False, True))
+    name = f"{normal(package)}-{version}"
+    try:
+        return _kept(cache, name, pinned), False
+    except NotInstalled:
+        if loose == pinned:
+            raise
+    return _kept(cache, name, loose), True
 
 
-def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled:
-    """Two implementations that ask for the same share an environment."""
+def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path:
+    """Two implementations that ask for the same share an environment. Raises NotInstalled."""
     python_version = f"py{sys.version_info.major}.{sys.version_info.minor}"
     text = "\n".join(sorted(asked)) + "\n"
     digest = hashlib.sha256(f"{sys.base_prefix}\n{text}".encode()).hexdigest()[:10]
@@ -120,8 +100,7 @@ def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled
             return python
         shutil.rmtree(place, ignore_errors=True)
         try:
-            if reason := _install(place, asked):
-                return NotInstalled(reason)
+            _install(place, asked)
             marker.write_text(text, encoding="utf-8")
         finally:
             if not marker.is_file():
@@ -129,15 +108,16 @@ def _kept(cache: Path, name: str, asked: tuple[str, ...]) -> Path | NotInstalled
     return python
 
 
-def _install(place: Path, asked: tuple[str, ...]) -> str:
-    """Make an environment. Returns why it cannot be installed, or ""."""
+def _install(place: Path, asked: tuple[str, ...]) -> None:
+    """Make an environment. Raises NotInstalled."""
     venv.EnvBuilder(with_pip=False, symlinks=os.name != "nt").create(place)
     with tempfile.TemporaryDirectory() as temporary:
         file = Path(temporary, "requirements.txt")
         file.write_text("\n".join(asked) + "\n", encoding="utf-8")
         python = str(place / "bin" / "python")
         ended = pip("--python", python, "install", "--no-compile", *WHEELS, "--requirement", str(file))
-    return "" if ended.returncode == 0 else last_line(ended.stderr) or f"pip ended with status {ended.returncode}"
+    if ended.returncode:
+        raise NotInstalled(last_line(ended.stderr) or f"pip ended with status {ended.returncode}")
 
 
 WHEELS = ("--only-binary", ":all:")

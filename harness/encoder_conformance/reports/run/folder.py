@@ -10,6 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import writable
 
 RUNS = Path("conform-report")
 """Where runs without --out have their folders, each named after the time of its start."""
@@ -33,12 +34,10 @@ def run_folder(out: Path | None) -> Generator[Path]:
     Raises InputError if it cannot be written, or if another run writes there.
     """
     where = f"--out {out}" if out else str(RUNS)
-    try:
+    with writable(where):
         folder = _existing(out) if out else _new()
         (folder / LOGS).mkdir(exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=where, hint="choose another folder") from None
     try:
         _lock(lock, where)
         yield folder

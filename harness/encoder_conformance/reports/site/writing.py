@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import encoder_conformance
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import writable
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.repeating import reproduce_command
 from encoder_conformance.reports.site import contexts
@@ -44,16 +45,13 @@ def write_site(
     With `overwrite` it may hold an earlier site, which is replaced as a whole; never anything else.
     """
     _refuse(folder, overwrite=overwrite)
-    try:
+    with writable(f"--to {folder}"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             made = Path(temporary, "site")
             _fill(made, columns, changes)
             size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
             _put(made, folder, Path(temporary, "before"))
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, where=f"--to {folder}", hint="choose another folder") from None
     return size
 
 

@@ -29,9 +29,8 @@ def _summary(cases: Sequence[Case], answers: Answers) -> str:
     rms = max((record.rms for record in records if record.rms is not None), default=None)
     if not tally.applicable:
         return ""
-    return f"{tally.as_expected} of {tally.applicable} checks" + (
-        f", largest rms {rms:.2g} σ" if rms is not None else ""
-    )
+    largest = "" if rms is None else f", largest rms {rms:.2g} σ"
+    return f"{tally.as_expected} of {tally.applicable} checks{largest}"
 
 
 def _findings(phase: Phase, evidence: ValidationEvidence, answers: Answers) -> Iterator[PhaseFinding]:

@@ -1,34 +1,46 @@
-"""Phase `layer`: the inferred layer and its parameters, against what the user states, else against what is usual."""
+"""Phases `layer` and `masks`: the inferred layer, its parameters and masks, against what the user states, else against
+what is usual."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from encoder_conformance.commands.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
-from encoder_conformance.commands.validate.quantised import unlike_rounding
-from encoder_conformance.commands.validate.weights import shared, without_effect
+from encoder_conformance.commands.validate.phases.conformance import assess_answers
+from encoder_conformance.commands.validate.weights import layer_finding, shared, without_effect
 from encoder_conformance.protocol.description import FileDescription, InitializerSource
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.published import epsilon_of, unusual
+from encoder_conformance.subjects.cases import InputLimits
 
-Array = npt.NDArray[Any]
 _ROWS = 8
 """Rows of a matrix that tell its columns apart."""
+_MOST = 1.001
+"""Steps: half of one for rounding, the rest where the last integer is cut off, as +8 is in int4."""
+_FINE = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
+"""Formats fine enough to tell a factor from their own rounding."""
+_SURE = 6.0
+"""Standard deviations, of a factor or a shift that rounding alone may show."""
 EMPTY_ROWS = "attention.fully_masked_row"
-"""The choice that the phase `masks` compares."""
+"""The choice that the phase `masks` compares: what an item gives that is padding alone."""
 
 
 def assess(evidence: ValidationEvidence) -> Assessment:
     return Assessment(_summary(evidence.description), _all_findings(evidence))
 
 
+def assess_masks(evidence: ValidationEvidence) -> Assessment:
+    answered, subject = assess_answers("masks", evidence), evidence.subject
+    return Assessment(answered.summary, (*_empty_rows(subject), *_one_for_all(subject), *answered.findings))
+
+
 def _all_findings(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
-    yield from _findings(evidence.subject)
+    yield from _unlike(evidence.subject)
     yield from _unproved(evidence)
     yield from _unstated(evidence)
 
@@ -41,13 +53,13 @@ def _summary(description: FileDescription) -> str:
     return f"{found}, proved by a run ({proved.evidence})" if proved and proved.value else found
 
 
-def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
+def _unlike(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if subject.is_understood and subject.misfit and subject.request.layer:
         message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
-        yield PhaseFinding(phase="layer", severity="error", message=message)
-    for key, message in unlike_stated(subject).items():
+        yield layer_finding("error", message)
+    for key, message in _unlike_stated(subject).items():
         if key != EMPTY_ROWS:
-            yield PhaseFinding(phase="layer", severity="error", message=message)
+            yield layer_finding("error", message)
     if subject.can_be_judged and subject.request.parameters is not None:
         yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
 
@@ -55,14 +67,11 @@ def _findings(subject: ExaminedFile) -> Iterator[PhaseFinding]:
 def _unproved(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
     """Say what a run did not prove, where no other phase tells by how much."""
     proved, answers = evidence.description.fact("proved"), evidence.answers
-    told = answers is not None and any(
-        record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for run in answers.in_sigma for record in run.records
-    )
+    records = [record for run in answers.in_sigma for record in run.records] if answers else []
+    told = any(record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for record in records)
     if proved is not None and not proved.value and not told:
         message = f"the file does not compute what was read off its graph: {proved.evidence}"
-        yield PhaseFinding(
-            phase="layer", severity="error", message=message, hint="compare it with what it was made from"
-        )
+        yield layer_finding("error", message, "compare it with what it was made from")
 
 
 def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
@@ -73,18 +82,17 @@ def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
         epsilon = epsilon_of(inferred.norm.epsilon, subject.rounded)
         norm = inferred.norm.model_copy(update={"epsilon": epsilon})
         for each in unusual(inferred.model_copy(update={"norm": norm})):
-            hint = "if it is meant so, say it with --layer"
-            yield PhaseFinding(phase="layer", severity="warning", message=str(each), hint=hint)
+            yield layer_finding("warning", str(each), "if it is meant so, say it with --layer")
     if inferred is not None and subject.request.parameters is None:
         yield from shared(subject.parameters, subject.description)
         if answers is not None and (case := answers.cases["numbers"][0]).situation.sequence > 1:
             yield from without_effect(case)
 
 
-def unlike_stated(subject: ExaminedFile) -> dict[str, str]:
+def _unlike_stated(subject: ExaminedFile) -> dict[str, str]:
     """Choice → how the file's layer differs there from the stated one."""
-    stated, description = subject.stated_layer, subject.description
-    if stated is None or description.layer is None:
+    stated, description = subject.request.layer, subject.description
+    if stated is None or description.layer is None or subject.misfit or not subject.is_understood:
         return {}
     messages = {}
     for key, expected, own in differences(description.layer, stated):
@@ -122,7 +130,38 @@ def _compared(
         if not np.array_equal(expected, value):
             others = {other: theirs for other, theirs in stated.items() if other != name}
             message = f"{name} {_moved(value, expected, others, step) or difference or _far(value, expected)}"
-            yield PhaseFinding(phase="layer", severity="error", message=message, hint="compare what was exported")
+            yield layer_finding("error", message, "compare what was exported")
+
+
+def unlike_rounding(value: Array, made_from: Array, step: float, format: str) -> str:
+    """How a weight differs from what it was made from, other than by rounding; "" where it does not.
+
+    Both have one shape; `step` is the distance of the numbers that two neighbouring integers stand for. The rounding of
+    n numbers is even noise of step/√12: of the mean it leaves 1/√n, and of the factor that over the numbers' spread.
+    """
+    due, given = made_from.astype(np.float64), value.astype(np.float64)
+    if format in _FINE and (systematic := _systematic(given, due, step)):
+        return systematic
+    largest = float(np.abs(given - due).max())
+    if largest <= _MOST * step:
+        return ""
+    return f"is not the {format} of what it was made from: up to {largest / step:.3g} steps away"
+
+
+def _systematic(given: Array, due: Array, step: float) -> str:
+    """A factor or a shift, by least squares, which leaves no more than rounding does; "" where neither is there."""
+    spread, noise = float(np.std(due)), step / np.sqrt(12 * due.size)
+    if not spread:
+        return ""
+    factor = float(np.mean((given - given.mean()) * (due - due.mean()))) / spread**2
+    shift = float(given.mean() - factor * due.mean())
+    if np.std(given - factor * due) > 0.5 * step * max(1.0, abs(factor)):
+        return ""
+    if abs(factor - 1) > _SURE * noise / spread:
+        return f"is {factor:.4g} times what it was made from: a wrong {'sign' if factor < 0 else 'scale'}"
+    if abs(shift) > _SURE * noise * np.hypot(1.0, due.mean() / spread):  # the factor's own error moves it, too
+        return f"is shifted by {shift:.3g} from what it was made from: a wrong zero point"
+    return ""
 
 
 def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> str:
@@ -157,3 +196,24 @@ def _same(one: Array, other: Array, step: float = 0.0) -> bool:
     if one.shape != other.shape or not step:
         return one.shape == other.shape and bool(np.array_equal(one.astype(other.dtype), other))
     return bool(np.abs(one.astype(np.float64) - other).max() <= step)
+
+
+def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
+    """Say that no mask tells items apart. It is no error: padding is then never given."""
+    if not subject.can_be_judged or InputLimits.of_file(subject.description).padding:
+        return
+    if names := list(map(repr, subject.description.mask_inputs)):
+        message = f"{' and '.join(names)} is one for all items: items of different lengths cannot be padded"
+        hint = "export with a mask [batch, sequence], or [batch, 1, sequence, sequence], to give it such batches"
+        yield PhaseFinding(phase="masks", severity="note", message=message, hint=hint)
+
+
+def _empty_rows(subject: ExaminedFile) -> Iterator[PhaseFinding]:
+    """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
+    if message := _unlike_stated(subject).get(EMPTY_ROWS):
+        yield PhaseFinding(phase="masks", severity="error", message=message)
+    rows = {layer.attention.fully_masked_row for layer in (subject.description.layer, subject.layer) if layer}
+    if subject.can_be_judged and rows == {"nan"}:
+        message = "an item that is padding alone gives NaN: a softmax over -inf alone is 0/0"
+        hint = "keep such items out of the batch, or export with a large negative number in the place of -inf"
+        yield PhaseFinding(phase="masks", severity="warning", message=message, hint=hint)

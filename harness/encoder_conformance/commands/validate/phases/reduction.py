@@ -1,11 +1,11 @@
 """Phase `reduction`: files narrower than their input: computing in float16, narrow weights, integer weights."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from encoder_conformance.commands.validate.evidence import Answers, Array, Assessment, ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.evidence import Answers, Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.judging.simulate import continued_with_noise
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
@@ -13,6 +13,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import FORMATS, Format
@@ -58,8 +59,7 @@ def _cost(subject: ExaminedFile, case: Case) -> str:
     """How far the file's weights take the output from that of the weights that they are rounded from."""
     if not subject.request.parameters:
         return ""
-    original = Case(case.layer, case.situation, held=CaseParameters.of(subject.request.parameters))
-    rounded, exact = (evaluate(each, Arithmetic(), None).stages["output"] for each in (case, original))
+    rounded, exact = evaluate(case, Arithmetic(), None).stages["output"], _exact(case, subject.request.parameters)
     compared = case.compared("output")["output"]
     error = _relative_error(rounded[compared], exact[compared])
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
@@ -91,9 +91,7 @@ def relative_errors(evidence: ValidationEvidence) -> dict[str, tuple[float, str]
         expected = answers.expected[case.id].tensors["output"]
         golden = expected.golden
         if source := subject.request.parameters:
-            original = Case(case.layer, case.situation, held=CaseParameters.of(source))
-            exact = evaluate(original, Arithmetic(), None).stages["output"]
-            golden = exact.reshape(-1)[expected.positions].astype(np.float64)
+            golden = _exact(case, source).reshape(-1)[expected.positions].astype(np.float64)
         for run in answers.of_the_file:
             answer = run.answers.get((case.id, "output"))
             if answer is None or answer.tensors is None or answer.tensors["output"].shape != expected.shape:
@@ -103,6 +101,12 @@ def relative_errors(evidence: ValidationEvidence) -> dict[str, tuple[float, str]
             if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
                 found[run.name] = error, case.situation.situation
     return found
+
+
+def _exact(case: Case, parameters: Mapping[str, Array]) -> Array:
+    """The output of a case, [B, S, D], with the parameters that the file was made from."""
+    original = Case(case.layer, case.situation, held=CaseParameters.of(parameters))
+    return evaluate(original, Arithmetic(), None).stages["output"]
 
 
 def _relative_error(values: Array, expected: Array) -> float:
@@ -128,9 +132,8 @@ def stages_from_operands(evidence: ValidationEvidence, answers: Answers) -> Iter
         anchor = evidence.description.stages.get(stage)
         hint = f"it is made by {anchor.node} ({anchor.tensor}); " if anchor else ""
         hint += "float16's converter leaves in float32 what op_block_list or node_block_list names"
-        message = (
-            f"{stage}, from its own operands, is out of what {computed_in} explains: {problem} ({', '.join(names)})"
-        )
+        out = f"{stage}, from its own operands, is out of what {computed_in} explains"
+        message = f"{out}: {problem} ({', '.join(names)})"
         yield PhaseFinding(phase="reduction", severity="error", message=message, hint=hint)
 
 
@@ -139,13 +142,9 @@ def _first_out_of_line(run: RuntimeRun, answers: Answers, format: Format) -> Ten
     asked = [(case, run.answers.get((case.id, "stages"))) for case in answers.cases["numbers"]]
     if any(answer is not None and answer.record.outcome != Outcome.PASS for _, answer in asked):
         return None
-    for case, answer in asked:
-        if answer is None or answer.tensors is None:
-            continue
-        for verdict in _verdicts(case, answer.tensors, answers, format):
-            if not verdict.conforms:
-                return verdict
-    return None
+    given = ((case, answer.tensors) for case, answer in asked if answer and answer.tensors)
+    verdicts = (verdict for case, stages in given for verdict in _verdicts(case, stages, answers, format))
+    return next((verdict for verdict in verdicts if not verdict.conforms), None)
 
 
 def _verdicts(case: Case, stages: dict[str, Array], answers: Answers, format: Format) -> Iterator[TensorVerdict]:

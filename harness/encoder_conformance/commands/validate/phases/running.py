@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from encoder_conformance.commands.validate.evidence import Answers, Array, Assessment, ValidationEvidence, distinct
+from encoder_conformance.commands.validate.evidence import Answers, Assessment, ValidationEvidence, distinct
 from encoder_conformance.commands.validate.phases.described import size_text
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.implementation.interpreter import Missing
@@ -14,6 +14,7 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 
 Difference = tuple[str, TensorVerdict]
@@ -27,9 +28,8 @@ def loads(evidence: ValidationEvidence) -> Assessment:
         return Assessment()
     asked = [run for run in answers.of_the_file if run.answers]
     working = [run for run in asked if run.is_working]
-    return Assessment(
-        f"{len(working)} of {len(asked)} runtimes and levels", _load_findings(answers, evidence.description)
-    )
+    said = f"{len(working)} of {len(asked)} runtimes and levels"
+    return Assessment(said, _load_findings(answers, evidence.description))
 
 
 def _load_findings(answers: Answers, description: FileDescription) -> Iterator[PhaseFinding]:

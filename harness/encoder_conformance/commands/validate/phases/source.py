@@ -2,10 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
-from encoder_conformance.commands.validate.comparison import Compared
-from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
+from encoder_conformance.commands.validate.evidence import Assessment, Compared, ValidationEvidence
 from encoder_conformance.protocol.description import FileDescription, MaskInput, Roles
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
 from encoder_conformance.subjects.subject import Subject
@@ -31,14 +29,23 @@ def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[C
     return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
 
 
+def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which a deviation that the user stated is a note."""
+    stated = evidence.subject.request.deviations
+    return [
+        each.model_copy(update={"severity": "note", "hint": "as stated"}) if each.deviation in stated else each
+        for each in findings
+    ]
+
+
 def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared.
     """
-    compared, run = evidence.compared, evidence.compared_run
+    compared, run = evidence.compared, evidence.answers.first_working if evidence.answers else None
     same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
-    if evidence.source is None or run is None or not same or not any(each.off == "both" for each in compared):
+    if evidence.source is None or run is None or not same or not any(all(each.off) for each in compared):
         return list(findings)
     hint = f"{evidence.source.name} does the same: it is not the export that made it so"
     return [
@@ -106,11 +113,12 @@ def _operators(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseF
 
 
 _SENTENCES = {
-    "first": "the file is off from the oracle, and {source} is not",
-    "second": "{source} is off from the oracle, and the file is not",
-    "both": "both are off from the oracle, each in its way",
-    "neither": "each is in line with the oracle by itself",
+    (True, False): "the file is off from the oracle, and {source} is not",
+    (False, True): "{source} is off from the oracle, and the file is not",
+    (True, True): "both are off from the oracle, each in its way",
+    (False, False): "each is in line with the oracle by itself",
 }
+"""Whether the file and the source are off → what is said of it."""
 
 
 def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
@@ -118,7 +126,7 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
     if source.session is not None and evidence.answers is not None and not compared:
         message = f"{source.name} answered nothing that the file answered, too"
         yield _finding("warning", message, f"the worker's log: {source.session.log}")
-    shared: dict[tuple[str, str], list[Compared]] = defaultdict(list)
+    shared: dict[tuple[str, tuple[bool, bool]], list[Compared]] = defaultdict(list)
     stages = {each.case.id for each in compared if each.check == "stages" and not each.agrees}
     for each in compared:
         apart = each.first_apart
@@ -131,7 +139,7 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
         far = worst.problem.text if worst.problem else f"rms {worst.rms:.3g} √2 σ, max {worst.max:.3g} √2 σ"
         anchor = evidence.description.stages.get(tensor)
         hint = f"in the file {tensor} is made by {anchor.node} ({anchor.tensor})" if anchor else ""
-        severity: Literal["error", "warning"] = "warning" if off == "second" else "error"
+        severity: Severity = "warning" if off == (False, True) else "error"
         whose = _SENTENCES[off].format(source=source.name)
         yield _finding(severity, f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}", hint)
 

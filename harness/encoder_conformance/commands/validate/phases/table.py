@@ -1,15 +1,57 @@
-"""The table of all phases, in the order in which a file goes through them."""
+"""The table of all phases, in the order in which a file goes through them, and the situations that each asks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
-from encoder_conformance.commands.validate.phases import described, layer, masks, reduction, running, situations, source
+from encoder_conformance.commands.validate.phases import described, layer, reduction, running, source
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
 from encoder_conformance.protocol.findings import Phase
+from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits
+
+SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
+"""Batch and sequence: one item, one position, and sizes that no example of an exporter is likely to have."""
+MASKS = (
+    "padding-right", "padding-left", "padding-holes", "padded-item",
+    "causal", "causal-padding-left", "mask-per-item", "mask-per-head",
+)  # fmt: skip
+NUMBERS = ("no-mask", "low-variance", "large-mean")
+PROPERTIES = (
+    "invariant-determinism", "invariant-batch", "invariant-permutation",
+    "invariant-padding-content", "invariant-padding-length",
+)  # fmt: skip
+"""Metamorphic relations, which need no expected result."""
+NEEDS_MASK = ("invariant-padding-content", "invariant-padding-length")
+
+
+def sizes(limits: InputLimits) -> Iterator[Situation]:
+    for batch, sequence in SIZES:
+        if limits.fit(batch, sequence):
+            size = {"situation": f"size-{batch}x{sequence}", "batch": batch, "sequence": sequence}
+            yield load().situations["no-mask"].model_copy(update={**size, "checks": ("output",)})
+
+
+def masks(limits: InputLimits) -> Iterator[Situation]:
+    yield from (known for name in MASKS if limits.allow((known := load().situations[name]).mask))
+
+
+def numbers(_limits: InputLimits) -> Iterator[Situation]:
+    yield from (load().situations[name] for name in NUMBERS)
+
+
+def properties(limits: InputLimits) -> Iterator[Situation]:
+    """None for a file of fixed sizes; without masks for a file that takes none."""
+    known = load().situations
+    if limits.batch or limits.sequence:
+        return
+    for name in PROPERTIES:
+        if limits.padding and not limits.counted:
+            yield known[name]
+        elif name not in NEEDS_MASK:
+            yield known[name].model_copy(update={"mask": known["no-mask"].mask})
 
 
 @dataclass(frozen=True)
@@ -19,7 +61,7 @@ class ValidationPhase:
 
     name: Phase
     assess: Callable[[ValidationEvidence], Assessment]
-    situations: Callable[[InputLimits], Iterable[Situation]] | None = None
+    situations: Callable[[InputLimits], Iterator[Situation]] | None = None
 
 
 VALIDATION_PHASES = (
@@ -30,12 +72,12 @@ VALIDATION_PHASES = (
     ValidationPhase("dimensions", described.dimensions),
     ValidationPhase("loads", running.loads),
     ValidationPhase("layer", layer.assess),
-    ValidationPhase("shapes", partial(assess_answers, "shapes"), situations.sizes),
-    ValidationPhase("masks", masks.assess, situations.masks),
-    ValidationPhase("numbers", partial(assess_answers, "numbers"), situations.numbers),
+    ValidationPhase("shapes", partial(assess_answers, "shapes"), sizes),
+    ValidationPhase("masks", layer.assess_masks, masks),
+    ValidationPhase("numbers", partial(assess_answers, "numbers"), numbers),
     ValidationPhase("source", source.assess),
     ValidationPhase("levels", running.levels),
-    ValidationPhase("properties", partial(assess_answers, "properties"), situations.properties),
+    ValidationPhase("properties", partial(assess_answers, "properties"), properties),
     ValidationPhase("history", running.history),
     ValidationPhase("reduction", reduction.assess),
     ValidationPhase("cost", running.cost),
