@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoder_conformance.judging.core.sensitivity import CONFORMING_RMS
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import MATTERS, matters
@@ -14,6 +13,7 @@ from encoder_conformance.oracle.golden.store import read_golden, read_golden_man
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load
+from tools.core.sensitivity import CONFORMING_RMS
 
 CASES = ["post-relu-head-dim-1/low-variance", "post-rms-gelu-tanh/low-variance", "post-relu-head-dim-1/padded-item"]
 GRADIENTS = ("attention.query.weight", "attention.query.bias", "attention.key.weight", "attention.key.bias", "x")
