@@ -87,7 +87,7 @@ class Plants:
                     print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue
             check: Check = "stages" if "stages" in case.situation.checks else "output"
-            verdict = judge(check, tuple(answers), answers, expected, FLOAT32, constants())
+            verdict = judge(check, tuple(answers), answers, expected, FLOAT32)
             found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
         return found, self.repeats
 

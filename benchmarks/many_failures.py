@@ -38,7 +38,7 @@ def seen(ids: list[str]) -> list[Observation]:
         expected = read_golden(case, read_golden_manifest(), constants())
         wrong = simulate(case, [catalogue()[name] for name in ids])
         answers = {name: np.asarray(value).astype(np.float32) for name, value in wrong.items()}
-        verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
+        verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32)
         found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
     return found
 

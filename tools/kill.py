@@ -79,7 +79,7 @@ def played_verdict(check: Check, case: Case, wrong: Mapping[str, Array], expecte
     names = ("output",) if check == "output" else stages(case.layer)
     with np.errstate(over="ignore", invalid="ignore"):
         answer = {name: wrong[name].astype(dtype.numpy) for name in names}
-    return judge(check, names, answer, expected, dtype, constants())
+    return judge(check, names, answer, expected, dtype)
 
 
 @dataclass(frozen=True)

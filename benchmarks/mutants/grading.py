@@ -93,7 +93,7 @@ def observed(
         shown = mutant.answers(case)
         names = ("output",) if output_only else stages(case.layer)
         given_answers = {name: shown[name] for name in names}
-        verdict = judge("output" if output_only else "stages", names, given_answers, expected, FLOAT32, constants())
+        verdict = judge("output" if output_only else "stages", names, given_answers, expected, FLOAT32)
         failed = verdict.outcome is not Outcome.PASS
         yield observation_of(case, expected, FLOAT32, given_answers, failed=failed)
 

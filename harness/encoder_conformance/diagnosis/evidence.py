@@ -24,7 +24,6 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.stages import step_of
 
@@ -183,7 +182,7 @@ class Evidence:
         for at, form in ((at, noisy[step]) for at, name in enumerate(self.stages) if (step := step_of(name)) in noisy):
             plain = self._centre(without_dropout(acts) if is_dropout(form) else exact)
             stage = self._noisy_stage(at, plain, predicted, sigma, rows=form == "fast-variance")
-            result = prediction_result(form, stage, constants())
+            result = prediction_result(form, stage)
             if result is not None:
                 name = step_of(self.stages[at])
                 found[name] = result.true and found.get(name, True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.load import constants
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
@@ -40,9 +40,9 @@ def rms(errors: Array) -> float:
         return float(np.sqrt(np.mean(errors * errors))) if errors.size else 0.0
 
 
-def conforms(errors: Array, limits: Constants) -> bool:
+def conforms(errors: Array) -> bool:
     """Whether a tensor with these errors, in σ, conforms (rule J-4)."""
-    return rms(errors) <= limits.rms_limit and float(np.abs(errors).max()) <= limits.max_limit
+    return rms(errors) <= constants().rms_limit and float(np.abs(errors).max()) <= constants().max_limit
 
 
 def robust_cost(errors: Array) -> Array:

@@ -24,7 +24,6 @@ from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import Check
@@ -61,35 +60,23 @@ class UnjudgedAnswer:
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """An answer, its record, and its whole tensors, if it has any."""
+    """An answer that was asked for whole, and its record."""
 
     answer: UnjudgedAnswer
     record: Record
-    tensors: Tensors | None
-
-    @classmethod
-    def of(cls, answer: UnjudgedAnswer, record: Record) -> "JudgedAnswer":
-        """The answer was asked for whole."""
-        result, tensors = answer.result, None
-        if isinstance(result, Mapping):
-            tensors = {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
-        return cls(answer, record, tensors)
 
     @property
     def task(self) -> Task:
         """The check that was asked."""
         return self.answer.task
 
-    @property
-    def golden(self) -> Expected:
-        """What was expected in the task's format, read on first use: a failure needs none."""
-        return self.answer.expected
-
-
-def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> JudgedAnswer:
-    """Run one check on an implementation and judge the answer."""
-    answer = put(session, task, lambda case: golden, whole=True)
-    return JudgedAnswer.of(answer, judged(answer, constants))
+    @cached_property
+    def tensors(self) -> Tensors | None:
+        """The tensors of the answer, if it has any."""
+        result = self.answer.result
+        if not isinstance(result, Mapping):
+            return None
+        return {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
 
 
 def put(
@@ -127,7 +114,7 @@ def _result(
     if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":
-        return refused(session, task, NOTHING.kinked_rows)
+        return refused(session, task)
     if whole or not _may_be_large(task):
         return session.observe(task, _kinked_rows(task, golden))
     return _observe_compared(session, task, golden(task.case))
@@ -179,7 +166,7 @@ def _observe_compared(session: Session, task: Task, expected: Expected) -> Answe
     return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 
-def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
+def judged(answer: UnjudgedAnswer) -> Record:
     """Judge an answer and make its record."""
     task, result = answer.task, answer.result
     if result is None:
@@ -190,11 +177,11 @@ def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
     if callable(result):
         return _record(task, **dict(result()), seconds=answer.seconds)
     begun, predicting = time.monotonic(), 0.0
-    if deviations := task.deviations:
-        verdict = judge_declared(task, deviations, result, answer.expected, constants)
+    if task.deviations:
+        verdict = judge_declared(task, result, answer.expected)
         predicting = round(time.monotonic() - begun, 4)
     else:
-        verdict = judge(task.check, task.tensors, result, answer.expected, task.format, constants)
+        verdict = judge(task.check, task.tensors, result, answer.expected, task.format)
     if answer.kind and verdict.outcome not in EXPECTED:
         message = f"{BEGINS[answer.kind]}{verdict.message}"
         verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})

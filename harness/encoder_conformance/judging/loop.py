@@ -9,7 +9,6 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.subject import Subject
 
 ReadAgain = Callable[[], Expected]
@@ -36,9 +35,9 @@ def judge(
     """
     for task in tasks:
         answer = put(subject.worker, task, expected, whole=True)
-        record = judged(answer, constants())
+        record = judged(answer)
         observe(observer, answer, record)
-        yield JudgedAnswer.of(answer, record)
+        yield JudgedAnswer(answer, record)
 
 
 def observe(observer: Observer, answer: UnjudgedAnswer, record: Record, read_again: ReadAgain | None = None) -> None:

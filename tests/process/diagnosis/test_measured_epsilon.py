@@ -53,7 +53,7 @@ def seen(
         made = forward(wrong.layer, given, Arithmetic(np.dtype(dtype)))
         answers = {name: made[name].astype(dtype) for name in show or stages(case.layer)}
         check = "output" if show else "stages"
-        outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype], constants()).outcome
+        outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype]).outcome
         found.append(observation_of(case, expected, FORMATS[dtype], answers, failed=outcome != Outcome.PASS))
     return found
 
@@ -127,7 +127,7 @@ def seen_with(name: str) -> list[Observation]:
     for case, expected in cases():
         wrong = deviant(case, [catalogue()[name]]).stages(Arithmetic(np.float32))
         answers = {stage: wrong[stage].astype(np.float32) for stage in stages(case.layer)}
-        outcome = judge("stages", tuple(answers), answers, expected, FORMATS["float32"], constants()).outcome
+        outcome = judge("stages", tuple(answers), answers, expected, FORMATS["float32"]).outcome
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 

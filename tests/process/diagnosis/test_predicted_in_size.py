@@ -57,7 +57,7 @@ def seen(wrong: Wrong, *ids: str, show: tuple[str, ...] | None = None) -> list[O
         last = "residual2" if case.layer.norm.placement == "pre" else "norm2"
         answers["output"] = np.asarray(shown.get(last, given["output"]), np.float32)
         check = "stages" if show is None else "output"
-        outcome = judge(check, tuple(answers), answers, expected, FLOAT32, constants()).outcome
+        outcome = judge(check, tuple(answers), answers, expected, FLOAT32).outcome
         found.append(observation_of(case, expected, FLOAT32, answers, failed=outcome != Outcome.PASS))
     return found
 

@@ -124,7 +124,7 @@ def seen(
     names = stages(case.layer) if "stages" in case.situation.checks else ("output",)
     answers = {name: (wrong[name] * shown).astype(dtype) for name in names}
     check = "stages" if "stages" in case.situation.checks else "output"
-    outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
+    outcome = judge(check, names, answers, expected, FORMATS["float32"]).outcome
     return observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS)
 
 

@@ -127,7 +127,7 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Observation]:
         with np.errstate(over="ignore", invalid="ignore"):
             answers = {name: wrong[name].astype(np.float32) for name in names}
         check = "stages" if show is None else "output"
-        outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
+        outcome = judge(check, names, answers, expected, FORMATS["float32"]).outcome
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 

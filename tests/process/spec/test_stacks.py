@@ -277,7 +277,7 @@ def seen(cases: list[Case], *deviations: Deviation) -> list[Observation]:
         wrong = deviant(case, deviations).stages(Arithmetic(np.float32))
         names = stages(case.layer)
         answers = {name: wrong[name].astype(np.float32) for name in names}
-        outcome = judge("stages", names, answers, expected, FORMATS["float32"], constants()).outcome
+        outcome = judge("stages", names, answers, expected, FORMATS["float32"]).outcome
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 

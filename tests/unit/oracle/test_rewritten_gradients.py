@@ -28,7 +28,7 @@ def in_format(case_id: str, dtype: str, **what: bool) -> dict[str, Array]:
 
 def judged(case_id: str, name: str, gradient: Array, dtype: str) -> TensorVerdict:
     golden = read_golden(load().cases[case_id], read_golden_manifest(), constants())
-    return judge_tensor(name, gradient, golden.tensors[f"gradient.{name}"], FORMATS[dtype], constants())
+    return judge_tensor(name, gradient, golden.tensors[f"gradient.{name}"], FORMATS[dtype])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

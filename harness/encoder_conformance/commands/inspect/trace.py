@@ -13,7 +13,6 @@ from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.stages import step_of
 
 _SECONDS_PER_PRODUCT = 20e-9
@@ -78,7 +77,7 @@ def _make_row(
         return TracedRow(name, tensor.shape, note, conforms=False, problem=f"{tensor.dtype} instead of {dtype}")
     if expected is None:
         return TracedRow(name, tensor.shape, note)
-    verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[dtype], constants())
+    verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[dtype])
     return TracedRow(
         name,
         tensor.shape,

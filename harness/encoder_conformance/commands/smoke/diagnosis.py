@@ -16,7 +16,6 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.load import constants
 
 _CONFIRMED = 6
 """How many of the closest candidates are judged in their own noise, which takes as long as 24 simulations."""
@@ -89,7 +88,7 @@ def _explains(error: ParameterError, observation: Observation) -> bool:
         positions, shape = np.arange(observed.size), (observed.size,)
         predicted = ExpectedTensor(shape, positions, _sample(golden[name], tensor), _sample(condition[name], tensor))
         values = observed.astype(observation.dtype.numpy)
-        if not judge_tensor(name, values, predicted, observation.dtype, constants()).conforms:
+        if not judge_tensor(name, values, predicted, observation.dtype).conforms:
             return False
     return True
 

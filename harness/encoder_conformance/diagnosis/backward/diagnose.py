@@ -10,7 +10,6 @@ from encoder_conformance.diagnosis.in_sigma import conforms, rms, robust_cost
 from encoder_conformance.judging.records import Diagnosis, StageEquation
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.load import constants
 
 _CAUSES = 4
 """Wrong steps that are looked for, one after the other, from the end of the layer to its beginning."""
@@ -103,7 +102,7 @@ def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None
         now[best.stage] = Equation(best.text)
         gradients = [case.given_by(now) for case in cases]
     errors = [case.errors(case.given_by(now), case.noise_of(now)) for case in every]
-    if not all(conforms(error, constants()) for each in errors for error in each.values()):
+    if not all(conforms(error) for each in errors for error in each.values()):
         return None
     left = max(rms(error) for each in errors for error in each.values())
     ids = tuple(case.case.id for case in every)
@@ -125,7 +124,7 @@ def _first_out_of_line(cases: Sequence[ObservedGradients], found: Sequence[Mappi
     """Return the first gradient, in the order of the backward pass, that does not conform in some case."""
     errors = [case.errors(gradients) for case, gradients in zip(cases, found, strict=True)]
     names = dict.fromkeys(name for each in errors for name in each)
-    return next((name for name in names if not all(conforms(each[name], constants()) for each in errors)), None)
+    return next((name for name in names if not all(conforms(each[name]) for each in errors)), None)
 
 
 def _best(
@@ -161,7 +160,7 @@ def _accounts_for(cases: Sequence[ObservedGradients], equations: Equations, firs
     """Whether the gradient is in line with these, in their own noise, in every case."""
     for case in cases:
         found, sigma = case.given_by(equations), case.noise_of(equations)
-        if not conforms(case.errors(found, sigma)[first], constants()):
+        if not conforms(case.errors(found, sigma)[first]):
             return False
     return True
 
@@ -171,7 +170,7 @@ def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]
     right, wrong = dict[str, None](), dict[str, None]()
     for case in (case for group in groups for case in group):
         for name, errors in case.errors(case.right).items():
-            (right if conforms(errors, constants()) else wrong)[name] = None
+            (right if conforms(errors) else wrong)[name] = None
     yield f"Gradients out of line, from the output back: {', '.join(wrong)}."
     if alone := [name for name in right if name not in wrong]:
         yield f"Right in every case: {', '.join(alone)}."
@@ -181,7 +180,7 @@ def _rearranged(cases: Sequence[ObservedGradients]) -> tuple[str, ...]:
     """Return a sentence for each gradient out of line, if each is a right one of another name or layout in every case;
     else none."""
     wrong = dict.fromkeys(
-        name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors, constants())
+        name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors)
     )
     found = [_arrangement(name, cases) for name in wrong]
     return tuple(each for each in found if each) if all(found) else ()
@@ -206,4 +205,4 @@ def _is_gradient_of(case: ObservedGradients, name: str, other: str, *, turned: b
     given = given.T if turned else given
     if given.shape != case.expected[other].shape or rms(right / sigma) < _MORE_THAN_NOISE:
         return False
-    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma, constants())
+    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma)

@@ -12,26 +12,24 @@ from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 
 
-def judge_declared(
-    task: Task, deviations: tuple[Deviation, ...], observed: Answers, expected: Expected, limits: Constants
-) -> Verdict:
+def judge_declared(task: Task, observed: Answers, expected: Expected) -> Verdict:
     """Outcome `deviates` if the answers meet the patched specification only, `stale` if they meet the plain one.
 
     Where the two specifications are indistinguishable, meeting them is a plain pass.
     """
-    dtype = task.format
-    by_specification = judge(task.check, task.tensors, observed, expected, dtype, limits)
+    deviations, dtype = task.deviations, task.format
+    by_specification = judge(task.check, task.tensors, observed, expected, dtype)
     patched = patched_expectation(task.case, deviations, expected, dtype)
-    by_patched = judge(task.check, task.tensors, observed, patched, dtype, limits)
+    by_patched = judge(task.check, task.tensors, observed, patched, dtype)
     names = tuple(deviation.deviation for deviation in deviations)
     ids = " and ".join(names)
     if by_specification.outcome == Outcome.PASS:
         distance = _largest_distance(patched, expected, task.tensors, dtype)
-        if distance <= 2 * limits.max_limit or any(map(is_noisy, deviations)):
+        if distance <= 2 * constants().max_limit or any(map(is_noisy, deviations)):
             return by_specification
         message = f"declares {ids}, which would show here by {distance:.3g} σ, and meets the specification without it"
         return by_specification.model_copy(update={"outcome": Outcome.STALE, "message": message})

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.implementation.task import Task
+from encoder_conformance.oracle.expected import NOTHING
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Refusal
 from encoder_conformance.spec.dtypes import FORMATS
@@ -52,10 +53,10 @@ class Refused:
     kind: Kind
 
 
-def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> Refused | Failure:
+def refused(session: Session, task: Task) -> Refused | Failure:
     """Send every invalid request, and the valid one before and after them. Returns the first failure, if any."""
     valid_task = replace(task, check="output")
-    before = session.observe(valid_task, kinked_rows)
+    before = session.observe(valid_task, NOTHING.kinked_rows)
     if isinstance(before, Failure):
         return replace(before, message=f"before anything wrong was given: {before.message}")
     flaw, descriptions = task.case.situation.flaw, []
@@ -63,7 +64,7 @@ def refused(session: Session, task: Task, kinked_rows: np.ndarray[Any, Any]) -> 
         if problem := _find_problem(flawed, _send(session, task, flawed)):
             return replace(problem, message=f"{flaw}: {problem.message}")
         descriptions.append(flawed.description)
-    after = session.observe(valid_task, kinked_rows)
+    after = session.observe(valid_task, NOTHING.kinked_rows)
     if isinstance(after, Failure):
         return replace(after, message=f"{flaw}: after refusing {' and '.join(descriptions)}: {after.message}")
     return Refused(after, "beside-refusal" if _bitwise_equal(before, after) else "after-refusal")

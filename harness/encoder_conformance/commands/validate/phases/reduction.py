@@ -16,7 +16,6 @@ from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import FORMATS, Format
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import is_large
 
@@ -156,4 +155,4 @@ def _verdicts(case: Case, stages: dict[str, Array], answers: Answers, format: Fo
             kept = answers.expected[case.id].tensors[name]
             golden, condition = (each.reshape(-1)[kept.positions] for each in (value, conditions[name]))
             expected = ExpectedTensor(kept.shape, kept.positions, golden, np.nan_to_num(condition))
-            yield judge_tensor(name, stages[name], expected, format, constants())
+            yield judge_tensor(name, stages[name], expected, format)

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import replace
+from functools import partial, reduce
 from itertools import combinations
 from typing import Any
 
@@ -42,21 +43,20 @@ SCALE_ROUNDOFFS = 4096
 """The largest relative error of the scale of kept elements, in units of roundoff."""
 
 
-def put_dropout(session: Session, task: Task) -> Judgement:
+def put_dropout(session: Session, task: Task) -> Judgement | Failure:
     """Run the probe of each block of hidden units in mode train, the first one with two seeds, and once in mode eval.
 
     Each answer is read when it comes and then freed. The readings are judged at once and freed too. Of large layers,
     whose readings are tens of megabytes, one implementation's are in memory at a time.
     """
     if task.case.layer.embedding is None and (problem := unfit(task.case.layer)):
-        error = Verdict(outcome=Outcome.ERROR, message=problem)
-        return lambda: error
+        return Failure(Outcome.ERROR, problem)
     with turn_of(task.case.layer):
         verdict = _probed(session, task)
-    return lambda: verdict
+    return verdict if isinstance(verdict, Failure) else lambda: verdict
 
 
-def _probed(session: Session, task: Task) -> Verdict:
+def _probed(session: Session, task: Task) -> Verdict | Failure:
     layer = task.case.layer
     first_probe = Probe(layer) if layer.embedding is None else EmbeddedProbe(layer)
     probes = [first_probe, first_probe, *(Probe(layer, block) for block in range(1, first_probe.blocks))]
@@ -66,7 +66,7 @@ def _probed(session: Session, task: Task) -> Verdict:
     readings: list[Reading] = []
     for mode, seed, probe in [*in_training, ("eval", 0, first_probe)]:
         reading = _read_probe(session, task, probe, mode, seed)
-        if isinstance(reading, Verdict):
+        if not isinstance(reading, Reading):
             return reading
         readings.append(reading)
     *train_readings, eval_reading = readings
@@ -82,25 +82,16 @@ def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
 
     The rates are those of the specification, of the declared deviations, or of known deviations, to name the cause.
     """
-    problems, declared = find_problems(task.case.layer.dropout.model_dump()), task.deviations
-    if declared:
-        as_declared = not find_problems(_patched_rates(task, declared))
-        ids = " and ".join(deviation.deviation for deviation in declared)
-        if as_declared and problems:
-            names = tuple(deviation.deviation for deviation in declared)
-            return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=names)
-        if not problems:
-            return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
-    if not problems:
+    problems, declared = find_problems(_patched_rates(task, ())), task.deviations
+    names = tuple(deviation.deviation for deviation in declared)
+    ids = " and ".join(names)
+    if not problems and not declared:
         return Verdict(outcome=Outcome.PASS)
-    cause = next(
-        (
-            deviations
-            for deviations in _training_deviations(task)
-            if not find_problems(_patched_rates(task, deviations))
-        ),
-        (),
-    )
+    if not problems:
+        return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
+    if declared and not find_problems(_patched_rates(task, declared)):
+        return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=names)
+    cause = next((each for each in _training_deviations(task) if not find_problems(_patched_rates(task, each))), ())
     sentences = " and ".join(f"{deviation.deviation} ({deviation.sentence.removesuffix('.')})" for deviation in cause)
     return Verdict(outcome=Outcome.FAIL, message="; ".join(problems) + (f": this is {sentences}" if sentences else ""))
 
@@ -111,21 +102,18 @@ def _training_deviations(task: Task) -> Iterator[tuple[Deviation, ...]]:
     deviations = [
         deviation for deviation in catalogue().values() if deviation.patch.in_training and changes(task.case, deviation)
     ]
-    rates = task.case.layer.dropout.model_dump().items()
+    rates = _patched_rates(task, ()).items()
     deviations.sort(key=lambda each: len(_patched_rates(task, [each]).items() - rates))
     for count in range(1, len(AXES)):
         yield from combinations(deviations, count)
 
 
 def _patched_rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
-    layer = task.case.layer
-    for deviation in deviations:
-        layer = patched_layer(layer, deviation)
-    rates: Rates = layer.dropout.model_dump()
+    rates: Rates = reduce(patched_layer, deviations, task.case.layer).dropout.model_dump()
     return rates
 
 
-def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed: int) -> Reading | Verdict:
+def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed: int) -> Reading | Verdict | Failure:
     dtype = task.format.numpy
     input_format = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=input_format, seed=seed)
@@ -133,9 +121,9 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
     build = Build(layer=probe.layer, dtype=task.dtype)
     answer = session.observe_made(key, build, _parameters(probe, dtype), run, probe.inputs(dtype))
     if isinstance(answer, Failure):
-        return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}", kind=answer.kind)
+        return replace(answer, message=f"mode {mode}: {answer.message}")
     if set(answer) != {"output"}:
-        return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
+        return Failure(Outcome.ERROR, f"mode {mode}: answered {sorted(answer)} instead of output")
     output = answer["output"]
     if output.shape != probe.output_shape or output.dtype != dtype:
         actual, expected = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(probe.output_shape)}"
@@ -146,7 +134,7 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
         with _ONE_AT_A_TIME:
             return probe.read(output.astype(np.float64)) if isinstance(probe, EmbeddedProbe) else read(probe, output)
     except NoReading as problem:
-        return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
+        return Failure(Outcome.FAIL, f"mode {mode}: dropout cannot be read off: {problem}")
 
 
 def _parameters(probe: AnyProbe, dtype: np.dtype[Any]) -> dict[str, Streamed]:

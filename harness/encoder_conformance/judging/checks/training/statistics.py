@@ -37,12 +37,9 @@ def smaller_tail(dropped: int, count: int, rate: float) -> float:
 
 @dataclass(frozen=True)
 class Rate:
-    """The share `observed` of `count` elements that were dropped.
+    """The share of elements that were dropped, its distance `z` from the expected rate in standard deviations, and the
+    p-value `chance`."""
 
-    `z` is its distance from the expected rate in standard deviations, `chance` the p-value.
-    """
-
-    count: int
     observed: float
     z: float
     chance: float
@@ -54,14 +51,13 @@ class Rate:
 
 def rate(masks: Iterable[Masks], expected: float) -> Rate:
     """An exact binomial test of the dropout rate of `masks` against `expected`; two-sided, twice the smaller tail."""
-    counts = [(np.count_nonzero(mask == DROPPED), np.count_nonzero(mask == KEPT)) for mask in masks]
-    dropped = int(sum(each for each, _ in counts))
-    count = dropped + int(sum(each for _, each in counts))
+    counts = [(np.count_nonzero(mask == DROPPED), np.count_nonzero(mask != HIDDEN)) for mask in masks]
+    dropped, count = (int(each) for each in np.sum(counts, axis=0))
     if not count:
-        return Rate(0, float("nan"), inf, 0.0)
+        return Rate(float("nan"), inf, 0.0)
     spread = sqrt(count * expected * (1 - expected))
     z = (dropped - count * expected) / spread if spread else (inf if dropped else 0.0)
-    return Rate(count, dropped / count, z, min(1.0, 2 * smaller_tail(dropped, count, expected)))
+    return Rate(dropped / count, z, min(1.0, 2 * smaller_tail(dropped, count, expected)))
 
 
 def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:
