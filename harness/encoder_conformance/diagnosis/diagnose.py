@@ -14,7 +14,13 @@ from encoder_conformance.diagnosis.dependence import dependence
 from encoder_conformance.diagnosis.epsilon import measured_epsilons
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.experiments import Ask, identify_by_experiments
-from encoder_conformance.diagnosis.identify.identify import Identified, describe_outputs, identify
+from encoder_conformance.diagnosis.identify.identify import (
+    Identified,
+    describe_outputs,
+    deviations_of,
+    identify,
+    patches_of,
+)
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.diagnosis.selection import choose, screening
@@ -182,9 +188,9 @@ def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence
     known = named.model_copy(
         update={"equations": identified.equations, "left_open": identified.left, "observed": identified.observed}
     )
-    if identified.deviation is None or identified.left:
+    if not identified.equations or identified.left:
         return known
-    match = Match((identified.deviation,))
+    match = Match(deviations_of(patches_of(identified.equations)))
     for piece in evidence:
         match.try_on(piece, measured=True)
         if not match.explains:

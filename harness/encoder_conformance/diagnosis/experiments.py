@@ -17,7 +17,7 @@ from encoder_conformance.diagnosis.identify.from_output import OutputSample, out
 from encoder_conformance.diagnosis.identify.identify import (
     OUTPUT_EVALUATIONS,
     Identified,
-    deviation_of,
+    deviations_of,
     identify_by_output,
     patches_of,
 )
@@ -90,13 +90,13 @@ def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float
         more = _one_more(pieces, found, Effort(OUTPUT_EVALUATIONS, until))
         sentences.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
         if not more:
-            return Identified((), None, ("output",) if found else (), tuple(sentences))
+            return Identified(left=("output",) if found else (), observed=tuple(sentences))
         found += more
     if not _explains(found, chosen):
         found += _one_more(chosen, found, Effort(OUTPUT_EVALUATIONS, until))
     if not found or not _explains(found, [*every, *chosen]):
-        return Identified((), None, (), tuple(sentences))
-    return Identified(tuple(found), deviation_of(patches_of(found)), (), (_HOW,))
+        return Identified(observed=tuple(sentences))
+    return Identified(tuple(found), observed=(_HOW,))
 
 
 def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
@@ -113,8 +113,7 @@ def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
 
 
 def _explains(found: Sequence[StageEquation], pieces: Sequence[Evidence]) -> bool:
-    deviations = (deviation_of(patches_of(found)),) if found else ()
-    return Match.of(deviations, pieces, measured=bool(found)).explains
+    return Match.of(deviations_of(patches_of(found)), pieces, measured=bool(found)).explains
 
 
 def _reaches_the_output(sample: OutputSample) -> bool:

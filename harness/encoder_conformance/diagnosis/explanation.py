@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.identify import deviation_of, patches_of
+from encoder_conformance.diagnosis.identify.identify import deviations_of, patches_of
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis
@@ -18,7 +18,7 @@ def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
     epsilon, and one with the equations that it states."""
     found = [catalogue()[name] for name in diagnosis.deviations if name in catalogue()]
     found += [measured_epsilon(each.deviation.removesuffix("-epsilon"), each.value) for each in diagnosis.measured]
-    return (*found, *([deviation_of(patches_of(diagnosis.equations))] if diagnosis.equations else ()))
+    return (*found, *deviations_of(patches_of(diagnosis.equations)))
 
 
 def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Observation]:

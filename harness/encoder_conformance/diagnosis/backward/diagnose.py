@@ -158,11 +158,7 @@ def _reach(cases: Sequence[ObservedGradients], one: Hypothesis, first: str) -> t
 
 def _accounts_for(cases: Sequence[ObservedGradients], equations: Equations, first: str) -> bool:
     """Whether the gradient is in line with these, in their own noise, in every case."""
-    for case in cases:
-        found, sigma = case.given_by(equations), case.noise_of(equations)
-        if not conforms(case.errors(found, sigma)[first]):
-            return False
-    return True
+    return all(conforms(case.errors(case.given_by(equations), case.noise_of(equations))[first]) for case in cases)
 
 
 def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]:

@@ -7,9 +7,12 @@ which `constants` fits to the data.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import product
+from typing import Any
 
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, CENTRES, OF_MASK, OF_SCORES, OF_SOFTMAX
+from encoder_conformance.oracle.equation import parts_of
 from encoder_conformance.spec.equation import FUNCTIONS, dotted
 
 CONSTANT = "c"
@@ -68,30 +71,22 @@ def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
 
 def places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
     """Yield each part of the tree, and how to put another in its place."""
-    yield tree, lambda other: other
-    if dotted(tree):
-        return
-    for field, value in ast.iter_fields(tree):
-        if isinstance(tree, ast.Call) and field == "func":
-            continue
-        children = value if isinstance(value, list) else [value]
-        for at, child in enumerate(children):
-            if isinstance(child, ast.expr):
-                yield from _places_below(tree, field, at if isinstance(value, list) else None, child)
+    yield from ((part, partial(_put, tree, part)) for part in _parts(tree))
 
 
-def _places_below(
-    tree: ast.expr, field: str, at: int | None, child: ast.expr
-) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
-    for node, put in places(child):
+def _parts(tree: ast.expr) -> Iterator[ast.expr]:
+    yield tree
+    for part in parts_of(tree):
+        yield from _parts(part)
 
-        def put_here(other: ast.expr, put: Callable[[ast.expr], ast.expr] = put, old: ast.expr = tree) -> ast.expr:
-            fields = dict(ast.iter_fields(old))
-            new = put(other)
-            fields[field] = new if at is None else [*fields[field][:at], new, *fields[field][at + 1 :]]
-            return type(old)(**fields)
 
-        yield node, put_here
+def _put(tree: Any, part: ast.expr, other: ast.expr) -> Any:
+    """Return the tree, or a list of them, with `other` in the place of one part."""
+    if isinstance(tree, list):
+        return [_put(each, part, other) for each in tree]
+    if tree is part or not isinstance(tree, ast.AST):
+        return other if tree is part else tree
+    return type(tree)(**{field: _put(value, part, other) for field, value in ast.iter_fields(tree)})
 
 
 def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:

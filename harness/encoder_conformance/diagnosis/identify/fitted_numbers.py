@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -150,19 +151,9 @@ _PLAIN = {
 """Numbers that people write otherwise than as a short decimal, and whole ones."""
 
 
-class _ConstantReplacer(ast.NodeTransformer):
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return parsed(self._text) if node.id == CONSTANT else node
-
-
 def with_constant(tree: ast.expr, text: str) -> ast.expr:
     """Return the tree with this in the place of `c`."""
-    replaced = _ConstantReplacer(text).visit(parsed(ast.unparse(tree)))
-    assert isinstance(replaced, ast.expr)
-    return replaced
+    return parsed(re.sub(rf"\b{CONSTANT}\b", f"({text})", ast.unparse(tree)))
 
 
 def has_constant(tree: ast.expr) -> bool:

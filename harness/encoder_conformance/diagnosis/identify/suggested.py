@@ -7,7 +7,6 @@ Each is a guess, judged like any other equation of the search.
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -114,12 +113,10 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
 def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
     """Yield how this parameter gives what is `wanted`: as it is, transposed, or with an axis in another order; both are
     [K, M] or [M]."""
-    if value.shape == wanted.shape and _near(value, wanted):
-        yield name
-        return
-    if value.ndim == 2 and value.T.shape == wanted.shape and _near(value.T, wanted):
-        yield f"transpose({name})"
-        return
+    for text, form in ((name, value), (f"transpose({name})", value.T)):
+        if form.shape == wanted.shape and _near(form, wanted):
+            yield text
+            return
     if value.shape != wanted.shape:
         return
     for axis in range(-value.ndim, 0):
@@ -183,7 +180,7 @@ def _conditions(size: int, names: Sequence[str]) -> Iterator[tuple[str, Callable
         yield f">= {name} / 2", lambda at, n: at >= n / 2
     for k in range(1, min(size, MOST_PERMUTED)):
         for sign, compare in _COMPARISONS.items():
-            yield f"{sign} {k}", partial(_compared, compare, k)
+            yield f"{sign} {k}", lambda at, n, compare=compare, k=k: compare(at, k)
 
 
 _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
@@ -192,10 +189,6 @@ _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
     "<": np.less,
     ">=": np.greater_equal,
 }
-
-
-def _compared(compare: Callable[[Array, int], Array], k: int, at: Elementwise, size: int) -> Elementwise:
-    return compare(at, k)
 
 
 def _slices_out_of_line(tree: ast.expr, sample: Sample, axis: int) -> tuple[Array, Array] | None:
