@@ -12,10 +12,8 @@ import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.edits import parsed
-from encoder_conformance.diagnosis.identify.equation_search import Effort
 from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
 from encoder_conformance.diagnosis.identify.identify import (
-    OUTPUT_EVALUATIONS,
     Identified,
     deviations_of,
     identify_by_output,
@@ -87,13 +85,13 @@ def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float
         if _explains(found, pieces):
             sentences.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
             continue
-        more = _one_more(pieces, found, Effort(OUTPUT_EVALUATIONS, until))
+        more = _one_more(pieces, found, until)
         sentences.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
         if not more:
             return Identified(left=("output",) if found else (), observed=tuple(sentences))
         found += more
     if not _explains(found, chosen):
-        found += _one_more(chosen, found, Effort(OUTPUT_EVALUATIONS, until))
+        found += _one_more(chosen, found, until)
     if not found or not _explains(found, [*every, *chosen]):
         return Identified(observed=tuple(sentences))
     return Identified(tuple(found), observed=(_HOW,))
@@ -123,7 +121,7 @@ def _reaches_the_output(sample: OutputSample) -> bool:
     return right is None or other is None or not np.array_equal(right, other, equal_nan=True)
 
 
-def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], effort: Effort) -> list[StageEquation]:
+def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], until: float | None) -> list[StageEquation]:
     """Identify one wrong step more, beside those that were found, with which all of these outputs are in line."""
     known = patches_of(found)
     by_stage = {
@@ -131,4 +129,4 @@ def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], effort
         for stage, samples in output_samples(pieces, known).items()
         if stage not in known and any(map(_reaches_the_output, samples))
     }
-    return identify_by_output(by_stage, effort, known, lambda equations: _explains([*found, *equations], pieces))
+    return identify_by_output(by_stage, until, known, lambda equations: _explains([*found, *equations], pieces))

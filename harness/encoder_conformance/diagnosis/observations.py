@@ -14,13 +14,12 @@ from encoder_conformance.diagnosis.explanation import as_closest, named_deviatio
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import ReadAgain
-from encoder_conformance.judging.observation import Observation, as_observed, in_format, observation_of
+from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.outcome import Outcome
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
@@ -32,14 +31,10 @@ _GRADIENTS = 40
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Kept(ObservedCase):
     """An observation whose answers lie on disk, as they came."""
 
-    case: Case
     expected: Callable[[], Expected]
-    dtype: Format
-    failed: bool
-    in_format: bool
     tensors: Extent
 
 
@@ -152,7 +147,7 @@ class Observations:
         amiss = record.outcome == Outcome.FAIL
         tensors = self._spool.put(as_observed(task.case, expected, answers))
         right = in_format(answers, task.format)
-        kept = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, right, tensors)
+        kept = _Kept(task.case, task.format, amiss, right, read_again or (lambda: expected), tensors)
         with self._one_at_a_time:
             cases = self._found.setdefault(task.dtype, {})
             cases.setdefault(task.case.id, {})[task.check] = kept
@@ -177,7 +172,7 @@ class Observations:
                 self._not_tried.setdefault(task.dtype, []).extend([task.case.id] if amiss else [])
                 return
             kept = self._gradients.setdefault(task.dtype, {})
-            kept[task.case.id] = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, True, tensors)
+            kept[task.case.id] = _Kept(task.case, task.format, amiss, True, read_again or (lambda: expected), tensors)
             if len(kept) > _GRADIENTS:
                 passed = (case for case, each in kept.items() if not each.failed)
                 self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)

@@ -110,7 +110,7 @@ def _result(
     session: Session, task: Task, golden: Callable[[Case], Expected], coming: Iterable[Task], *, whole: bool
 ) -> Answers | Judgement | Failure | Refused:
     if task.check == "invariant":
-        return put_invariant(session, task, lambda left: _send_requests(session, left, coming, golden))
+        return put_invariant(session, task, lambda left: send_ahead(session, coming, golden, left))
     if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":
@@ -120,18 +120,14 @@ def _result(
     return _observe_compared(session, task, golden(task.case))
 
 
-def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
+def send_ahead(
+    session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected], left: Iterable[Task] = ()
+) -> None:
     """Send the requests of the next tasks, in this order, so that the worker need not wait.
 
-    Stops at the first check of several requests that are put one by one.
+    Stops at the first check of several requests that are put one by one. `left`: requests that are left of the present
+    check, which go before.
     """
-    _send_requests(session, (), tasks, golden)
-
-
-def _send_requests(
-    session: Session, left: Iterable[Task], tasks: Iterable[Task], golden: Callable[[Case], Expected]
-) -> None:
-    """`send_ahead`, after the requests that are left of the present check."""
     applicable = (task for task in tasks if not task.opt_out)
     independent = takewhile(lambda task: task.check != "refusal" and task.check not in _TRAINED, applicable)
     requests = chain.from_iterable(_requests_of(session, task) for task in independent)
@@ -161,8 +157,7 @@ def _may_be_large(task: Task) -> bool:
 def _observe_compared(session: Session, task: Task, expected: Expected) -> Answers | Failure:
     compared = {name: expected.tensors[key(task.check, name)] for name in task.tensors}
     sampling = Sampling({name: (tensor.shape, tensor.positions) for name, tensor in compared.items()})
-    kinked_rows = expected.kinked_rows if task.check == "gradients" else NOTHING.kinked_rows
-    answer = session.observe(task, kinked_rows, sampling)
+    answer = session.observe(task, expected.kinked_rows, sampling)
     return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 

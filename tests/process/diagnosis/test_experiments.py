@@ -85,7 +85,7 @@ def test_what_an_unknown_step_depends_on_is_asked() -> None:
     def ask(cases: Sequence[Case]) -> list[Observation]:
         """Without goldens: answers are compared with each other."""
         given = [(case, computed(case, wrong)["output"].astype(np.float64)) for case in cases]
-        return [Observation(case, NOTHING, FLOAT32, {}, {"output": output}, True, True) for case, output in given]
+        return [Observation(case, FLOAT32, True, True, NOTHING, {}, {"output": output}) for case, output in given]
 
     said = " ".join(dependence([Evidence(observed(CASES[2], wrong))], ask))
     assert "Asked again with one thing changed, the answer depends on the other items of the batch (" in said

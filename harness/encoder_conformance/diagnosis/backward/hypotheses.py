@@ -7,12 +7,14 @@ softmax may be taken as if its denominator were constant; an activation may have
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 
 import numpy as np
 
 from encoder_conformance.diagnosis.backward.observed import EXACT, Equations, ObservedGradients
-from encoder_conformance.diagnosis.identify.edits import activations, parsed, places
+from encoder_conformance.diagnosis.identify.edits import in_forms, parsed, places
 from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_constant, written
+from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.oracle.backward import through_each_part
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
@@ -146,15 +148,10 @@ def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:
     """Yield (stage, equation) with the same values, and the derivative of something else."""
     if "ffn_activation" in equations:
         text = equations["ffn_activation"].text
-        for other in activations("ffn_hidden"):
-            if not has_constant(other):
-                yield "ffn_activation", _with_derivative_of(text, ast.unparse(other))
+        for other in map(ast.unparse, filterfalse(has_constant, in_forms(ACTIVATIONS, "ffn_hidden"))):
+            yield "ffn_activation", f"{other} + detach({text} - ({other}))"
     for stage in ("attention_weights",):
         match equations[stage].tree if stage in equations else None:
             case ast.Call(func=ast.Name(id="softmax"), args=[scores, ast.Name(id="mask")]):
                 above = _EXPONENTIALS.format(ast.unparse(scores))
                 yield stage, f"{above} / detach(sum({above}, -1))"
-
-
-def _with_derivative_of(text: str, other: str) -> str:
-    return f"{other} + detach({text} - ({other}))"

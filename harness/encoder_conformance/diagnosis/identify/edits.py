@@ -6,12 +6,12 @@ which `constants` fits to the data.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import Any
 
-from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, CENTRES, OF_MASK, OF_SCORES, OF_SOFTMAX
+from encoder_conformance.diagnosis.identify.forms import CENTRES, OF_MASK, OF_SOFTMAX
 from encoder_conformance.oracle.equation import parts_of
 from encoder_conformance.spec.equation import FUNCTIONS, dotted
 
@@ -40,6 +40,11 @@ _ARRANGED = ("interleaved", "by-reshape")
 
 def parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
+
+
+def in_forms(forms: Iterable[str], *of: str) -> Iterator[ast.expr]:
+    """Yield each form, with what it is a form `of` in the places `{0}` and `{1}`."""
+    return (parsed(form.format(*of)) for form in forms)
 
 
 def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
@@ -106,8 +111,7 @@ def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
         return
     yield parsed(f"{CONSTANT} * ({text})")
     yield parsed(f"{text} + {CONSTANT}")
-    for form in _AROUND:
-        yield parsed(form.format(f"({text})"))
+    yield from in_forms(_AROUND, f"({text})")
 
 
 def _other_operand(name: str, shapes: Shapes) -> Iterator[ast.expr]:
@@ -143,7 +147,7 @@ def _other_operation(left: ast.expr, operator: ast.operator, right: ast.expr) ->
         forms = ("{0} ** c",)
     else:
         forms = _OF_TWO
-    yield from (parsed(form.format(one, other)) for form in forms)
+    yield from in_forms(forms, one, other)
 
 
 def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
@@ -168,7 +172,7 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
                     yield parsed(f"sqrt({ast.unparse(inner)}) + {ast.unparse(epsilon)}")
                     yield parsed(f"sqrt(maximum({ast.unparse(inner)}, {ast.unparse(epsilon)}))")
         case "softmax", [scores, "mask", *_]:
-            yield from (parsed(form.format(f"({scores})")) for form in OF_SOFTMAX)
+            yield from in_forms(OF_SOFTMAX, f"({scores})")
         case (("split_heads" | "merge_heads"), [x, *_]):
             yield from (parsed(f"{name}({x}, {form!r})") for form in _ARRANGED)
         case (("erf" | "tanh" | "sigmoid" | "exp"), [x]):
@@ -179,16 +183,6 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
             yield arguments[0]
         case "transpose", [x]:
             yield arguments[0]
-
-
-def activations(of: str) -> Iterator[ast.expr]:
-    """Yield the activations of the field, of this input."""
-    yield from (parsed(form.format(of)) for form in ACTIVATIONS)
-
-
-def positional_scores(of: ast.expr) -> Iterator[ast.expr]:
-    """Yield scores that depend on more than products of queries and keys."""
-    yield from (parsed(form.format(f"({ast.unparse(of)})")) for form in OF_SCORES)
 
 
 def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:

@@ -25,8 +25,8 @@ from encoder_conformance.spec.stages import layer_of, step_of
 AnySample = TypeVar("AnySample", bound=Sample)
 _EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
-OUTPUT_EVALUATIONS = 20000
-"""The same where each is played to the output."""
+_OUTPUT_EVALUATIONS, _OUTPUT_FIT = 20000, 20
+"""The same where each is played to the output; and plays that fitting a number takes, about."""
 _OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
 _TRIED = 3
 """Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
@@ -57,7 +57,7 @@ def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> 
     ]
     if not shown:
         outputs = output_samples([piece for piece in evidence if piece.stages == ("output",)])
-        equations = identify_by_output(outputs, Effort(OUTPUT_EVALUATIONS, until))
+        equations = identify_by_output(outputs, until)
         return Identified(tuple(equations), observed=(_OF_THE_OUTPUT,)) if equations else Identified()
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     first: dict[str, str] = {}
@@ -87,7 +87,7 @@ def describe_outputs(evidence: Sequence[Evidence]) -> tuple[str, ...]:
 
 def identify_by_output(
     outputs: Mapping[str, Sequence[OutputSample]],
-    effort: Effort,
+    until: float | None,
     known: Patches = NONE,
     accepts: Callable[[list[StageEquation]], bool] = bool,
 ) -> list[StageEquation]:
@@ -95,6 +95,7 @@ def identify_by_output(
 
     `outputs` by the stage that may be wrong; `known`: equations of other stages. [] where `accepts` takes none.
     """
+    effort = Effort(_OUTPUT_EVALUATIONS, until, _OUTPUT_FIT)
     for numbers in (False, True):
         for stage, samples in outputs.items():
             find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
