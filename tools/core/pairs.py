@@ -72,7 +72,7 @@ def _find_differences(
         tensor = expected.tensors[name]
         if not tensor.positions.size:
             continue
-        sigma = np.maximum(dtype.roundoff * np.nan_to_num(tensor.condition), dtype.smallest_normal)
+        sigma = dtype.sigma(np.nan_to_num(tensor.condition))
         with np.errstate(all="ignore"):
             scaled = rows[name] / sigma
             finite = np.isfinite(scaled)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors, in_sigma_if_finite, rms, sigma_of
+from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors, in_sigma_if_finite, rms
 from encoder_conformance.diagnosis.noisy_predictions import (
     NoisyStage,
     NormRows,
@@ -128,11 +128,11 @@ class Evidence:
 
     def sigma(self, stage: str) -> Array:
         """Return σ of a right step that is given the stages observed before it, in the stage's shape."""
-        return sigma_of(np.nan_to_num(self._whole_condition[stage]), self.dtype)
+        return self.dtype.sigma(np.nan_to_num(self._whole_condition[stage]))
 
     def output_sigma(self) -> Array:
         """Return σ of the specified output at the positions that are compared, [n], where no stage was seen."""
-        return sigma_of(self._condition, self.dtype)
+        return self.dtype.sigma(self._condition)
 
     def relative_noise(self, stage: str) -> float:
         """Return a right step's noise in roundoffs of its values: rms over rms, and no less than a few roundings."""
@@ -148,12 +148,12 @@ class Evidence:
         exact = [deviation for deviation in acts if not is_noisy(deviation)]
         if measured and self.seen:
             centre, condition = self._with_noise(exact)
-            sigma = sigma_of(np.nan_to_num(condition), self.dtype)
+            sigma = self.dtype.sigma(np.nan_to_num(condition))
         else:
             centre = self._centre(exact)
             with np.errstate(all="ignore"):
                 beyond = np.repeat(self._relative, self._sizes) * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
-            sigma = sigma_of(np.fmax(self._condition, beyond), self.dtype)
+            sigma = self.dtype.sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acts):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
         drawn = [self._row(draw) for draw in self._player_for(acts).draws(acts)]

@@ -1,7 +1,8 @@
 """Holds an explanation to cases that it was not found in: other small ones, and large layers."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
 from encoder_conformance.diagnosis.evidence import Evidence
@@ -24,14 +25,16 @@ def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
 def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Observation]:
     """Return the observations, of cases that a diagnosis was not shown, that its explanation does not give."""
     deviations, left = named_deviations(explained), list[Observation]()
-    for observation in others:
-        if until is not None and time.monotonic() > until:
-            break
+    for observation in _in_time(others, until):
         piece = Evidence(observation)
         # The noise of the wrong layer itself is slow, and matters to few.
         if not any(Match.of(deviations, [piece], measured=measured).explains for measured in (False, True)):
             left.append(observation)
     return left
+
+
+def _in_time(observations: Sequence[Observation], until: float | None) -> Iterator[Observation]:
+    return takewhile(lambda _: until is None or time.monotonic() <= until, observations)
 
 
 def on_large_layers(
@@ -43,9 +46,7 @@ def on_large_layers(
     """
     deviations, given, left = named_deviations(explained), list[Observation](), list[Observation]()
     rms = explained.rms or 0.0
-    for observation in large:
-        if until is not None and time.monotonic() > until:
-            break
+    for observation in _in_time(large, until):
         match = Match.of(deviations, [Evidence(observation)])
         if match.explains:
             given.append(observation)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
-from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.load import constants
 
 UNCOMPARABLE = 1e12
@@ -27,11 +26,6 @@ def in_sigma_if_finite(one: Elementwise, other: Elementwise, sigma: Elementwise)
         found = np.where(finite & other_finite, (one - other) / sigma, 0.0)
     found[finite != other_finite] = np.inf
     return found
-
-
-def sigma_of(condition: Elementwise, dtype: Format) -> Elementwise:
-    """Return σ, in the unit of the values, of a step with this condition, in roundoffs (rule C-4), in their shape."""
-    return np.asarray(np.maximum(dtype.roundoff * condition, dtype.smallest_normal))
 
 
 def rms(errors: Array) -> float:

@@ -186,7 +186,7 @@ def _joined(parts: Sequence[P]) -> P:
 
 def _errors(values: P, golden: P, condition: P, dtype: Format) -> tuple[P, P]:
     """The error in σ at each compared position, 0 where the expected value is not finite; and σ. All are float64."""
-    sigma = np.maximum(dtype.roundoff * condition, dtype.smallest_normal)
+    sigma = dtype.sigma(condition)
     finite = np.isfinite(golden)
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(values - golden) / sigma

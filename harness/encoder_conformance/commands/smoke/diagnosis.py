@@ -70,7 +70,7 @@ def _distance(error: ParameterError, observation: Observation) -> float:
         tensor = observation.expected.tensors[name]
         if observed is None or not observed.size:
             continue
-        sigma = np.maximum(observation.dtype.roundoff * tensor.condition, observation.dtype.smallest_normal)
+        sigma = observation.dtype.sigma(tensor.condition)
         with np.errstate(all="ignore"):
             deviation = np.nan_to_num(
                 (observed - _sample(predicted[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR

@@ -191,8 +191,8 @@ def scored(
 def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
     """Yield the terms of a sum with other coefficients, all at once; and with one more term of the same shape."""
     terms = list(_terms(start.tree))
-    others = [parsed(name) for name, value in sample.operands.values.items() if value.shape == sample.shape]
-    for more in ([], *([other] for other in others if ast.unparse(other) not in map(ast.unparse, terms))):
+    others = [name for name in sample.operands_of_its_shape if name not in map(ast.unparse, terms)]
+    for more in ([], *([parsed(other)] for other in others)):
         numbers = summed(screened, [*terms, *more])
         if numbers and len(terms) + len(more) > 1:
             factors = [next(written(number)) for number in numbers]

@@ -80,6 +80,11 @@ class Sample:
         return found
 
     @property
+    def operands_of_its_shape(self) -> list[str]:
+        """Return the names of the operands that have the shape of the sample."""
+        return [name for name, value in self.operands.values.items() if value.shape == self.shape]
+
+    @property
     def stage_shape(self) -> tuple[int, ...]:
         """Return the shape of what the equation gives."""
         return self.shape

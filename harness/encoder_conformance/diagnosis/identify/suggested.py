@@ -218,16 +218,10 @@ def restricted_to(slices: Slices, sample: Sample) -> Sample | None:
 def equation_in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence[Sample]) -> ast.expr:
     """Return the equation that is `other` in these slices, and `tree` in the rest."""
     stages = (name for name in samples[0].operands.values if "." not in name and name != "mask")
-    alike = (name for name in stages if all(_shape(sample, name) == sample.shape for sample in samples))
+    alike = (name for name in stages if all(name in sample.operands_of_its_shape for sample in samples))
     of = next(alike, f"({ast.unparse(tree)})")
     condition = f"index({of}, {slices.axis}) {slices.text}"
     return parsed(f"where({condition}, {ast.unparse(other)}, {ast.unparse(tree)})")
-
-
-def _shape(sample: Sample, name: str) -> tuple[int, ...] | None:
-    """Return an operand's shape; None where this case has none of that name."""
-    value = sample.operands.values.get(name)
-    return None if value is None else value.shape
 
 
 def is_linear(tree: ast.expr) -> bool:

@@ -103,7 +103,6 @@ def _largest_distance(patched: Expected, expected: Expected, names: tuple[str, .
         one, other = patched.tensors[name], expected.tensors[name]
         if one.shape != other.shape:
             return np.inf
-        sigma = np.maximum(dtype.roundoff * other.condition, dtype.smallest_normal)
-        error = np.abs(one.golden - other.golden) / sigma
+        error = np.abs(one.golden - other.golden) / dtype.sigma(other.condition)
         largest = max(largest, float(np.nan_to_num(error, nan=np.inf).max(initial=0.0)))
     return largest

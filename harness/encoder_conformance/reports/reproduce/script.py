@@ -133,7 +133,7 @@ def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
         needs=_quoted(", ".join(f"{name} {version}" for name, version in shown.versions.items())),
         tensor=tensor,
         expected=expected,
-        sigma=np.maximum(task.format.roundoff * expected.condition.astype(np.float64), task.format.smallest_normal),
+        sigma=task.format.sigma(expected.condition.astype(np.float64)),
         limits=constants(),
         **values,
     )

@@ -23,6 +23,7 @@ from encoder_conformance.protocol.streamed import Streamed, parts_of
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import Parameter, parameters_of
+from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import Mode
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -193,7 +194,8 @@ class _Draws:
 
 def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
     independent = []
-    for placement, expected in _shown(draws.readings, rates).items():
+    for placement in (each for each in rates if each in draws.readings[0].kept):
+        expected = rates[placement]
         if axes := draws.dependent_axes(placement):
             yield f"dropout of {placement}: one draw for several {' and '.join(axes)}"
         else:
@@ -202,17 +204,13 @@ def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]
                 yield f"dropout of {placement}: rate {result.observed:.3g} instead of {expected:g} (z = {result.z:.3g})"
         if abs(z := draws.seed_dependence(placement)) > Z_LIMIT:
             yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
-        yield from _scale_problems(task, placement, draws.readings, 1 / (1 - expected), "")
-        if _is_scale_far(draws.readings, placement, 1 / (1 - expected)):
+        scales, right = np.concatenate([reading.scales[placement] for reading in draws.readings]), 1 / (1 - expected)
+        yield from _scale_problems(task, placement, scales, right)
+        if scales.size and ((scales / right).max() > 2 or (scales / right).min() < 0.5):
             return  # so large a scale is mistaken for elements that another placement kept
     for one, other in combinations(independent, 2):
         if abs(z := draws.joint_dependence(one, other)) > Z_LIMIT:
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
-
-
-def _shown(readings: list[Reading], rates: Rates) -> Rates:
-    """The rates of the placements that the probe shows."""
-    return {placement: rate for placement, rate in rates.items() if placement in readings[0].kept}
 
 
 def _are_neighbours_dependent(masks: list[Masks], axis: int) -> bool:
@@ -220,22 +218,17 @@ def _are_neighbours_dependent(masks: list[Masks], axis: int) -> bool:
     return abs(dependence([(mask[*before, 1:], mask[*before, :-1]) for mask in masks])) > Z_LIMIT
 
 
-def _is_scale_far(readings: list[Reading], placement: str, expected: float) -> bool:
-    scales = np.concatenate([reading.scales[placement] for reading in readings]) / expected
-    return bool(scales.size and (scales.max() > 2 or scales.min() < 0.5))
-
-
 def _eval_problems(task: Task, reading: Reading) -> Iterator[str]:
     for placement, mask in reading.kept.items():
         if dropped := np.count_nonzero(mask == DROPPED):
             visible = np.count_nonzero(mask != HIDDEN)
             yield f"mode eval: dropout of {placement} is on: {dropped} of {visible} elements are dropped"
-        yield from _scale_problems(task, placement, [reading], 1.0, "mode eval: ")
+        problems = _scale_problems(task, placement, reading.scales[placement], 1.0)
+        yield from (f"mode eval: {problem}" for problem in problems)
 
 
-def _scale_problems(task: Task, placement: str, readings: list[Reading], expected: float, mode: str) -> Iterator[str]:
-    scales = np.concatenate([reading.scales[placement] for reading in readings])
+def _scale_problems(task: Task, placement: str, scales: Floats, expected: float) -> Iterator[str]:
     error = np.abs(scales / expected - 1)
     if scales.size and error.max() > SCALE_ROUNDOFFS * task.format.roundoff:
         worst = scales[error.argmax()]
-        yield f"{mode}dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {expected:.7g}"
+        yield f"dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {expected:.7g}"
