@@ -61,11 +61,10 @@ def on_large_layers(
             sentences[each.deviation] = epsilon.sentence
     ids = (*explained.cases, *(observation.case.id for observation in given))
     extended = explained.model_copy(update={"sentences": tuple(sentences.values()), "rms": rms, "cases": ids})
-    return as_closest(extended, left) if left else extended
+    return as_closest(extended, [observation.case.id for observation in left]) if left else extended
 
 
-def as_closest(explained: Diagnosis, left: Sequence[Observation]) -> Diagnosis:
-    """Return the diagnosis as no more than the closest, since it does not give the cases that are `left`."""
-    cases = ", ".join(observation.case.id for observation in left)
-    observed = (*explained.observed, f"Not accounted for: {cases}.")
+def as_closest(explained: Diagnosis, left: Sequence[str], of: str = "") -> Diagnosis:
+    """Return the diagnosis as no more than the closest, since it does not give these cases, or something `of` them."""
+    observed = (*explained.observed, f"Not accounted for: {of}{', '.join(left)}.")
     return explained.model_copy(update={"confidence": "closest", "observed": observed})

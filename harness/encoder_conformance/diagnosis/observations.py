@@ -112,7 +112,7 @@ class Observations:
             if not is_last:
                 shown = [*left, *chosen][:TRIED]
                 found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
-        return as_closest(found, left)
+        return as_closest(found, [observation.case.id for observation in left])
 
     def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
         """Hold an explanation to the gradients, too, as far as they follow from it."""
@@ -120,10 +120,7 @@ class Observations:
             return forward
         failed_first = sorted(self._gradients[dtype].values(), key=lambda each: (not each.failed, each.case.id))
         left = not_following(self._gradients_seen(failed_first), named_deviations(forward))
-        if not left:
-            return forward
-        sentence = f"Not accounted for: gradients of {', '.join(left)}."
-        return forward.model_copy(update={"confidence": "closest", "observed": (*forward.observed, sentence)})
+        return as_closest(forward, left, "gradients of ") if left else forward
 
     def see(
         self,

@@ -94,7 +94,7 @@ def test_what_an_explanation_leaves_out_elsewhere_is_found() -> None:
     assert unaccounted(explained, [observed(case, halved)], None) == []
     [left] = unaccounted(explained, [observed(case, both)], None)
     assert left.case.id == case.id
-    said = as_closest(explained, [left])
+    said = as_closest(explained, [left.case.id])
     assert said.confidence == "closest"
     assert f"Not accounted for: {case.id}." in diagnosis_text(said)
 

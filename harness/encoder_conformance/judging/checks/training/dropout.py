@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import combinations
 from typing import Any
@@ -71,11 +71,10 @@ def _probed(session: Session, task: Task) -> Verdict | Failure:
             return reading
         readings.append(reading)
     *train_readings, eval_reading = readings
-    draws = _Draws(train_readings)
     with _ONE_AT_A_TIME:
-        return _judge(
-            task, lambda rates: [*_training_problems(task, draws, rates), *_eval_problems(task, eval_reading)]
-        )
+        draws = _draws_in(train_readings, _patched_rates(task, ()))
+        in_eval = list(_eval_problems(task, eval_reading))
+        return _judge(task, lambda rates: [*_training_problems(task, draws, rates), *in_eval])
 
 
 def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
@@ -152,70 +151,63 @@ def _generated(probe: AnyProbe, parameter: Parameter, dtype: np.dtype[Any]) -> I
         yield part.astype(dtype, copy=False)
 
 
+@dataclass(frozen=True)
 class _Draws:
-    """The readings in mode train, and the dependence between their masks.
+    """The masks and scales in mode train, by placement, and the dependence between masks, which no rate changes.
 
-    The dependence does not depend on the rates, which are tried one after another (the specification's, then those of
-    each known deviation), so each statistic is computed once, on first use. Nothing here refers to itself: the readings
-    of a large layer are freed with the last name of it, and not when the garbage collector comes by.
+    `axes`: those along which neighbouring elements are dependent. `seeds`: z of the masks of the first two seeds.
+    `joint`: z of the masks of two placements.
     """
 
-    def __init__(self, readings: list[Reading]) -> None:
-        self.readings = readings
-        self._axes: dict[str, list[str]] = {}
-        self._dependence: dict[tuple[str, ...], float] = {}
+    masks: dict[str, list[Masks]]
+    scales: dict[str, Floats]
+    axes: dict[str, list[str]]
+    seeds: dict[str, float]
+    joint: dict[tuple[str, str], float]
 
-    def masks(self, placement: str) -> list[Masks]:
-        return [reading.kept[placement] for reading in self.readings]
 
-    def dependent_axes(self, placement: str) -> list[str]:
-        """The axes along which neighbouring elements are dependent."""
-        if placement not in self._axes:
-            masks = self.masks(placement)
-            self._axes[placement] = [
-                name for axis, name in enumerate(AXES[placement]) if _are_neighbours_dependent(masks, axis)
-            ]
-        return self._axes[placement]
+def _draws_in(readings: list[Reading], placements: Iterable[str]) -> _Draws:
+    masks = {each: [reading.kept[each] for reading in readings] for each in placements if each in readings[0].kept}
+    return _Draws(
+        masks,
+        {each: np.concatenate([reading.scales[each] for reading in readings]) for each in masks},
+        {each: [AXES[each][axis] for axis in _dependent_axes(drawn)] for each, drawn in masks.items()},
+        {each: dependence([(drawn[0], drawn[1])]) for each, drawn in masks.items()},
+        {pair: _joint_dependence(masks[pair[0]], masks[pair[1]]) for pair in combinations(masks, 2)},
+    )
 
-    def seed_dependence(self, placement: str) -> float:
-        """The dependence between the masks of the first two seeds."""
-        if (placement,) not in self._dependence:
-            first, second, *_ = self.masks(placement)
-            self._dependence[placement,] = dependence([(first, second)])
-        return self._dependence[placement,]
 
-    def joint_dependence(self, one: str, other: str) -> float:
-        """The dependence between the masks of two placements."""
-        if (one, other) not in self._dependence:
-            flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.readings]
-            self._dependence[one, other] = dependence([(a[: b.size], b[: a.size]) for a, b in flat])
-        return self._dependence[one, other]
+def _dependent_axes(masks: list[Masks]) -> Iterator[int]:
+    for axis in range(masks[0].ndim):
+        before = (slice(None),) * axis
+        if abs(dependence([(mask[*before, 1:], mask[*before, :-1]) for mask in masks])) > Z_LIMIT:
+            yield axis
+
+
+def _joint_dependence(one: list[Masks], other: list[Masks]) -> float:
+    flat = [(a.reshape(-1), b.reshape(-1)) for a, b in zip(one, other, strict=True)]
+    return dependence([(a[: b.size], b[: a.size]) for a, b in flat])
 
 
 def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
     independent = []
-    for placement in (each for each in rates if each in draws.readings[0].kept):
-        expected = rates[placement]
-        if axes := draws.dependent_axes(placement):
+    for placement, masks in draws.masks.items():
+        scales, expected = draws.scales[placement], rates[placement]
+        if axes := draws.axes[placement]:
             yield f"dropout of {placement}: one draw for several {' and '.join(axes)}"
         else:
             independent.append(placement)
-            if (result := rate(draws.masks(placement), expected)).wrong:
+            if (result := rate(masks, expected)).wrong:
                 yield f"dropout of {placement}: rate {result.observed:.3g} instead of {expected:g} (z = {result.z:.3g})"
-        if abs(z := draws.seed_dependence(placement)) > Z_LIMIT:
+        if abs(z := draws.seeds[placement]) > Z_LIMIT:
             yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
-        scales, right = np.concatenate([reading.scales[placement] for reading in draws.readings]), 1 / (1 - expected)
+        right = 1 / (1 - expected)
         yield from _scale_problems(task, placement, scales, right)
         if scales.size and ((scales / right).max() > 2 or (scales / right).min() < 0.5):
             return  # so large a scale is mistaken for elements that another placement kept
     for one, other in combinations(independent, 2):
-        if abs(z := draws.joint_dependence(one, other)) > Z_LIMIT:
+        if abs(z := draws.joint[one, other]) > Z_LIMIT:
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
-
-
-def _are_neighbours_dependent(masks: list[Masks], axis: int) -> bool:
-    before = (slice(None),) * axis
-    return abs(dependence([(mask[*before, 1:], mask[*before, :-1]) for mask in masks])) > Z_LIMIT
 
 
 def _eval_problems(task: Task, reading: Reading) -> Iterator[str]:
