@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "plants")]
 
 from encoder_conformance import Masks, RunRequest  # noqa: E402
-from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose  # noqa: E402
 from encoder_conformance.judging.observation import Observation, observation_of  # noqa: E402
 from encoder_conformance.judging.records import Diagnosis  # noqa: E402
 from encoder_conformance.judging.simulate import simulate  # noqa: E402
@@ -125,7 +125,7 @@ class Score:
 
     def count(self, ids: list[str], seen: Seen) -> None:
         begun = time.perf_counter()
-        diagnosis = diagnose(self.framework, "float32", seen[0], repeats=seen[1])
+        diagnosis = diagnose(Failing(self.framework, "float32", repeats=seen[1]), seen[0])
         self.seconds.append(time.perf_counter() - begun)
         self.good += right(diagnosis, ids)
         if not right(diagnosis, ids):

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.judging.verdict import judge
@@ -48,7 +48,7 @@ def main() -> None:
         begun = time.monotonic()
         observations = seen(ids)
         judged = time.monotonic()
-        diagnosis = diagnose("benchmark", "float32", observations)
+        diagnosis = diagnose(Failing("benchmark", "float32"), observations)
         seconds = time.monotonic() - judged
         failed = sum(s.failed for s in observations)
         named = " + ".join(diagnosis.deviations)

@@ -48,7 +48,8 @@ class Failing:
     """An implementation that failed in one dtype, and what is known of it beside observations.
 
     At the time `until`, by time.monotonic(), a diagnosis ends as unknown, and says that it was cut short. `ask` asks
-    the implementation again: where no stage is shown, and what the answers of an unknown step depend on.
+    the implementation again: where no stage is shown, and what the answers of an unknown step depend on. Where answers
+    repeat, dropout is not offered.
     """
 
     implementation: str
@@ -58,19 +59,9 @@ class Failing:
     ask: Ask | None = None
 
 
-def diagnose(
-    implementation: str,
-    dtype: str,
-    observations: Sequence[Observation],
-    until: float | None = None,
-    repeats: Repeats = "unknown",
-    ask: Ask | None = None,
-) -> Diagnosis:
-    """Return one cause for all that failed in one dtype; `observations` are of failed and of passed checks.
-
-    Where answers repeat, dropout is not offered. The other arguments are those of `Failing`.
-    """
-    return diagnose_chosen(Failing(implementation, dtype, until, repeats, ask), choose(observations))
+def diagnose(failing: Failing, observations: Sequence[Observation]) -> Diagnosis:
+    """Return one cause for all that failed in one dtype; `observations` are of failed and of passed checks."""
+    return diagnose_chosen(failing, choose(observations))
 
 
 def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catalogue_alone: bool = False) -> Diagnosis:

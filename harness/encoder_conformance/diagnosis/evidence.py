@@ -23,6 +23,7 @@ from encoder_conformance.oracle.deviant import active_parts, mixes_items
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.stages import step_of
@@ -33,21 +34,16 @@ _NOISE_OF_MORE = 4.0
 
 @dataclass(frozen=True)
 class SimulatedCase(Case):
-    """A case that is simulated again and again: its parameters are drawn once, which takes longer than a small layer.
-
-    `padding_is_zero`: x is 0 at positions that hold padding, as an implementation may set it (M-3).
-    """
-
-    padding_is_zero: bool = False
+    """A case to simulate again and again. Its parameters are drawn once: that takes longer than a small layer does."""
 
     @classmethod
     def of(cls, case: Case, *, padding_is_zero: bool = False) -> "SimulatedCase":
-        """Return the same case, to be simulated."""
-        return cls(**{each.name: getattr(case, each.name) for each in fields(case)}, padding_is_zero=padding_is_zero)
-
-    def x(self) -> Floats:
-        drawn = super().x()
-        return np.where(self.valid()[:, :, None], drawn, 0.0) if self.padding_is_zero else drawn
+        """Return the same case. `padding_is_zero`: with x 0 at padding, as an implementation may set it (M-3)."""
+        simulated = cls(**{each.name: getattr(case, each.name) for each in fields(case)})
+        if not padding_is_zero:
+            return simulated
+        x = np.where(case.valid()[:, :, None], case.x(), 0.0)
+        return replace(simulated, held_x=CaseParameters.of({"x": x}))
 
     @cached_property
     def _parameters(self) -> Mapping[str, Floats]:

@@ -75,7 +75,8 @@ class Observations:
         the implementation again."""
         found, failing = [], dict[str, set[str]]()
         seen = _seen(causes(name, self._failures, ()))
-        for dtype, kept in self._by_dtype().items():
+        for dtype in sorted(self._found):
+            kept = self._one_of_each(dtype)
             failing[dtype] = {each.case.id for each in kept if each.failed}
             if failing[dtype]:
                 of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
@@ -149,7 +150,7 @@ class Observations:
             cases = self._found.setdefault(task.dtype, {})
             cases.setdefault(task.case.id, {})[task.check] = kept
             if len(cases) > 2 * TRIED:
-                seen = self._by_dtype()[task.dtype]
+                seen = self._one_of_each(task.dtype)
                 taken = choose(seen)
                 kept_ids = {each.case.id for each in (*taken, *of_other_large_layers(seen, taken))}
                 for case in [case for case in cases if case not in kept_ids]:
@@ -176,7 +177,7 @@ class Observations:
 
     def _backward(self, name: str, dtype: str) -> Diagnosis | None:
         """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
-        wrong = {each.case.layer.layer for each in self._by_dtype().get(dtype, ()) if each.failed}
+        wrong = {each.case.layer.layer for each in self._one_of_each(dtype) if each.failed}
         kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
         if not any(each.failed for each in kept):
             return None
@@ -200,7 +201,7 @@ class Observations:
 
     def of(self, dtype: str) -> list[Observation]:
         """Return one observation of each case in this dtype."""
-        return self._read(self._by_dtype().get(dtype, []))
+        return self._read(self._one_of_each(dtype))
 
     def _read(self, kept: Iterable[_Kept]) -> list[Observation]:
         return [
@@ -208,17 +209,17 @@ class Observations:
             for each in kept
         ]
 
-    def _by_dtype(self) -> dict[str, list[_Kept]]:
-        """Choose one observation of each case: its stages, unless there are none, or they pass where the output
-        fails."""
-        chosen: dict[str, list[_Kept]] = {}
-        for dtype, cases in sorted(self._found.items()):
-            for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
-                output, stages_seen = checks.get("output"), checks.get("stages")
-                fused_alone = output and stages_seen and output.failed and not stages_seen.failed
-                best = output if fused_alone or stages_seen is None else stages_seen
-                if best:
-                    chosen.setdefault(dtype, []).append(best)
+    def _one_of_each(self, dtype: str) -> list[_Kept]:
+        """Choose one observation of each case: its stages, unless there are none, or they pass where the output fails.
+
+        The cases are in the order of their ids, whichever of two workers saw one first.
+        """
+        chosen = []
+        for _, checks in sorted(self._found.get(dtype, {}).items()):
+            output, stages = checks.get("output"), checks.get("stages")
+            fused_alone = output and stages and output.failed and not stages.failed
+            if best := output if fused_alone or stages is None else stages:
+                chosen.append(best)
         return chosen
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance.adapter.masks import Array
 from encoder_conformance.commands.smoke.parameter_errors import ParameterError, parameter_errors
 from encoder_conformance.commands.smoke.round_trip import with_own_names
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.simulate import simulate, simulate_with_noise
 from encoder_conformance.judging.verdict import judge_tensor
@@ -33,7 +33,7 @@ def diagnose_numbers(name: str, observations: Sequence[Observation], own: dict[s
     ]
     if causes:
         return [causes[0], *(f"or, not to be told apart here: {other}" for other in causes[1:_MOST_CAUSES])]
-    return [diagnosis_text(diagnose(name, observations[0].dtype.name, observations)).removeprefix("⇒ ")]
+    return [diagnosis_text(diagnose(Failing(name, observations[0].dtype.name), observations)).removeprefix("⇒ ")]
 
 
 def find_parameter_errors(observations: Sequence[Observation]) -> list[ParameterError]:
