@@ -170,8 +170,7 @@ class Evidence:
     def _with_predictions(
         self, errors: StageErrors, acts: Sequence[Deviation], exact: Sequence[Deviation], predicted: Array, sigma: Array
     ) -> StageErrors:
-        """Test what noisy deviations predict beside a size, with values and σ [n]; where they came true, nothing
-        scatters."""
+        """Test what noisy deviations predict beside a size, values and σ [n]; where it came true, nothing scatters."""
         means, largest, scatter, moved = map(np.copy, (errors.rms, errors.max, errors.scatter, errors.moved))
         found: dict[str, bool] = {}
         noisy = noisy_steps(acts)
@@ -260,8 +259,7 @@ class Evidence:
         return np.concatenate([self._at_positions(values[name], number) for number, name in enumerate(self.stages)])
 
     def _at_positions(self, value: Array, number: int) -> Array:
-        """Return a stage's values where it is compared, [P]. One that cannot be as observed is finite where that is
-        not."""
+        """Return what is compared of a stage, [P]. One that cannot be as observed is finite where that is not."""
         name = self.stages[number]
         shape, at = self.places[name]
         if name in self.observation.unlike:

@@ -38,8 +38,7 @@ _CASES = 4
 
 @dataclass(frozen=True)
 class Experiment:
-    """Parameters that are set to 0: those whose names begin with one of `zero`. `shows`: what the output depends on
-    then."""
+    """Parameters to set to 0, whose names begin with one of `zero`, and what the output `shows` then."""
 
     name: str
     zero: tuple[str, ...]
@@ -98,8 +97,7 @@ def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float
 
 
 def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
-    """Yield small cases that show their output alone, free of padding: of each layer one with a mask and one
-    without."""
+    """Yield small cases that show their output alone, free of padding: of each layer one with a mask, one without."""
     seen = set[tuple[str, bool]]()
     for piece in evidence:
         case = piece.case

@@ -202,8 +202,7 @@ def _heat(observed: Observed, expected: ExpectedTensor, dtype: Format) -> Heat:
 
 
 def _mismatched(values: P, golden: P) -> P | None:
-    """True where one is finite and the other not, or not in the same way; None where everything is finite, as nearly
-    always."""
+    """True where one is finite and the other not, or not in the same way; None where all is finite, as it mostly is."""
     finite, found = np.isfinite(golden), np.isfinite(values)
     if finite.all() and found.all():
         return None

@@ -1,6 +1,7 @@
 """Names what is wrong with a backward pass whose forward pass is right, layer by layer and step by step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -38,17 +39,12 @@ def diagnose_backward(
     groups = [group for group in _by_specification(seen) if any(case.failed for case in group)]
     found = [_of_layers(group) for group in groups]
     cases = tuple(case.case.id for group in groups for case in group)
+    diagnosis = partial(
+        Diagnosis, implementation=implementation, dtype=dtype, of="backward", first_stage=None, cases=cases
+    )
     if arranged := _rearranged([case for group in groups for case in group]):
-        return Diagnosis(
-            implementation=implementation,
-            dtype=dtype,
-            confidence="seen",
-            of="backward",
-            sentences=arranged,
-            advice="Look at how gradients are named and laid out where they are handed over",
-            first_stage=None,
-            cases=cases,
-        )
+        advice = "Look at how gradients are named and laid out where they are handed over"
+        return diagnosis(confidence="seen", sentences=arranged, advice=advice)
     equations = tuple(dict.fromkeys(each for one in found if one for each in one))
     explained = bool(found) and all(found)
     equations = equations if explained else ()
@@ -56,14 +52,9 @@ def diagnose_backward(
     observed = [*words, *([_SAME_EFFECT] if equations else _out_of_line(groups))]
     if not_tried:
         observed.append(f"Not tried on {', '.join(not_tried)}, which fail{'s' * (len(not_tried) == 1)} too.")
-    return Diagnosis(
-        implementation=implementation,
-        dtype=dtype,
+    return diagnosis(
         confidence="explained" if explained else "unknown",
-        of="backward",
-        rms=max((each.rms for each in equations), default=None) if explained else None,
-        first_stage=None,
-        cases=cases,
+        rms=max((each.rms for each in equations), default=None),
         equations=equations,
         observed=tuple(observed),
     )
@@ -173,8 +164,7 @@ def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]
 
 
 def _rearranged(cases: Sequence[ObservedGradients]) -> tuple[str, ...]:
-    """Return a sentence for each gradient out of line, if each is a right one of another name or layout in every case;
-    else none."""
+    """Return a sentence for each gradient out of line, if all are right ones of another name or layout; else none."""
     wrong = dict.fromkeys(
         name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors)
     )

@@ -102,8 +102,7 @@ def _factors(
     parts: Sequence[Mapping[str, P]],
     first: str,
 ) -> Factors | None:
-    """Return the factor as someone may have written it, and its value in each case; None where nothing goes back to
-    `first` through the part."""
+    """Return the factor as someone may have written it, and its value in each case; None where nothing goes through."""
     fitted = []
     for case, whole, part in zip(cases, right, parts, strict=True):
         if first not in part:

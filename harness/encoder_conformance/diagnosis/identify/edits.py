@@ -186,8 +186,7 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
 
 
 def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
-    """Yield norms of this input that differ in more than one place: all divisors, centres and affine parts there
-    are."""
+    """Yield norms of this input that differ in several places: all divisors, centres and affine parts there are."""
     centred = f"({of} - mean({of}, -1))"
     inner = (of, centred)
     divisors = (

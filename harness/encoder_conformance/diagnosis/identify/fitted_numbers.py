@@ -72,8 +72,7 @@ def fitted(
 
 
 def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
-    """Return the solution where the computed values are linear in `c`, tried at three values; None where they are
-    not."""
+    """Return the solution where values are linear in `c`, as three of its values show; None where they are not."""
     along, length = 0.0, 0.0
     for sample in samples:
         at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
@@ -105,8 +104,7 @@ def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[floa
 
 
 def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number] | None:
-    """Return the coefficient of each term in a sum that leaves the least square error; None where they are not
-    unique."""
+    """Return the coefficients of a sum that leave the least square error; None where they are not unique."""
     columns, observed = list[Array](), list[Array]()
     for sample in samples:
         values = [sample.computed(term) for term in terms]

@@ -118,8 +118,7 @@ class Sample:
         return whole
 
     def rows(self, source: str) -> tuple[Array, Array, Array]:
-        """Return inputs [rows, K] of a linear map, outputs [rows, M] and σ [rows, M], at the rows that are compared
-        whole."""
+        """Return inputs [rows, K], outputs [rows, M] and σ [rows, M] of a linear map, where rows are compared whole."""
         given, out = self.operands[source], self.shape[-1]
         compared = np.bincount(self.positions // out, minlength=int(np.prod(self.shape[:-1])))
         whole = np.flatnonzero(compared == out)
@@ -188,8 +187,7 @@ def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "
 
 
 def assigned(distances: Array) -> tuple[list[int], float, float]:
-    """Return the order in which rows [n, n] match columns with the least sum, its mean, and that of the order as it
-    is."""
+    """Return the order in which rows [n, n] match columns with the least sum; its mean, and that of the given order."""
     from scipy.optimize import linear_sum_assignment  # with every command, if it were imported above
 
     rows, columns = linear_sum_assignment(distances)
@@ -197,8 +195,7 @@ def assigned(distances: Array) -> tuple[list[int], float, float]:
 
 
 def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
-    """Return the mean of log(1 + error²) over elements and cases, which no one element decides; ∞ where it cannot
-    be."""
+    """Return the mean of log(1 + error²) over elements and cases, which no one element decides; ∞ if it has none."""
     total = 0.0
     for sample in samples:
         errors = sample.errors(tree, constant)

@@ -59,8 +59,7 @@ def ordered(text: str, axis: int, order: Sequence[int]) -> Iterator[str]:
 
 
 class LinearMap(NamedTuple):
-    """observed = source @ weight [K, M] + bias [M], with the name of the source, and the rms `error` in σ that it
-    leaves."""
+    """observed = source @ weight [K, M] + bias [M]: the name of the source, and the rms `error` in σ that it leaves."""
 
     source: str
     weight: KM
@@ -111,8 +110,7 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
 
 
 def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
-    """Yield how this parameter gives what is `wanted`: as it is, transposed, or with an axis in another order; both are
-    [K, M] or [M]."""
+    """Yield how this parameter gives what is `wanted`, [K, M] or [M]: as it is, transposed, or in another order."""
     for text, form in ((name, value), (f"transpose({name})", value.T)):
         if form.shape == wanted.shape and _near(form, wanted):
             yield text

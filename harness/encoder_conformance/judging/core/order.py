@@ -40,8 +40,7 @@ def work_of(task: Task) -> float:
 
 
 def _gain_bits(unit: Sequence[Task], table: Sensitivity) -> int:
-    """What the checks of one case in one format show, as a bit set: a bit for each clause, and for each deviation in
-    each format."""
+    """What the checks of one case in one format show: a bit for each clause, and for each deviation in a format."""
     run_tasks = [task for task in unit if task.opt_out is None]
     if not run_tasks:
         return 0

@@ -37,8 +37,7 @@ def smaller_tail(dropped: int, count: int, rate: float) -> float:
 
 @dataclass(frozen=True)
 class Rate:
-    """The share of elements that were dropped, its distance `z` from the expected rate in standard deviations, and the
-    p-value `chance`."""
+    """The share of elements dropped, its distance `z` from the expected one in standard deviations, and the p-value."""
 
     observed: float
     z: float
@@ -100,7 +99,9 @@ def uniform(values: npt.NDArray[np.floating], bound: float) -> float:
 
     ordered = np.sort(values, axis=None)  # in its own format: a large layer's weight has a million elements
     count = ordered.size
-    largest_distance = max(_largest_distance(ordered, bound, begin) for begin in range(0, count, _AT_A_TIME))
+    distribution = np.clip(ordered.astype(np.float64) / (2 * bound) + 0.5, 0, 1)
+    steps = np.arange(count + 1) / count
+    largest_distance = float(max((steps[1:] - distribution).max(), (distribution - steps[:-1]).max()))
     if count > _MANY:
         return float(kolmogorov(largest_distance * sqrt(count)))
     return float(min(1.0, 2 * smirnov(count, largest_distance)))
@@ -137,16 +138,6 @@ def _alarming_distance(count: int) -> float:
     if count > _MANY:
         return float(kolmogi(FALSE_ALARM)) / sqrt(count)
     return float(smirnovi(count, FALSE_ALARM / 2))
-
-
-def _largest_distance(ordered: npt.NDArray[np.floating], bound: float, begin: int) -> float:
-    """The largest distance of the empirical distribution from the uniform one, among values from `begin` on."""
-    part = ordered[begin : begin + _AT_A_TIME].astype(np.float64)
-    part /= 2 * bound
-    part += 0.5
-    np.clip(part, 0, 1, out=part)
-    steps = np.arange(begin, begin + part.size + 1) / ordered.size
-    return float(max((steps[1:] - part).max(), (part - steps[:-1]).max()))
 
 
 def variance(values: npt.NDArray[np.floating], bound: float) -> float:
