@@ -13,7 +13,7 @@ from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_ch
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.loop import ReadAgain
+from encoder_conformance.judging.asking import UnjudgedAnswer
 from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
@@ -123,29 +123,21 @@ class Observations:
         left = not_following(self._gradients_seen(failed_first), named_deviations(forward))
         return as_closest(forward, left, "gradients of ") if left else forward
 
-    def see(
-        self,
-        task: Task,
-        expected: Expected,
-        record: Record,
-        answers: Answers,
-        read_again: ReadAgain | None = None,
-    ) -> None:
-        """Take from the answers to a check what a diagnosis needs. `read_again` gives `expected` anew: then it does
-        not stay in memory."""
-        if found := failed_numbers(task, record, expected, answers):
+    def see(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
+        """Take from an answer and its tensors what a diagnosis needs. What was expected does not stay in memory."""
+        task, expected = answer.task, answer.expected
+        if found := failed_numbers(task, record, expected, tensors):
             with self._one_at_a_time:
                 self._failures.append(found)
         if task.check == "gradients":
-            self._see_gradients(task, record, answers, expected, read_again)
+            self._see_gradients(answer, tensors, record)
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
             return
         if not any(tensor.positions.size for tensor in expected.tensors.values()):
             return  # an empty batch, say, which speaks for nothing
-        amiss = record.outcome == Outcome.FAIL
-        tensors = self._spool.put(as_observed(task.case, expected, answers))
-        right = in_format(answers, task.format)
-        kept = _Kept(task.case, task.format, amiss, right, read_again or (lambda: expected), tensors)
+        amiss, right = record.outcome == Outcome.FAIL, in_format(tensors, task.format)
+        extent = self._spool.put(as_observed(task.case, expected, tensors))
+        kept = _Kept(task.case, task.format, amiss, right, answer.expected_again, extent)
         with self._one_at_a_time:
             cases = self._found.setdefault(task.dtype, {})
             cases.setdefault(task.case.id, {})[task.check] = kept
@@ -157,20 +149,18 @@ class Observations:
                     for each in cases.pop(case).values():
                         self._spool.free(each.tensors)
 
-    def _see_gradients(
-        self, task: Task, record: Record, answers: Answers, expected: Expected, read_again: ReadAgain | None
-    ) -> None:
-        amiss = record.outcome is Outcome.FAIL
+    def _see_gradients(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
+        task, amiss = answer.task, record.outcome is Outcome.FAIL
         if not amiss and record.outcome is not Outcome.PASS:
             return
-        seen = observe_gradients(task.case, expected, task.format, answers, failed=amiss)
-        tensors = None if seen is None else self._spool.put(dict(answers))
+        seen = observe_gradients(task.case, answer.expected, task.format, tensors, failed=amiss)
+        extent = None if seen is None else self._spool.put(dict(tensors))
         with self._one_at_a_time:
-            if tensors is None:
+            if extent is None:
                 self._not_tried.setdefault(task.dtype, []).extend([task.case.id] if amiss else [])
                 return
             kept = self._gradients.setdefault(task.dtype, {})
-            kept[task.case.id] = _Kept(task.case, task.format, amiss, True, read_again or (lambda: expected), tensors)
+            kept[task.case.id] = _Kept(task.case, task.format, amiss, True, answer.expected_again, extent)
             if len(kept) > _GRADIENTS:
                 passed = (case for case, each in kept.items() if not each.failed)
                 self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)

@@ -98,7 +98,7 @@ class JudgeThread:
             record = early.result() if early else judged(answer)
             if record is None:
                 return None
-            observe(observations, answer, record, answer.expected_again)
+            observe(observations, answer, record)
             if self._observed and isinstance(answer.result, dict):
                 self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)

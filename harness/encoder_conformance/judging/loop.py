@@ -11,8 +11,6 @@ from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.case import Case
 from encoder_conformance.subjects.subject import Subject
 
-ReadAgain = Callable[[], Expected]
-
 
 class Observer(Protocol):
     """Keeps of judged answers what a diagnosis needs, as `Observations` of the room diagnosis does."""
@@ -20,10 +18,8 @@ class Observer(Protocol):
     def note(self, task: Task, record: Record) -> None:
         """Keep what a check came to that leaves no tensors behind."""
 
-    def see(
-        self, task: Task, expected: Expected, record: Record, answers: Answers, read_again: ReadAgain | None = None
-    ) -> None:
-        """Keep the answers to a check. `read_again` gives the expectation anew, which then does not stay in memory."""
+    def see(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
+        """Keep the tensors of an answer to a check."""
 
 
 def judge(
@@ -40,8 +36,8 @@ def judge(
         yield JudgedAnswer(answer, record)
 
 
-def observe(observer: Observer, answer: UnjudgedAnswer, record: Record, read_again: ReadAgain | None = None) -> None:
+def observe(observer: Observer, answer: UnjudgedAnswer, record: Record) -> None:
     """Keep of a judged answer what a diagnosis needs: what was refused, what repeats, and the tensors."""
     observer.note(answer.task, record)
     if isinstance(answer.result, Mapping):
-        observer.see(answer.task, answer.expected, record, answer.result, read_again)
+        observer.see(answer, answer.result, record)
