@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors, in_sigma_if_finite, rms
 from encoder_conformance.diagnosis.noisy_predictions import (
+    DROPOUTS,
     NoisyStage,
     NormRows,
-    is_dropout,
+    has_dropout,
     noisy_steps,
     prediction_result,
-    without_dropout,
 )
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.simulate import Player, continued_with_noise
@@ -175,7 +175,7 @@ class Evidence:
         found: dict[str, bool] = {}
         noisy = noisy_steps(acts)
         for at, form in ((at, noisy[step]) for at, name in enumerate(self.stages) if (step := step_of(name)) in noisy):
-            plain = self._centre(without_dropout(acts) if is_dropout(form) else exact)
+            plain = self._centre([each for each in acts if not has_dropout([each])] if form in DROPOUTS else exact)
             stage = self._noisy_stage(at, plain, predicted, sigma, rows=form == "fast-variance")
             result = prediction_result(form, stage)
             if result is not None:

@@ -34,7 +34,7 @@ _STAGE_OF = {
 }
 """Step → the stage that shows its result, where that has another name."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
-_DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
+DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
 
 @dataclass(frozen=True)
@@ -77,36 +77,28 @@ def noisy_steps(deviations: Sequence[Deviation]) -> dict[str, str]:
         for step, form in deviation.patch.steps.items():
             if form in NOISY:
                 stage = _STAGE_OF.get(step, step)
-                if stage not in found or form in _DROPOUTS:
+                if stage not in found or form in DROPOUTS:
                     found[stage] = form
     return found
 
 
-def is_dropout(form: str) -> bool:
-    return form in _DROPOUTS
-
-
 def has_dropout(deviations: Sequence[Deviation]) -> bool:
     """Whether one of them is dropout, so that two answers to one question differ."""
-    return any(is_dropout(form) for deviation in deviations for form in deviation.patch.steps.values())
+    return any(form in DROPOUTS for deviation in deviations for form in deviation.patch.steps.values())
 
 
 def prediction_of(form: str) -> str:
     """Return in a few words what a form predicts."""
-    if is_dropout(form):
+    if form in DROPOUTS:
         return "elements are 0, or all scaled by one number"
     if form == "fast-variance":
         return "the variance of each row is off as float32's E[x²] − E[x]² is"
     return f"values are those of {_FORMAT_OF.get(form, form.removeprefix('in-'))}"
 
 
-def without_dropout(deviations: Sequence[Deviation]) -> list[Deviation]:
-    return [deviation for deviation in deviations if not has_dropout([deviation])]
-
-
 def prediction_result(form: str, stage: NoisyStage) -> PredictionResult | None:
     """Return whether what a form predicts of a stage came true; None where the stage cannot show it."""
-    if form in _DROPOUTS:
+    if form in DROPOUTS:
         return _scaled_or_dropped(stage, broadcast=form == "dropout-broadcast")
     as_predicted = _as_predicted(stage)
     if as_predicted is None or as_predicted.true:
