@@ -13,7 +13,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.backward.observed import EXACT, Equations, ObservedGradients
 from encoder_conformance.diagnosis.identify.edits import in_forms, parsed, places
-from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_constant, written
+from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Number, has_constant, written
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.oracle.backward import through_each_part
 from encoder_conformance.spec.axes import P
@@ -34,8 +34,6 @@ _SIZES = (
     "1 / d_model",
 )
 """Factors that differ from one case or layer to the next: a mean that was to be a sum, a scale applied twice."""
-_SURE = 6.0
-"""Uncertainties within which a factor is the one that someone wrote."""
 _ROUGHLY = 1e-3
 """A part of a factor: rounding in the step itself may move it by more than the noise of a right one."""
 _EXPONENTIALS = "where(mask, exp({0} - detach(largest({0}, -1))), 0)"
@@ -140,7 +138,7 @@ def _of_sizes(fitted: Sequence[tuple[ObservedGradients, Number]], cases: Sequenc
 
 
 def _is(value: float, number: Number) -> bool:
-    return abs(value - number.value) <= _SURE * number.uncertainty + _ROUGHLY * abs(number.value)
+    return abs(value - number.value) <= SURE * number.uncertainty + _ROUGHLY * abs(number.value)
 
 
 def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ _FAR = 100.0
 """The rms error, in σ, above which an equation is not the right one, whatever its number."""
 _SMALL = 1e-6
 """The relative step that a derivative is taken over."""
-_SURE = 6.0
+SURE = 6.0
 """Uncertainties within which a fitted number is the one that someone wrote."""
 _MEASURABLE = 0.1
 """The relative uncertainty up to which there is a number to tell."""
@@ -129,11 +129,11 @@ def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number]
 def written(number: Number) -> Iterator[str]:
     """Yield how someone may have written it: the plainest first, and as it was measured last."""
     for text, value in _PLAIN.items():
-        if abs(value - number.value) <= max(_SURE * number.uncertainty, 1e-12 * abs(number.value)):
+        if abs(value - number.value) <= max(SURE * number.uncertainty, 1e-12 * abs(number.value)):
             yield text
     for digits in range(1, 5):
         text = f"{number.value:.{digits - 1}e}"
-        if abs(float(text) - number.value) <= _SURE * number.uncertainty:
+        if abs(float(text) - number.value) <= SURE * number.uncertainty:
             yield f"{float(text):g}"
             break
     yield f"{number.value:.9g}"

@@ -146,8 +146,6 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
             if name not in seen or places is None or not all(within + each in seen for each in before):
                 continue
             shape, positions = places
-            if seen[name].shape != shape:
-                continue
             operands = operands_of(piece, {each: seen[within + each] for each in before}, within, x)
             observed = seen[name].reshape(-1)[positions]
             sigma = piece.sigma(name).reshape(-1)[positions]

@@ -57,26 +57,16 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     for name, tensor in expected.tensors.items():
         if name not in golden:  # a gradient
             continue
-        patched = golden[name]
-        if patched.shape != tensor.shape:
-            tensors[name] = ExpectedTensor(
-                patched.shape, np.arange(patched.size), patched.reshape(-1), condition[name].reshape(-1)
-            )
-            continue
-        positions = tensor.positions
-        with_noisy = patched.reshape(-1)[positions]
-        centre_values = tensor.golden if centre is None else centre[name].reshape(-1)[positions]
-        spread = condition[name].reshape(-1)[positions]
-        if noisy:
+        shape, same_shape = golden[name].shape, golden[name].shape == tensor.shape
+        positions = tensor.positions if same_shape else np.arange(golden[name].size)
+        values, spread = (each[name].reshape(-1)[positions] for each in (golden, condition))
+        if noisy and same_shape:
+            values = tensor.golden if centre is None else centre[name].reshape(-1)[positions]
             # A condition is NaN where its value is NaN: a row that one deviation fills and another leaves NaN.
-            plain_condition, own_condition = (
-                np.where(np.isfinite(values), values, 0.0) for values in (tensor.condition, spread)
-            )
-            scatter_per_value = (
-                _distribute_scatter(scattered[name].reshape(-1)[positions], plain_condition) / dtype.roundoff
-            )
-            spread = np.sqrt(own_condition**2 + plain_condition**2 + scatter_per_value**2)
-        tensors[name] = ExpectedTensor(tensor.shape, positions, centre_values if noisy else with_noisy, spread)
+            plain, own = (np.where(np.isfinite(each), each, 0.0) for each in (tensor.condition, spread))
+            scattering = _distribute_scatter(scattered[name].reshape(-1)[positions], plain) / dtype.roundoff
+            spread = np.sqrt(own**2 + plain**2 + scattering**2)
+        tensors[name] = ExpectedTensor(shape, positions, values, spread)
     return Expected(tensors, expected.kinked_rows)
 
 
