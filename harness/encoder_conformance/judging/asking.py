@@ -184,7 +184,7 @@ def judged(answer: UnjudgedAnswer) -> Record:
     return _record(task, **judged_as, digest=digest_of(result))
 
 
-_TRAINED: dict[Check, Callable[[Session, Task], Judgement]] = {
+_TRAINED: dict[Check, Callable[[Session, Task], Judgement | Failure]] = {
     "dropout": put_dropout,
     "initialisation": put_initialisation,
 }
