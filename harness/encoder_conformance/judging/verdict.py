@@ -82,13 +82,7 @@ Judgement = Callable[[], Verdict]
 """A deferred verdict on received answers. The next request can be sent before it is called."""
 
 
-def judge(
-    check: Check,
-    names: tuple[str, ...],
-    observed: Answers,
-    expected: Expected,
-    dtype: Format,
-) -> Verdict:
+def judge(check: Check, names: tuple[str, ...], observed: Answers, expected: Expected, dtype: Format) -> Verdict:
     """Judge the answer to one check. `names`: the tensors that it must have, in the order of computation."""
     problem = _wrong_names(names, observed) if names else "it was asked for none"  # an empty answer would conform
     if problem:

@@ -148,8 +148,7 @@ def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
         known = [each for each in seen if each is not None and each[0].any()]
         if not known or any(not (~wrong & compared).any() for wrong, compared in known):
             continue  # none is right
-        names = _sizes(axis, samples)
-        for text, holds in _conditions(max(len(wrong) for wrong, _ in known), names):
+        for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples)):
             if all(
                 np.array_equal(wrong[compared], holds(np.arange(len(wrong)), len(wrong))[compared])
                 for wrong, compared in known
@@ -161,17 +160,15 @@ def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
 _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "d_ff")
 
 
-def _sizes(axis: int, samples: Sequence[Sample]) -> list[str]:
-    """Return the name of the size that an axis has in every case; [] if it has none."""
-    return [name for name in _SIZES if all(float(sample.operands[name]) == sample.shape[axis] for sample in samples)][
-        :1
-    ]
+def _size_of(axis: int, samples: Sequence[Sample]) -> str | None:
+    """Return the name of the size that an axis has in every case; None if it has none."""
+    return next((name for name in _SIZES if all(float(s.operands[name]) == s.shape[axis] for s in samples)), None)
 
 
-def _conditions(size: int, names: Sequence[str]) -> Iterator[tuple[str, Callable[[Array, int], Array]]]:
+def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Callable[[Array, int], Array]]]:
     yield "== 0", lambda at, n: at == 0
     yield "> 0", lambda at, n: at > 0
-    for name in names:
+    if name:
         yield f"== {name} - 1", lambda at, n: at == n - 1
         yield f"< {name} - 1", lambda at, n: at < n - 1
         yield f"< {name} / 2", lambda at, n: at < n / 2

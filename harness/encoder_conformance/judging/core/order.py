@@ -127,8 +127,5 @@ class Exclusion:
 
     def _bits(self) -> tuple[int, int]:
         """The detectable deviations, and those of them that are not excluded, as bit sets."""
-        detectable = left = 0
-        for dtype, bits in self._detectable.items():
-            detectable |= bits
-            left |= bits & ~self._excluded[dtype]
-        return detectable, left
+        left = (bits & ~self._excluded[dtype] for dtype, bits in self._detectable.items())
+        return reduce(or_, self._detectable.values(), 0), reduce(or_, left, 0)

@@ -17,10 +17,7 @@ from encoder_conformance.spec.reason import Kind
 
 
 def judge_invariant(
-    case: Case,
-    follow_ups: Sequence[FollowUp],
-    observed: Sequence[Mapping[str, Array]],
-    dtype: Format,
+    case: Case, follow_ups: Sequence[FollowUp], observed: Sequence[Mapping[str, Array]], dtype: Format
 ) -> Verdict:
     """`observed` holds the answer to the base case, then one for each of `follow_ups`."""
     base, invariant = base_of(case), case.situation.invariant
@@ -48,11 +45,7 @@ def judge_invariant(
 
 
 def judge_dependence(
-    case: Case,
-    held: Verdict,
-    base: Mapping[str, Array],
-    anew: Mapping[str, Array],
-    dtype: Format,
+    case: Case, held: Verdict, base: Mapping[str, Array], anew: Mapping[str, Array], dtype: Format
 ) -> Verdict:
     """`held`, the verdict on an invariant that holds, unless the answer `anew` is that of the base: then inconclusive.
 
