@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "plants")]
 
 from encoder_conformance import Masks, RunRequest  # noqa: E402
-from encoder_conformance.diagnosis.diagnose import Repeats, diagnose  # noqa: E402
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose  # noqa: E402
 from encoder_conformance.judging.observation import Observation, observation_of  # noqa: E402
 from encoder_conformance.judging.records import Diagnosis  # noqa: E402
 from encoder_conformance.judging.simulate import simulate  # noqa: E402
@@ -87,7 +87,7 @@ class Plants:
                     print(f"  {' + '.join(ids)} in {case.id}: {type(error).__name__}: {error}")
                 continue
             check: Check = "stages" if "stages" in case.situation.checks else "output"
-            verdict = judge(check, tuple(answers), answers, expected, FLOAT32, constants())
+            verdict = judge(check, tuple(answers), answers, expected, FLOAT32)
             found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
         return found, self.repeats
 
@@ -125,7 +125,7 @@ class Score:
 
     def count(self, ids: list[str], seen: Seen) -> None:
         begun = time.perf_counter()
-        diagnosis = diagnose(self.framework, "float32", seen[0], repeats=seen[1])
+        diagnosis = diagnose(Failing(self.framework, "float32", repeats=seen[1]), seen[0])
         self.seconds.append(time.perf_counter() - begun)
         self.good += right(diagnosis, ids)
         if not right(diagnosis, ids):

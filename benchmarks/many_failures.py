@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.judging.verdict import judge
@@ -38,7 +38,7 @@ def seen(ids: list[str]) -> list[Observation]:
         expected = read_golden(case, read_golden_manifest(), constants())
         wrong = simulate(case, [catalogue()[name] for name in ids])
         answers = {name: np.asarray(value).astype(np.float32) for name, value in wrong.items()}
-        verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32, constants())
+        verdict = judge("stages", stages(case.layer), answers, expected, FLOAT32)
         found.append(observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome != Outcome.PASS))
     return found
 
@@ -48,7 +48,7 @@ def main() -> None:
         begun = time.monotonic()
         observations = seen(ids)
         judged = time.monotonic()
-        diagnosis = diagnose("benchmark", "float32", observations)
+        diagnosis = diagnose(Failing("benchmark", "float32"), observations)
         seconds = time.monotonic() - judged
         failed = sum(s.failed for s in observations)
         named = " + ".join(diagnosis.deviations)

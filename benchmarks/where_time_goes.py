@@ -22,7 +22,7 @@ from unittest import mock
 
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import find_implementation, known_folders
-from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.protocol.frames import Frame
@@ -66,7 +66,7 @@ def taken_by(ready: Ready, cases: list[Case], expected: dict[str, Expected], thr
         session = Session(ready, "cpu", threads, Path(folder) / "log")
         begun = time.perf_counter()
         for task in plan(ready.implementation, cases, ("float32",)):
-            ask(session, task, expected[task.case.id], constants())
+            judged(put(session, task, lambda case: expected[case.id]))
         session.close()
         whole = time.perf_counter() - begun
     return {**watch.seconds, PARENT: [whole - sum(map(sum, watch.seconds.values()))]}

@@ -45,5 +45,5 @@ def observed(
     names = ("output",) if output_only else stages(case.layer)
     answers = {name: np.asarray(shown[name]).astype(np.float32) for name in names}
     expected = expected or read_golden(case, read_golden_manifest(), constants())
-    verdict = judge("output" if output_only else "stages", names, answers, expected, FLOAT32, constants())
+    verdict = judge("output" if output_only else "stages", names, answers, expected, FLOAT32)
     return observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome is not Outcome.PASS)

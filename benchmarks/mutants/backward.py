@@ -70,7 +70,7 @@ def graded_backward(mutants: Iterable[Mutant]) -> Iterator[Grade]:
 
 
 def _conforms(case: ObservedGradients) -> bool:
-    return all(conforms(errors, constants()) for errors in case.errors(case.right).values())
+    return all(conforms(errors) for errors in case.errors(case.right).values())
 
 
 def _gradients(case: Case, wrong: Mapping[str, Equation], dtype: type[np.floating]) -> dict[str, Array]:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.evidence import SimulatedCase
 from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.judging.observation import Observation, observation_of
@@ -66,7 +66,7 @@ def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
             yield Grade(str(mutant), "equivalent", True, "", 0.0)
             continue
         begun = time.process_time()
-        diagnosis = diagnose("mutant", "float32", seen, repeats="same", ask=ask)
+        diagnosis = diagnose(Failing("mutant", "float32", repeats="same", ask=ask), seen)
         seconds, right = time.process_time() - begun, is_right(mutant, diagnosis)
         kind: Kind = diagnosis.confidence if diagnosis.confidence in ("closest", "unknown") else "false"
         if right and diagnosis.confidence == "explained":
@@ -93,7 +93,7 @@ def observed(
         shown = mutant.answers(case)
         names = ("output",) if output_only else stages(case.layer)
         given_answers = {name: shown[name] for name in names}
-        verdict = judge("output" if output_only else "stages", names, given_answers, expected, FLOAT32, constants())
+        verdict = judge("output" if output_only else "stages", names, given_answers, expected, FLOAT32)
         failed = verdict.outcome is not Outcome.PASS
         yield observation_of(case, expected, FLOAT32, given_answers, failed=failed)
 

@@ -77,7 +77,7 @@ def judged_in_format(rewriting: Rewriting, case: Case, expected: Expected, dtype
         shown = gradients if check == "gradients" else stages
         names = tuple(name for name in case.expected_shapes(check) if name in shown)
         observed = {name: to_numpy(shown[name].detach().contiguous()) for name in names}
-        for verdict in judge(check, names, observed, expected, FORMATS[dtype], constants()).tensors:
+        for verdict in judge(check, names, observed, expected, FORMATS[dtype]).tensors:
             yield Judged(
                 rewriting.name, dtype, case.id, case.seed, key(check, verdict.tensor), verdict.conforms,
                 verdict.rms, verdict.max, verdict.problem.text if verdict.problem else "",

@@ -58,7 +58,7 @@ class Core:
                 drawn = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
                 self.adapter.build(task.case.layer.model_dump(mode="json"), drawn, task.dtype)
             with np.errstate(all="ignore"):
-                verdict = judge(task.check, task.tensors, self._answer(task), expected, task.format, constants())
+                verdict = judge(task.check, task.tensors, self._answer(task), expected, task.format)
             if verdict.outcome is not Outcome.PASS:
                 yield f"{task.case.id} {task.dtype} {task.check}: {verdict.message}"
 

@@ -15,7 +15,7 @@ import pytest
 
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import DtypeName, read_implementation
-from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.store import golden_path, read_golden, read_golden_manifest
 from encoder_conformance.platform.paths import IMPLS, PACKAGE, SPECS
@@ -37,7 +37,7 @@ def records(folder: Path, *cases: str, dtype: DtypeName = "float32") -> list[Rec
     session = Session(ready, "cpu", 1, folder / "worker.log")
     manifest = read_golden_manifest()
     try:
-        return [ask(session, t, read_golden(t.case, manifest, constants()), constants()).record for t in tasks]
+        return [judged(put(session, t, lambda case: read_golden(case, manifest, constants()))) for t in tasks]
     finally:
         session.close()
 

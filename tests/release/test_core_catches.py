@@ -14,8 +14,7 @@ import pytest
 
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import read_implementation
-from encoder_conformance.judging.asking import ask
-from encoder_conformance.oracle.golden.narrow import in_format
+from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import EXPECTED
@@ -90,8 +89,8 @@ def test_the_core_catches_what_a_fake_lies_about(fake: Callable[..., Path], name
     try:
         for task in tasks:
             if task.opt_out is None:
-                golden = in_format(task.case, read_golden(task.case, goldens, constants()), task.format)
-                record = ask(session, task, golden, constants()).record
+                answer = put(session, task, lambda case: read_golden(case, goldens, constants()))
+                record = judged(answer)
                 if record.outcome not in EXPECTED and record.outcome.value in lie.caught:
                     return
     finally:

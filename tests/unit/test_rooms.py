@@ -206,7 +206,7 @@ def test_one_loop_asks_and_judges() -> None:
         for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == asking
-        if {alias.name for alias in node.names} & {"ask", "judged", "put"}
+        if {alias.name for alias in node.names} & {"judged", "put"}
     }
     assert importing == {"judging.loop", "engine.runner", "engine.judge_thread"}
     noting = {

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judging.core.kill import Kill, kills
-from encoder_conformance.judging.core.sensitivity import Sensitivity, make_sensitivity
+from encoder_conformance.judging.core.sensitivity import Sensitivity
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load
 from tools.core.cover import greedy_cover, order_by_gain
 from tools.core.criteria import Criterion, of_deviations, of_pairs, of_text, small_required
 from tools.core.pairs import distinguished_pairs
+from tools.core.sensitivity import make_sensitivity
+from tools.kill import Kill, kills
 
 _ORDINARY = "small"
 """The family of layers that most implementations can build. Cases of another family cost more."""

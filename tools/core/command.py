@@ -3,7 +3,6 @@
 import click
 
 from encoder_conformance.commands.options import jobs_option
-from encoder_conformance.judging.core.sensitivity import write_sensitivity
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file
 from encoder_conformance.platform.paths import SPECS, shown
@@ -11,6 +10,7 @@ from encoder_conformance.spec.load import CORE
 from tools import ROOT
 from tools.core.build import CoreSelection, find_core
 from tools.core.page import PAGE, page
+from tools.core.sensitivity import write_sensitivity
 
 _TEXT = """# yaml-language-server: $schema=schema/core.schema.json
 # Written by `python -m tools core build`; docs/core.md says what each case is there for.

@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from encoder_conformance.judging.core.kill import PLAYED
 from encoder_conformance.judging.core.sensitivity import Sensitivity
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.coverage import LANGUAGES, values_of
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
 from tools.core.pairs import Distinguished, predictable_deviations
+from tools.kill import PLAYED
 
 _FORMATS = ("float32", "float64")
 

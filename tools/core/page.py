@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from encoder_conformance.judging.core.sensitivity import CONFORMING_RMS, MARGIN
 from encoder_conformance.spec.load import clauses, load
 from tools import ROOT
 from tools.core.build import CoreSelection
 from tools.core.criteria import Criterion
+from tools.core.sensitivity import CONFORMING_RMS, MARGIN
 from tools.pages.tables import markdown
 
 PAGE = ROOT / "docs" / "core.md"

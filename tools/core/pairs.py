@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judging.core.kill import PLAYED
-from encoder_conformance.judging.core.sensitivity import MARGIN
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import catalogue, is_noisy
 from encoder_conformance.oracle.deviant import changes
@@ -19,6 +17,8 @@ from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages
+from tools.core.sensitivity import MARGIN
+from tools.kill import PLAYED
 
 Distinguished = dict[tuple[str, Check], npt.NDArray[np.bool_]]
 """(format, check) → [n, n] over the catalogue: whether two deviations differ by the margin in a tensor of it."""
@@ -72,7 +72,7 @@ def _find_differences(
         tensor = expected.tensors[name]
         if not tensor.positions.size:
             continue
-        sigma = np.maximum(dtype.roundoff * np.nan_to_num(tensor.condition), dtype.smallest_normal)
+        sigma = dtype.sigma(np.nan_to_num(tensor.condition))
         with np.errstate(all="ignore"):
             scaled = rows[name] / sigma
             finite = np.isfinite(scaled)

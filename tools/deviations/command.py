@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 import click
 
 from encoder_conformance.commands.options import jobs_option
-from encoder_conformance.judging.core.kill import Kill, best, kills
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.subjects.plan import select
 from tools.deviations.reasons import not_played
+from tools.kill import Kill, best, kills
 from tools.pages.tables import kill_table
 
 

@@ -25,7 +25,7 @@ _CONDITION_DRIFT = 0.01
 """Relative. Conditions come from the same draws everywhere; another order of summation moves them by parts in 10⁶."""
 
 
-def disagreement(frozen: Expected, today: Expected, constants: Constants) -> str:
+def disagreement(frozen: Expected, today: Expected) -> str:
     """The first disagreement of today's oracle with a frozen golden, in one line; "" if they agree."""
     if frozen.kinked_rows.tolist() != today.kinked_rows.tolist():
         return f"kinked rows are {today.kinked_rows.tolist()}, frozen {frozen.kinked_rows.tolist()}"
@@ -33,7 +33,7 @@ def disagreement(frozen: Expected, today: Expected, constants: Constants) -> str
         now = today.tensors[name]
         observed = np.zeros(tensor.shape)
         observed.reshape(-1)[now.positions] = now.golden
-        verdict = judge_tensor(name, observed, tensor, FORMATS["float64"], constants)
+        verdict = judge_tensor(name, observed, tensor, FORMATS["float64"])
         if not verdict.conforms:
             return f"{name} is {verdict.max:.3g} σ (float64) from the frozen golden"
         if not np.allclose(now.condition, tensor.condition, rtol=_CONDITION_DRIFT, atol=0, equal_nan=True):
@@ -75,4 +75,4 @@ def _agreeing(case: Case, entry: GoldenEntry, today: Expected, constants: Consta
         return None
     if any(tensor.golden.shape != today.tensors[name].golden.shape for name, tensor in frozen.tensors.items()):
         return None
-    return None if disagreement(frozen, today, constants) else frozen
+    return None if disagreement(frozen, today) else frozen

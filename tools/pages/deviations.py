@@ -15,7 +15,6 @@ from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import default_implementations
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.core.kill import Best, Kill, best, kills
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
@@ -29,6 +28,7 @@ from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import is_large
 from encoder_conformance.subjects.plan import plan
 from tools import ROOT
+from tools.kill import Best, Kill, best, kills
 from tools.pages.tables import kill_table, markdown, sigma
 from tools.pages.tolerances import SIGMA, TOLERANCES, DetectingRules, detecting_rules, false_alarms
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from encoder_conformance.judging.core.kill import UNCOMPARABLE, Best, Kill
 from encoder_conformance.oracle.catalogue import catalogue
+from tools.kill import UNCOMPARABLE, Best, Kill
 
 Rows = Sequence[tuple[str, ...]]
 

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.judging.simulate import simulate, verdict
+from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
+from tools.kill import played_verdict
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +61,7 @@ def detecting_rules(name: str, cases: list[Case], expected: dict[str, Expected])
         if not changes(case, catalogue()[name]):
             continue
         deviant = simulate(case, [catalogue()[name]])
-        judgement = verdict("output", case, deviant, expected[case.id], FORMATS["float32"], constants())
+        judgement = played_verdict("output", case, deviant, expected[case.id], FORMATS["float32"])
         tensor = expected[case.id].tensors["output"]
         output = deviant["output"].astype(np.float32).reshape(-1)[tensor.positions]
         rules = {rule.name for rule in TOLERANCES if not rule.accepts(output, tensor.golden)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.advice import ADVICE
+from encoder_conformance.diagnosis.advice import ADVICE, SENTENCES
 from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.checks.invariants.asking import breaks
@@ -138,14 +138,14 @@ def _accounted(each: FailedCheck, deviations: Sequence[Deviation]) -> bool:
 
 def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck]) -> Diagnosis:
     first = seen[0]
-    sentence, advice = ADVICE[kind]
+    sentence = SENTENCES.get(kind) or SENTENCES[kind.split()[0]]
     message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
     return Diagnosis(
         implementation=name,
         dtype=", ".join(sorted({each.task.dtype for each in seen})),
         confidence="seen",
         sentences=(sentence.format(seen=message),),
-        advice=f"{advice} ({', '.join(_clauses(first))})",
+        advice=f"{ADVICE[kind]} ({', '.join(_clauses(first))})",
         first_stage=first.lost,
         cases=tuple(dict.fromkeys(each.task.case.id for each in seen)),
     )

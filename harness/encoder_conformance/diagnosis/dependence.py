@@ -9,7 +9,6 @@ from encoder_conformance.judging.checks.invariants.verdict import judge_invarian
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.follow_ups import FollowUp, base_of, follow_ups
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import unfit
 from encoder_conformance.spec.size import is_large
@@ -48,7 +47,7 @@ def dependence(evidence: Sequence[Evidence], ask: Ask) -> tuple[str, ...]:
         if len(outputs) != len(question.asked):
             continue
         named = [{"output": output} for output in outputs]
-        verdict = judge_invariant(question.case, question.follow_ups, named, found[0].dtype, constants())
+        verdict = judge_invariant(question.case, question.follow_ups, named, found[0].dtype)
         if verdict.outcome is Outcome.PASS:
             independent.append(CHANGED[question.invariant])
         elif verdict.outcome is Outcome.FAIL and verdict.tensors:

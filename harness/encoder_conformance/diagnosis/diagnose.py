@@ -14,7 +14,13 @@ from encoder_conformance.diagnosis.dependence import dependence
 from encoder_conformance.diagnosis.epsilon import measured_epsilons
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.experiments import Ask, identify_by_experiments
-from encoder_conformance.diagnosis.identify.identify import Identified, describe_outputs, identify
+from encoder_conformance.diagnosis.identify.identify import (
+    Identified,
+    describe_outputs,
+    deviations_of,
+    identify,
+    patches_of,
+)
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.diagnosis.selection import choose, screening
@@ -42,7 +48,8 @@ class Failing:
     """An implementation that failed in one dtype, and what is known of it beside observations.
 
     At the time `until`, by time.monotonic(), a diagnosis ends as unknown, and says that it was cut short. `ask` asks
-    the implementation again: where no stage is shown, and what the answers of an unknown step depend on.
+    the implementation again: where no stage is shown, and what the answers of an unknown step depend on. Where answers
+    repeat, dropout is not offered.
     """
 
     implementation: str
@@ -52,19 +59,9 @@ class Failing:
     ask: Ask | None = None
 
 
-def diagnose(
-    implementation: str,
-    dtype: str,
-    observations: Sequence[Observation],
-    until: float | None = None,
-    repeats: Repeats = "unknown",
-    ask: Ask | None = None,
-) -> Diagnosis:
-    """Return one cause for all that failed in one dtype; `observations` are of failed and of passed checks.
-
-    Where answers repeat, dropout is not offered. The other arguments are those of `Failing`.
-    """
-    return diagnose_chosen(Failing(implementation, dtype, until, repeats, ask), choose(observations))
+def diagnose(failing: Failing, observations: Sequence[Observation]) -> Diagnosis:
+    """Return one cause for all that failed in one dtype; `observations` are of failed and of passed checks."""
+    return diagnose_chosen(failing, choose(observations))
 
 
 def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catalogue_alone: bool = False) -> Diagnosis:
@@ -182,9 +179,9 @@ def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence
     known = named.model_copy(
         update={"equations": identified.equations, "left_open": identified.left, "observed": identified.observed}
     )
-    if identified.deviation is None or identified.left:
+    if not identified.equations or identified.left:
         return known
-    match = Match((identified.deviation,))
+    match = Match(deviations_of(patches_of(identified.equations)))
     for piece in evidence:
         match.try_on(piece, measured=True)
         if not match.explains:

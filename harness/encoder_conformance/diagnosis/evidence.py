@@ -7,14 +7,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors, in_sigma_if_finite, rms, sigma_of
+from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors, in_sigma_if_finite, rms
 from encoder_conformance.diagnosis.noisy_predictions import (
+    DROPOUTS,
     NoisyStage,
     NormRows,
-    is_dropout,
+    has_dropout,
     noisy_steps,
     prediction_result,
-    without_dropout,
 )
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.simulate import Player, continued_with_noise
@@ -23,8 +23,8 @@ from encoder_conformance.oracle.deviant import active_parts, mixes_items
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.stages import step_of
@@ -35,21 +35,16 @@ _NOISE_OF_MORE = 4.0
 
 @dataclass(frozen=True)
 class SimulatedCase(Case):
-    """A case that is simulated again and again: its parameters are drawn once, which takes longer than a small layer.
-
-    `padding_is_zero`: x is 0 at positions that hold padding, as an implementation may set it (M-3).
-    """
-
-    padding_is_zero: bool = False
+    """A case to simulate again and again. Its parameters are drawn once: that takes longer than a small layer does."""
 
     @classmethod
     def of(cls, case: Case, *, padding_is_zero: bool = False) -> "SimulatedCase":
-        """Return the same case, to be simulated."""
-        return cls(**{each.name: getattr(case, each.name) for each in fields(case)}, padding_is_zero=padding_is_zero)
-
-    def x(self) -> Floats:
-        drawn = super().x()
-        return np.where(self.valid()[:, :, None], drawn, 0.0) if self.padding_is_zero else drawn
+        """Return the same case. `padding_is_zero`: with x 0 at padding, as an implementation may set it (M-3)."""
+        simulated = cls(**{each.name: getattr(case, each.name) for each in fields(case)})
+        if not padding_is_zero:
+            return simulated
+        x = np.where(case.valid()[:, :, None], case.x(), 0.0)
+        return replace(simulated, held_x=CaseParameters.of({"x": x}))
 
     @cached_property
     def _parameters(self) -> Mapping[str, Floats]:
@@ -130,11 +125,11 @@ class Evidence:
 
     def sigma(self, stage: str) -> Array:
         """Return σ of a right step that is given the stages observed before it, in the stage's shape."""
-        return sigma_of(np.nan_to_num(self._whole_condition[stage]), self.dtype)
+        return self.dtype.sigma(np.nan_to_num(self._whole_condition[stage]))
 
     def output_sigma(self) -> Array:
         """Return σ of the specified output at the positions that are compared, [n], where no stage was seen."""
-        return sigma_of(self._condition, self.dtype)
+        return self.dtype.sigma(self._condition)
 
     def relative_noise(self, stage: str) -> float:
         """Return a right step's noise in roundoffs of its values: rms over rms, and no less than a few roundings."""
@@ -150,12 +145,12 @@ class Evidence:
         exact = [deviation for deviation in acts if not is_noisy(deviation)]
         if measured and self.seen:
             centre, condition = self._with_noise(exact)
-            sigma = sigma_of(np.nan_to_num(condition), self.dtype)
+            sigma = self.dtype.sigma(np.nan_to_num(condition))
         else:
             centre = self._centre(exact)
             with np.errstate(all="ignore"):
                 beyond = np.repeat(self._relative, self._sizes) * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
-            sigma = sigma_of(np.fmax(self._condition, beyond), self.dtype)
+            sigma = self.dtype.sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acts):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
         drawn = [self._row(draw) for draw in self._player_for(acts).draws(acts)]
@@ -176,15 +171,14 @@ class Evidence:
     def _with_predictions(
         self, errors: StageErrors, acts: Sequence[Deviation], exact: Sequence[Deviation], predicted: Array, sigma: Array
     ) -> StageErrors:
-        """Test what noisy deviations predict beside a size, with values and σ [n]; where they came true, nothing
-        scatters."""
+        """Test what noisy deviations predict beside a size, values and σ [n]; where it came true, nothing scatters."""
         means, largest, scatter, moved = map(np.copy, (errors.rms, errors.max, errors.scatter, errors.moved))
         found: dict[str, bool] = {}
         noisy = noisy_steps(acts)
         for at, form in ((at, noisy[step]) for at, name in enumerate(self.stages) if (step := step_of(name)) in noisy):
-            plain = self._centre(without_dropout(acts) if is_dropout(form) else exact)
+            plain = self._centre([each for each in acts if not has_dropout([each])] if form in DROPOUTS else exact)
             stage = self._noisy_stage(at, plain, predicted, sigma, rows=form == "fast-variance")
-            result = prediction_result(form, stage, constants())
+            result = prediction_result(form, stage)
             if result is not None:
                 name = step_of(self.stages[at])
                 found[name] = result.true and found.get(name, True)
@@ -264,8 +258,7 @@ class Evidence:
         return np.concatenate([self._at_positions(values[name], number) for number, name in enumerate(self.stages)])
 
     def _at_positions(self, value: Array, number: int) -> Array:
-        """Return a stage's values where it is compared, [P]. One that cannot be as observed is finite where that is
-        not."""
+        """Return what is compared of a stage, [P]. One that cannot be as observed is finite where that is not."""
         name = self.stages[number]
         shape, at = self.places[name]
         if name in self.observation.unlike:

@@ -12,12 +12,10 @@ import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.edits import parsed
-from encoder_conformance.diagnosis.identify.equation_search import Effort
 from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
 from encoder_conformance.diagnosis.identify.identify import (
-    OUTPUT_EVALUATIONS,
     Identified,
-    deviation_of,
+    deviations_of,
     identify_by_output,
     patches_of,
 )
@@ -40,8 +38,7 @@ _CASES = 4
 
 @dataclass(frozen=True)
 class Experiment:
-    """Parameters that are set to 0: those whose names begin with one of `zero`. `shows`: what the output depends on
-    then."""
+    """Parameters to set to 0, whose names begin with one of `zero`, and what the output `shows` then."""
 
     name: str
     zero: tuple[str, ...]
@@ -87,21 +84,20 @@ def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float
         if _explains(found, pieces):
             sentences.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
             continue
-        more = _one_more(pieces, found, Effort(OUTPUT_EVALUATIONS, until))
+        more = _one_more(pieces, found, until)
         sentences.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
         if not more:
-            return Identified((), None, ("output",) if found else (), tuple(sentences))
+            return Identified(left=("output",) if found else (), observed=tuple(sentences))
         found += more
     if not _explains(found, chosen):
-        found += _one_more(chosen, found, Effort(OUTPUT_EVALUATIONS, until))
+        found += _one_more(chosen, found, until)
     if not found or not _explains(found, [*every, *chosen]):
-        return Identified((), None, (), tuple(sentences))
-    return Identified(tuple(found), deviation_of(patches_of(found)), (), (_HOW,))
+        return Identified(observed=tuple(sentences))
+    return Identified(tuple(found), observed=(_HOW,))
 
 
 def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
-    """Yield small cases that show their output alone, free of padding: of each layer one with a mask and one
-    without."""
+    """Yield small cases that show their output alone, free of padding: of each layer one with a mask, one without."""
     seen = set[tuple[str, bool]]()
     for piece in evidence:
         case = piece.case
@@ -113,8 +109,7 @@ def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
 
 
 def _explains(found: Sequence[StageEquation], pieces: Sequence[Evidence]) -> bool:
-    deviations = (deviation_of(patches_of(found)),) if found else ()
-    return Match.of(deviations, pieces, measured=bool(found)).explains
+    return Match.of(deviations_of(patches_of(found)), pieces, measured=bool(found)).explains
 
 
 def _reaches_the_output(sample: OutputSample) -> bool:
@@ -124,7 +119,7 @@ def _reaches_the_output(sample: OutputSample) -> bool:
     return right is None or other is None or not np.array_equal(right, other, equal_nan=True)
 
 
-def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], effort: Effort) -> list[StageEquation]:
+def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], until: float | None) -> list[StageEquation]:
     """Identify one wrong step more, beside those that were found, with which all of these outputs are in line."""
     known = patches_of(found)
     by_stage = {
@@ -132,4 +127,4 @@ def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], effort
         for stage, samples in output_samples(pieces, known).items()
         if stage not in known and any(map(_reaches_the_output, samples))
     }
-    return identify_by_output(by_stage, effort, known, lambda equations: _explains([*found, *equations], pieces))
+    return identify_by_output(by_stage, until, known, lambda equations: _explains([*found, *equations], pieces))

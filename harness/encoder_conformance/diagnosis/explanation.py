@@ -1,11 +1,12 @@
 """Holds an explanation to cases that it was not found in: other small ones, and large layers."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.identify import deviation_of, patches_of
+from encoder_conformance.diagnosis.identify.identify import deviations_of, patches_of
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis
@@ -18,20 +19,22 @@ def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
     epsilon, and one with the equations that it states."""
     found = [catalogue()[name] for name in diagnosis.deviations if name in catalogue()]
     found += [measured_epsilon(each.deviation.removesuffix("-epsilon"), each.value) for each in diagnosis.measured]
-    return (*found, *([deviation_of(patches_of(diagnosis.equations))] if diagnosis.equations else ()))
+    return (*found, *deviations_of(patches_of(diagnosis.equations)))
 
 
 def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Observation]:
     """Return the observations, of cases that a diagnosis was not shown, that its explanation does not give."""
     deviations, left = named_deviations(explained), list[Observation]()
-    for observation in others:
-        if until is not None and time.monotonic() > until:
-            break
+    for observation in _in_time(others, until):
         piece = Evidence(observation)
         # The noise of the wrong layer itself is slow, and matters to few.
         if not any(Match.of(deviations, [piece], measured=measured).explains for measured in (False, True)):
             left.append(observation)
     return left
+
+
+def _in_time(observations: Sequence[Observation], until: float | None) -> Iterator[Observation]:
+    return takewhile(lambda _: until is None or time.monotonic() <= until, observations)
 
 
 def on_large_layers(
@@ -43,9 +46,7 @@ def on_large_layers(
     """
     deviations, given, left = named_deviations(explained), list[Observation](), list[Observation]()
     rms = explained.rms or 0.0
-    for observation in large:
-        if until is not None and time.monotonic() > until:
-            break
+    for observation in _in_time(large, until):
         match = Match.of(deviations, [Evidence(observation)])
         if match.explains:
             given.append(observation)
@@ -60,11 +61,10 @@ def on_large_layers(
             sentences[each.deviation] = epsilon.sentence
     ids = (*explained.cases, *(observation.case.id for observation in given))
     extended = explained.model_copy(update={"sentences": tuple(sentences.values()), "rms": rms, "cases": ids})
-    return as_closest(extended, left) if left else extended
+    return as_closest(extended, [observation.case.id for observation in left]) if left else extended
 
 
-def as_closest(explained: Diagnosis, left: Sequence[Observation]) -> Diagnosis:
-    """Return the diagnosis as no more than the closest, since it does not give the cases that are `left`."""
-    cases = ", ".join(observation.case.id for observation in left)
-    observed = (*explained.observed, f"Not accounted for: {cases}.")
+def as_closest(explained: Diagnosis, left: Sequence[str], of: str = "") -> Diagnosis:
+    """Return the diagnosis as no more than the closest, since it does not give these cases, or something `of` them."""
+    observed = (*explained.observed, f"Not accounted for: {of}{', '.join(left)}.")
     return explained.model_copy(update={"confidence": "closest", "observed": observed})

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
-from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.load import constants
 
 UNCOMPARABLE = 1e12
 """The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
@@ -29,20 +28,15 @@ def in_sigma_if_finite(one: Elementwise, other: Elementwise, sigma: Elementwise)
     return found
 
 
-def sigma_of(condition: Elementwise, dtype: Format) -> Elementwise:
-    """Return σ, in the unit of the values, of a step with this condition, in roundoffs (rule C-4), in their shape."""
-    return np.asarray(np.maximum(dtype.roundoff * condition, dtype.smallest_normal))
-
-
 def rms(errors: Array) -> float:
     """Return the root mean square of all elements, in their unit; 0 of none."""
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.sqrt(np.mean(errors * errors))) if errors.size else 0.0
 
 
-def conforms(errors: Array, limits: Constants) -> bool:
+def conforms(errors: Array) -> bool:
     """Whether a tensor with these errors, in σ, conforms (rule J-4)."""
-    return rms(errors) <= limits.rms_limit and float(np.abs(errors).max()) <= limits.max_limit
+    return rms(errors) <= constants().rms_limit and float(np.abs(errors).max()) <= constants().max_limit
 
 
 def robust_cost(errors: Array) -> Array:

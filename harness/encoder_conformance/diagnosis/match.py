@@ -31,15 +31,14 @@ GUESSED = 1000.0
 class Fit:
     """A hypothesis in one case; arrays have one entry for each stage.
 
-    `spread` is how far the predicted values scatter, in σ, with noise; `rms` and `max`, of observed − predicted, are in
-    units of the spread. `cost` is −log likelihood of an element, 0 where nothing scatters and all is in line.
+    `spread` is how far the predicted values scatter, in σ, with noise; `rms`, of observed − predicted, is in units of
+    the spread. `cost` is −log likelihood of an element, 0 where nothing scatters and all is in line.
     """
 
     stages: tuple[str, ...]
     errors: StageErrors
     spread: Array
     rms: Array
-    max: Array
     in_line: Bools
     cost: Array
 
@@ -60,7 +59,7 @@ def fit(deviations: tuple[Deviation, ...], evidence: Evidence, *, measured: bool
     in_line = np.where(wide, of_its_size, (rms <= limits.rms_limit) & (largest <= limits.max_limit))
     # −log likelihood an element: ½ rms² + log spread if the spread is known, log rms if it is only a least one.
     cost = np.log(spread) + np.where(wide, np.maximum(rms**2 - 1, 0) / 2, np.log(np.maximum(rms, 1.0)))
-    return Fit(evidence.stages, errors, spread, rms, largest, in_line, np.minimum(cost, np.log(UNCOMPARABLE)))
+    return Fit(evidence.stages, errors, spread, rms, in_line, np.minimum(cost, np.log(UNCOMPARABLE)))
 
 
 @dataclass
@@ -84,7 +83,7 @@ class Match:
 
         Choices that nobody specifies (M-3, M-4, V-3) are taken to be those that put the case in line.
         """
-        if not any(tried is evidence for tried in self.tried_on):
+        if evidence not in self.tried_on:
             self.tried_on.append(evidence)
             found = fit(self.deviations, evidence, measured=measured)
             if not found.in_line.all():
@@ -96,8 +95,7 @@ class Match:
 
     def within(self, evidence: Sequence[Evidence]) -> "Match":
         """Return this match if it was tried on some of this evidence alone; else the hypothesis, tried on nothing."""
-        among = all(any(tried is each for each in evidence) for tried in self.tried_on)
-        return self if among else Match(self.deviations)
+        return self if all(tried in evidence for tried in self.tried_on) else Match(self.deviations)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -116,7 +114,7 @@ class Match:
     @property
     def came_true(self) -> bool:
         """Whether something that each noisy deviation predicts, beside its size, came true, and nothing was refuted."""
-        noisy = [deviation for deviation in self.deviations if is_noisy(deviation)]
+        noisy = filter(is_noisy, self.deviations)
         return not self._stages("refuted") and all(
             self._predicted_by(each) & self._stages("came_true") for each in noisy
         )
@@ -125,8 +123,8 @@ class Match:
     def refuted(self) -> bool:
         """Whether something that a noisy deviation predicts was looked for and never seen: only its size is right."""
         true, wrong = self._stages("came_true"), self._stages("refuted")
-        noisy = [deviation for deviation in self.deviations if is_noisy(deviation)]
-        return any(self._predicted_by(each) & wrong and not self._predicted_by(each) & true for each in noisy)
+        predicted = map(self._predicted_by, filter(is_noisy, self.deviations))
+        return any(stages & wrong and not stages & true for stages in predicted)
 
     @property
     def predictions(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from encoder_conformance.oracle.forms import NOISY
 from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.spec.axes import Array, D, P, Rows
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.plan import stage_of
 
 ENOUGH = 8
@@ -28,7 +28,7 @@ _CHANCE = 1e-6
 _FAR = 1000.0
 """The size, in σ, of an element of which it can be said whether it was scaled or dropped."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
-_DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
+DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
 
 @dataclass(frozen=True)
@@ -71,65 +71,57 @@ def noisy_steps(deviations: Sequence[Deviation]) -> dict[str, str]:
         for step, form in deviation.patch.steps.items():
             if form in NOISY:
                 stage = stage_of(step)
-                if stage not in found or form in _DROPOUTS:
+                if stage not in found or form in DROPOUTS:
                     found[stage] = form
     return found
 
 
-def is_dropout(form: str) -> bool:
-    return form in _DROPOUTS
-
-
 def has_dropout(deviations: Sequence[Deviation]) -> bool:
     """Whether one of them is dropout, so that two answers to one question differ."""
-    return any(is_dropout(form) for deviation in deviations for form in deviation.patch.steps.values())
+    return any(form in DROPOUTS for deviation in deviations for form in deviation.patch.steps.values())
 
 
 def prediction_of(form: str) -> str:
     """Return in a few words what a form predicts."""
-    if is_dropout(form):
+    if form in DROPOUTS:
         return "elements are 0, or all scaled by one number"
     if form == "fast-variance":
         return "the variance of each row is off as float32's E[x²] − E[x]² is"
     return f"values are those of {_FORMAT_OF.get(form, form.removeprefix('in-'))}"
 
 
-def without_dropout(deviations: Sequence[Deviation]) -> list[Deviation]:
-    return [deviation for deviation in deviations if not has_dropout([deviation])]
-
-
-def prediction_result(form: str, stage: NoisyStage, limits: Constants) -> PredictionResult | None:
+def prediction_result(form: str, stage: NoisyStage) -> PredictionResult | None:
     """Return whether what a form predicts of a stage came true; None where the stage cannot show it."""
-    if form in _DROPOUTS:
-        return _scaled_or_dropped(stage, limits, broadcast=form == "dropout-broadcast")
-    as_predicted = _as_predicted(stage, limits)
+    if form in DROPOUTS:
+        return _scaled_or_dropped(stage, broadcast=form == "dropout-broadcast")
+    as_predicted = _as_predicted(stage)
     if as_predicted is None or as_predicted.true:
         return as_predicted
     if form == "fast-variance":
-        return as_predicted if stage.rows is None else _variance_off(stage.rows, limits)
-    return _on_grid(stage, _FORMAT_OF.get(form, form.removeprefix("in-")), limits)
+        return as_predicted if stage.rows is None else _variance_off(stage.rows)
+    return _on_grid(stage, _FORMAT_OF.get(form, form.removeprefix("in-")))
 
 
-def _as_predicted(stage: NoisyStage, limits: Constants) -> PredictionResult | None:
+def _as_predicted(stage: NoisyStage) -> PredictionResult | None:
     """Test the values themselves, rounded as the oracle rounds them."""
     errors = in_sigma(stage.observed, stage.predicted, stage.sigma)
-    distinct = np.abs(in_sigma(stage.predicted, stage.plain, stage.sigma)) > limits.max_limit
+    distinct = np.abs(in_sigma(stage.predicted, stage.plain, stage.sigma)) > constants().max_limit
     if np.count_nonzero(distinct) < ENOUGH:
         return None
-    return PredictionResult(conforms(errors, limits), errors)
+    return PredictionResult(conforms(errors), errors)
 
 
-def _on_grid(stage: NoisyStage, dtype: str, limits: Constants) -> PredictionResult:
+def _on_grid(stage: NoisyStage, dtype: str) -> PredictionResult:
     """Test that every value is one of the narrow format, as few of the wide one are. A framework may round elsewhere
     inside than the oracle does; if it rounds its result, that shows."""
     with np.errstate(all="ignore"):
-        off_grid = np.abs(stage.plain - narrowed(stage.plain, dtype)) > limits.max_limit * stage.sigma
+        off_grid = np.abs(stage.plain - narrowed(stage.plain, dtype)) > constants().max_limit * stage.sigma
         on_grid = np.isnan(stage.observed) | (stage.observed == narrowed(stage.observed, dtype))
     several = len(np.unique(stage.observed[off_grid & (stage.observed != 0)])) >= ENOUGH  # zeros are on any grid
     return PredictionResult(several and bool(on_grid.all()))
 
 
-def _scaled_or_dropped(stage: NoisyStage, limits: Constants, *, broadcast: bool) -> PredictionResult | None:
+def _scaled_or_dropped(stage: NoisyStage, *, broadcast: bool) -> PredictionResult | None:
     """Test that each element is 0 or one scale times what it would be, and as many are 0 as that scale says."""
     finite = np.isfinite(stage.plain)
     large = finite & (np.abs(np.where(finite, stage.plain, 0.0)) > _FAR * stage.sigma)
@@ -149,7 +141,7 @@ def _scaled_or_dropped(stage: NoisyStage, limits: Constants, *, broadcast: bool)
         return None  # so few that none need have been dropped
     alike = _same_in_every_item(stage.index[large], gone[large])
     shared = broadcast if alike is None else alike
-    true = conforms(errors, limits) and (tail >= _CHANCE or shared) and dropped > 0 and shared == broadcast
+    true = conforms(errors) and (tail >= _CHANCE or shared) and dropped > 0 and shared == broadcast
     return PredictionResult(bool(true), errors if true else None)
 
 
@@ -165,7 +157,7 @@ def _same_in_every_item(index: Array, gone: P) -> bool | None:
     return all(all(group) for group in hit)
 
 
-def _variance_off(rows: NormRows, limits: Constants) -> PredictionResult | None:
+def _variance_off(rows: NormRows) -> PredictionResult | None:
     """Test that the variance of each row is off by no more than float32 rounds E[x²] by, and not alike in all rows."""
     normal, seen = rows.right - rows.shift, rows.observed - rows.shift
     with np.errstate(all="ignore"):
@@ -177,6 +169,6 @@ def _variance_off(rows: NormRows, limits: Constants) -> PredictionResult | None:
         off = whole * (scale**-2.0 - 1)
         unsure = 2 * whole * scale**-2.0 * relative
         most = 2 * rows.x.shape[-1] * FLOAT32_ROUNDOFF * np.mean(rows.x**2, -1)
-        differs = bool(np.any(np.abs(off - np.median(off)) > limits.max_limit * unsure))
-        bounded = bool(np.all(np.abs(off) <= most + limits.max_limit * unsure))
-    return PredictionResult(differs and bounded and conforms(errors.reshape(-1), limits))
+        differs = bool(np.any(np.abs(off - np.median(off)) > constants().max_limit * unsure))
+        bounded = bool(np.all(np.abs(off) <= most + constants().max_limit * unsure))
+    return PredictionResult(differs and bounded and conforms(errors.reshape(-1)))

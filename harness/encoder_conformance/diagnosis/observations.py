@@ -13,14 +13,13 @@ from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_ch
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.loop import ReadAgain
-from encoder_conformance.judging.observation import Observation, as_observed, in_format, observation_of
+from encoder_conformance.judging.asking import UnjudgedAnswer
+from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.outcome import Outcome
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
@@ -32,14 +31,10 @@ _GRADIENTS = 40
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Kept(ObservedCase):
     """An observation whose answers lie on disk, as they came."""
 
-    case: Case
     expected: Callable[[], Expected]
-    dtype: Format
-    failed: bool
-    in_format: bool
     tensors: Extent
 
 
@@ -80,7 +75,8 @@ class Observations:
         the implementation again."""
         found, failing = [], dict[str, set[str]]()
         seen = _seen(causes(name, self._failures, ()))
-        for dtype, kept in self._by_dtype().items():
+        for dtype in sorted(self._found):
+            kept = self._one_of_each(dtype)
             failing[dtype] = {each.case.id for each in kept if each.failed}
             if failing[dtype]:
                 of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
@@ -117,7 +113,7 @@ class Observations:
             if not is_last:
                 shown = [*left, *chosen][:TRIED]
                 found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
-        return as_closest(found, left)
+        return as_closest(found, [observation.case.id for observation in left])
 
     def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
         """Hold an explanation to the gradients, too, as far as they follow from it."""
@@ -125,66 +121,53 @@ class Observations:
             return forward
         failed_first = sorted(self._gradients[dtype].values(), key=lambda each: (not each.failed, each.case.id))
         left = not_following(self._gradients_seen(failed_first), named_deviations(forward))
-        if not left:
-            return forward
-        sentence = f"Not accounted for: gradients of {', '.join(left)}."
-        return forward.model_copy(update={"confidence": "closest", "observed": (*forward.observed, sentence)})
+        return as_closest(forward, left, "gradients of ") if left else forward
 
-    def see(
-        self,
-        task: Task,
-        expected: Expected,
-        record: Record,
-        answers: Answers,
-        read_again: ReadAgain | None = None,
-    ) -> None:
-        """Take from the answers to a check what a diagnosis needs. `read_again` gives `expected` anew: then it does
-        not stay in memory."""
-        if found := failed_numbers(task, record, expected, answers):
+    def see(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
+        """Take from an answer and its tensors what a diagnosis needs. What was expected does not stay in memory."""
+        task, expected = answer.task, answer.expected
+        if found := failed_numbers(task, record, expected, tensors):
             with self._one_at_a_time:
                 self._failures.append(found)
         if task.check == "gradients":
-            self._see_gradients(task, record, answers, expected, read_again)
+            self._see_gradients(answer, tensors, record)
         if task.check not in ("output", "stages") or record.outcome == Outcome.ERROR:
             return
         if not any(tensor.positions.size for tensor in expected.tensors.values()):
             return  # an empty batch, say, which speaks for nothing
-        amiss = record.outcome == Outcome.FAIL
-        tensors = self._spool.put(as_observed(task.case, expected, answers))
-        right = in_format(answers, task.format)
-        kept = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, right, tensors)
+        amiss, right = record.outcome == Outcome.FAIL, in_format(tensors, task.format)
+        extent = self._spool.put(as_observed(task.case, expected, tensors))
+        kept = _Kept(task.case, task.format, amiss, right, answer.expected_again, extent)
         with self._one_at_a_time:
             cases = self._found.setdefault(task.dtype, {})
             cases.setdefault(task.case.id, {})[task.check] = kept
             if len(cases) > 2 * TRIED:
-                seen = self._by_dtype()[task.dtype]
+                seen = self._one_of_each(task.dtype)
                 taken = choose(seen)
                 kept_ids = {each.case.id for each in (*taken, *of_other_large_layers(seen, taken))}
                 for case in [case for case in cases if case not in kept_ids]:
                     for each in cases.pop(case).values():
                         self._spool.free(each.tensors)
 
-    def _see_gradients(
-        self, task: Task, record: Record, answers: Answers, expected: Expected, read_again: ReadAgain | None
-    ) -> None:
-        amiss = record.outcome is Outcome.FAIL
+    def _see_gradients(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
+        task, amiss = answer.task, record.outcome is Outcome.FAIL
         if not amiss and record.outcome is not Outcome.PASS:
             return
-        seen = observe_gradients(task.case, expected, task.format, answers, failed=amiss)
-        tensors = None if seen is None else self._spool.put(dict(answers))
+        seen = observe_gradients(task.case, answer.expected, task.format, tensors, failed=amiss)
+        extent = None if seen is None else self._spool.put(dict(tensors))
         with self._one_at_a_time:
-            if tensors is None:
+            if extent is None:
                 self._not_tried.setdefault(task.dtype, []).extend([task.case.id] if amiss else [])
                 return
             kept = self._gradients.setdefault(task.dtype, {})
-            kept[task.case.id] = _Kept(task.case, read_again or (lambda: expected), task.format, amiss, True, tensors)
+            kept[task.case.id] = _Kept(task.case, task.format, amiss, True, answer.expected_again, extent)
             if len(kept) > _GRADIENTS:
                 passed = (case for case, each in kept.items() if not each.failed)
                 self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)
 
     def _backward(self, name: str, dtype: str) -> Diagnosis | None:
         """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
-        wrong = {each.case.layer.layer for each in self._by_dtype().get(dtype, ()) if each.failed}
+        wrong = {each.case.layer.layer for each in self._one_of_each(dtype) if each.failed}
         kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
         if not any(each.failed for each in kept):
             return None
@@ -208,7 +191,7 @@ class Observations:
 
     def of(self, dtype: str) -> list[Observation]:
         """Return one observation of each case in this dtype."""
-        return self._read(self._by_dtype().get(dtype, []))
+        return self._read(self._one_of_each(dtype))
 
     def _read(self, kept: Iterable[_Kept]) -> list[Observation]:
         return [
@@ -216,17 +199,17 @@ class Observations:
             for each in kept
         ]
 
-    def _by_dtype(self) -> dict[str, list[_Kept]]:
-        """Choose one observation of each case: its stages, unless there are none, or they pass where the output
-        fails."""
-        chosen: dict[str, list[_Kept]] = {}
-        for dtype, cases in sorted(self._found.items()):
-            for _, checks in sorted(cases.items()):  # whichever of two workers saw it first
-                output, stages_seen = checks.get("output"), checks.get("stages")
-                fused_alone = output and stages_seen and output.failed and not stages_seen.failed
-                best = output if fused_alone or stages_seen is None else stages_seen
-                if best:
-                    chosen.setdefault(dtype, []).append(best)
+    def _one_of_each(self, dtype: str) -> list[_Kept]:
+        """Choose one observation of each case: its stages, unless there are none, or they pass where the output fails.
+
+        The cases are in the order of their ids, whichever of two workers saw one first.
+        """
+        chosen = []
+        for _, checks in sorted(self._found.get(dtype, {}).items()):
+            output, stages = checks.get("output"), checks.get("stages")
+            fused_alone = output and stages and output.failed and not stages.failed
+            if best := output if fused_alone or stages is None else stages:
+                chosen.append(best)
         return chosen
 
 

@@ -3,14 +3,13 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.judging.observation import Observation
+from encoder_conformance.judging.observation import Observation, ObservedCase
 from encoder_conformance.oracle.forms.needs import has_empty_row
-from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.size import is_large
 
 TRIED = 30
@@ -24,17 +23,6 @@ _PAIRS_OF_LARGE = 200
 _LARGE = 4
 _POSITIONS = 20
 """More of them say no more."""
-
-
-class ObservedCase(Protocol):
-    """Has all that the choice depends on: an observation, or one whose tensors lie on disk."""
-
-    @property
-    def case(self) -> Case: ...
-    @property
-    def failed(self) -> bool: ...
-    @property
-    def in_format(self) -> bool: ...
 
 
 Chosen = TypeVar("Chosen", bound=ObservedCase)

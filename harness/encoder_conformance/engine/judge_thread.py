@@ -19,7 +19,6 @@ from encoder_conformance.judging.loop import observe
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
-from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.worker.failure import Failure
 
@@ -53,11 +52,10 @@ class JudgeThread:
 
     def __init__(
         self,
-        constants: Constants,
         records: "queue.Queue[Record | Early | BaseException | None]",
         observed: Callable[[Task, Expected, Record, Answers], None] | None,
     ) -> None:
-        self._constants, self._records, self._observed = constants, records, observed
+        self._records, self._observed = records, observed
         self._thread = ThreadPoolExecutor(1)
         self._unjudged = threading.Semaphore(_UNJUDGED)
         self._turn_before = sys.getswitchinterval()
@@ -77,7 +75,7 @@ class JudgeThread:
         """Judge an answer, which `confirm` makes final."""
 
         def judge() -> Record:
-            record = judged(answer, self._constants)
+            record = judged(answer)
             self._records.put(Early(record))
             return record
 
@@ -97,10 +95,10 @@ class JudgeThread:
         """Judge an answer for good, unless it was judged `early`, and keep what `observations` take of it."""
 
         def judge() -> Outcome | None:
-            record = early.result() if early else judged(answer, self._constants)
+            record = early.result() if early else judged(answer)
             if record is None:
                 return None
-            observe(observations, answer, record, answer.expected_again)
+            observe(observations, answer, record)
             if self._observed and isinstance(answer.result, dict):
                 self._observed(answer.task, answer.expected, record, answer.result)
             self._records.put(record)

@@ -25,7 +25,6 @@ from encoder_conformance.platform.processors import share
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Spool
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.worker.launch import log_of
 from encoder_conformance.worker.session import Session
@@ -63,7 +62,7 @@ class SuiteRun:
         self._begun = 0.0
         self._working = 0
         self._deadline = threading.Timer(0.0, self.abort)
-        self._judging = JudgeThread(constants(), self._records, observed)
+        self._judging = JudgeThread(self._records, observed)
 
     def _session(self, assignment: Assignment, losses: Losses, number: int) -> Session:
         ready, limits, log = assignment.ready, self.options.limits, log_of(self.logs, assignment.name, number)

@@ -24,7 +24,6 @@ from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import Check
@@ -61,35 +60,23 @@ class UnjudgedAnswer:
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """An answer, its record, and its whole tensors, if it has any."""
+    """An answer that was asked for whole, and its record."""
 
     answer: UnjudgedAnswer
     record: Record
-    tensors: Tensors | None
-
-    @classmethod
-    def of(cls, answer: UnjudgedAnswer, record: Record) -> "JudgedAnswer":
-        """The answer was asked for whole."""
-        result, tensors = answer.result, None
-        if isinstance(result, Mapping):
-            tensors = {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
-        return cls(answer, record, tensors)
 
     @property
     def task(self) -> Task:
         """The check that was asked."""
         return self.answer.task
 
-    @property
-    def golden(self) -> Expected:
-        """What was expected in the task's format, read on first use: a failure needs none."""
-        return self.answer.expected
-
-
-def ask(session: Session, task: Task, golden: Expected, constants: Constants) -> JudgedAnswer:
-    """Run one check on an implementation and judge the answer."""
-    answer = put(session, task, lambda case: golden, whole=True)
-    return JudgedAnswer.of(answer, judged(answer, constants))
+    @cached_property
+    def tensors(self) -> Tensors | None:
+        """The tensors of the answer, if it has any."""
+        result = self.answer.result
+        if not isinstance(result, Mapping):
+            return None
+        return {name: tensor for name, tensor in result.items() if not isinstance(tensor, Sampled)}
 
 
 def put(
@@ -123,7 +110,7 @@ def _result(
     session: Session, task: Task, golden: Callable[[Case], Expected], coming: Iterable[Task], *, whole: bool
 ) -> Answers | Judgement | Failure | Refused:
     if task.check == "invariant":
-        return put_invariant(session, task, lambda left: _send_requests(session, left, coming, golden))
+        return put_invariant(session, task, lambda left: send_ahead(session, coming, golden, left))
     if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":
@@ -133,18 +120,14 @@ def _result(
     return _observe_compared(session, task, golden(task.case))
 
 
-def send_ahead(session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected]) -> None:
+def send_ahead(
+    session: Session, tasks: Iterable[Task], golden: Callable[[Case], Expected], left: Iterable[Task] = ()
+) -> None:
     """Send the requests of the next tasks, in this order, so that the worker need not wait.
 
-    Stops at the first check of several requests that are put one by one.
+    Stops at the first check of several requests that are put one by one. `left`: requests that are left of the present
+    check, which go before.
     """
-    _send_requests(session, (), tasks, golden)
-
-
-def _send_requests(
-    session: Session, left: Iterable[Task], tasks: Iterable[Task], golden: Callable[[Case], Expected]
-) -> None:
-    """`send_ahead`, after the requests that are left of the present check."""
     applicable = (task for task in tasks if not task.opt_out)
     independent = takewhile(lambda task: task.check != "refusal" and task.check not in _TRAINED, applicable)
     requests = chain.from_iterable(map(_requests_of, independent))
@@ -176,7 +159,7 @@ def _observe_compared(session: Session, task: Task, expected: Expected) -> Answe
     return answer if isinstance(answer, Failure) else {**answer, **sampling.samples}
 
 
-def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
+def judged(answer: UnjudgedAnswer) -> Record:
     """Judge an answer and make its record."""
     task, result = answer.task, answer.result
     if result is None:
@@ -187,11 +170,11 @@ def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
     if callable(result):
         return _record(task, **dict(result()), seconds=answer.seconds)
     begun, predicting = time.monotonic(), 0.0
-    if deviations := task.deviations:
-        verdict = judge_declared(task, deviations, result, answer.expected, constants)
+    if task.deviations:
+        verdict = judge_declared(task, result, answer.expected)
         predicting = round(time.monotonic() - begun, 4)
     else:
-        verdict = judge(task.check, task.tensors, result, answer.expected, task.format, constants)
+        verdict = judge(task.check, task.tensors, result, answer.expected, task.format)
     if answer.kind and verdict.outcome not in EXPECTED:
         message = f"{BEGINS[answer.kind]}{verdict.message}"
         verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})
@@ -199,7 +182,7 @@ def judged(answer: UnjudgedAnswer, constants: Constants) -> Record:
     return _record(task, **judged_as, digest=digest_of(result))
 
 
-_TRAINED: dict[Check, Callable[[Session, Task], Judgement]] = {
+_TRAINED: dict[Check, Callable[[Session, Task], Judgement | Failure]] = {
     "dropout": put_dropout,
     "initialisation": put_initialisation,
 }

@@ -10,7 +10,6 @@ from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.expected import ExpectedTensor, key
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import constants
 
 
 def differences(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorVerdict]:
@@ -21,7 +20,7 @@ def differences(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorVerdict]
     check, format = one.task.check, one.task.format
     mine, theirs = one.tensors or {}, two.tensors or {}
     for name in one.task.case.expected_shapes(check):
-        expected = one.golden.tensors.get(key(check, name))
+        expected = one.answer.expected.tensors.get(key(check, name))
         if name in mine and name in theirs and expected is not None:
             yield difference(name, mine[name].astype(format.numpy), theirs[name], expected, format)
 
@@ -32,7 +31,7 @@ def difference(name: str, one: Array, two: Array, expected: ExpectedTensor, form
     If `two` has another shape, the verdict is that.
     """
     if two.shape != expected.shape:
-        return judge_tensor(name, two, expected, format, constants())
+        return judge_tensor(name, two, expected, format)
     golden = two.reshape(-1)[expected.positions].astype(np.float64)
     between = replace(expected, golden=golden, condition=expected.condition * np.sqrt(2.0))
-    return judge_tensor(name, one, between, format, constants())
+    return judge_tensor(name, one, between, format)

@@ -9,10 +9,7 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.subject import Subject
-
-ReadAgain = Callable[[], Expected]
 
 
 class Observer(Protocol):
@@ -21,10 +18,8 @@ class Observer(Protocol):
     def note(self, task: Task, record: Record) -> None:
         """Keep what a check came to that leaves no tensors behind."""
 
-    def see(
-        self, task: Task, expected: Expected, record: Record, answers: Answers, read_again: ReadAgain | None = None
-    ) -> None:
-        """Keep the answers to a check. `read_again` gives the expectation anew, which then does not stay in memory."""
+    def see(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
+        """Keep the tensors of an answer to a check."""
 
 
 def judge(
@@ -36,13 +31,13 @@ def judge(
     """
     for task in tasks:
         answer = put(subject.worker, task, expected, whole=True)
-        record = judged(answer, constants())
+        record = judged(answer)
         observe(observer, answer, record)
-        yield JudgedAnswer.of(answer, record)
+        yield JudgedAnswer(answer, record)
 
 
-def observe(observer: Observer, answer: UnjudgedAnswer, record: Record, read_again: ReadAgain | None = None) -> None:
+def observe(observer: Observer, answer: UnjudgedAnswer, record: Record) -> None:
     """Keep of a judged answer what a diagnosis needs: what was refused, what repeats, and the tensors."""
     observer.note(answer.task, record)
     if isinstance(answer.result, Mapping):
-        observer.see(answer.task, answer.expected, record, answer.result, read_again)
+        observer.see(answer, answer.result, record)

@@ -15,22 +15,28 @@ from encoder_conformance.spec.stages import stages
 
 
 @dataclass(frozen=True)
-class Observation:
+class ObservedCase:
+    """A case that was asked. `in_format`: every answer has the requested dtype."""
+
+    case: Case
+    dtype: Format
+    failed: bool
+    in_format: bool
+
+
+@dataclass(frozen=True)
+class Observation(ObservedCase):
     """The stages of one case as an implementation computed them.
 
     `values`: stage → float64 values at the golden's positions, in the order of computation; None if a wrong shape or
     dtype prevents the comparison. `whole`: the stages of a small layer with their padding, float64, in the shape of the
-    answer; the inputs of later steps. `in_format`: every answer has the requested dtype. `unlike`: stage → the shape of
-    an answer that has another one, and None where only its dtype is another.
+    answer; the inputs of later steps. `unlike`: stage → the shape of an answer that has another one, and None where
+    only its dtype is another.
     """
 
-    case: Case
     expected: Expected
-    dtype: Format
     values: dict[str, Array | None]
     whole: dict[str, Array]
-    failed: bool
-    in_format: bool
     unlike: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
 
 
@@ -68,7 +74,7 @@ def observation_of(case: Case, expected: Expected, dtype: Format, answers: Answe
             values[name] = values_at(answer, tensor.positions).astype(np.float64) if comparable else None
             if not comparable:
                 unlike[name] = answer.shape if answer.shape != tensor.shape else None
-    return Observation(case, expected, dtype, values, whole, failed, in_format(answers, dtype), unlike)
+    return Observation(case, dtype, failed, in_format(answers, dtype), expected, values, whole, unlike)
 
 
 def in_format(answers: Answers, dtype: Format) -> bool:

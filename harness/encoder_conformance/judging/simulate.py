@@ -1,4 +1,4 @@
-"""Simulates implementations with deviations: the oracle plays them, and the judge judges their stages."""
+"""Simulates implementations with deviations: the oracle plays them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,13 +6,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from encoder_conformance.judging.verdict import Verdict, judge
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant, deviant
 from encoder_conformance.oracle.encoder import forward_on
-from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
@@ -20,11 +18,8 @@ from encoder_conformance.platform.recent import Recent
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.parameters import parameter_count
-from encoder_conformance.spec.situation import Check
-from encoder_conformance.spec.stages import stages, step_of
+from encoder_conformance.spec.stages import step_of
 
 _DRAWS = 8
 _NOISE_RUNS = 24
@@ -142,16 +137,6 @@ def _scattered(case: Case, deviations: Sequence[Deviation], predicted: Sequence[
             for name in centre
             if centre[name].shape == drawn[0][name].shape
         }
-
-
-def verdict(
-    check: Check, case: Case, wrong: dict[str, Array], expected: Expected, dtype: Format, constants: Constants
-) -> Verdict:
-    """Judge the played stages as if an adapter had answered with them."""
-    names = ("output",) if check == "output" else stages(case.layer)
-    with np.errstate(over="ignore", invalid="ignore"):
-        answer = {name: wrong[name].astype(dtype.numpy) for name in names}
-    return judge(check, names, answer, expected, dtype, constants)
 
 
 def _stages(

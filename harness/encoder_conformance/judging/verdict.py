@@ -1,6 +1,6 @@
 """Judges an answer in σ (rules J-1 to J-5): names, then shape and dtype, then non-finite values, then numbers.
 
-A verdict is a pure function of the answer, the expectation and the constants. It does not depend on the implementation.
+A verdict is a pure function of the answer and the expectation. It does not depend on the implementation.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
 from encoder_conformance.protocol.answers import Answers, Observed, values_at
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.reason import Kind, Reason
 from encoder_conformance.spec.situation import Check
@@ -82,46 +82,40 @@ Judgement = Callable[[], Verdict]
 """A deferred verdict on received answers. The next request can be sent before it is called."""
 
 
-def judge(
-    check: Check,
-    names: tuple[str, ...],
-    observed: Answers,
-    expected: Expected,
-    dtype: Format,
-    constants: Constants,
-) -> Verdict:
+def judge(check: Check, names: tuple[str, ...], observed: Answers, expected: Expected, dtype: Format) -> Verdict:
     """Judge the answer to one check. `names`: the tensors that it must have, in the order of computation."""
     problem = _wrong_names(names, observed) if names else "it was asked for none"  # an empty answer would conform
     if problem:
         return Verdict(outcome=Outcome.ERROR, message=f"answered {check} with the wrong names: {problem}")
     pairs = [(name, observed[name], expected.tensors[key(check, name)]) for name in names]
-    tensors = judge_tensors(pairs, dtype, constants)
-    failing = [tensor for tensor in tensors if not tensor.conforms]
-    if failing and failing[0].rms is not None:
-        first = failing[0].tensor
-        heat = _heat(observed[first], expected.tensors[key(check, first)], dtype)
-        tensors = tuple(t.model_copy(update={"heat": heat}) if t is failing[0] else t for t in tensors)
-    compared = [tensor for tensor in tensors if tensor.rms is not None]
+    tensors = judge_tensors(pairs, dtype)
+    first = next((tensor for tensor in tensors if not tensor.conforms), None)
+    if first is None:
+        return verdict_on(tensors)
+    if first.rms is not None:
+        heat = _heat(observed[first.tensor], expected.tensors[key(check, first.tensor)], dtype)
+        tensors = tuple(t.model_copy(update={"heat": heat}) if t is first else t for t in tensors)
+    return verdict_on(tensors, first.tensor, _message(first))
+
+
+def verdict_on(tensors: tuple[TensorVerdict, ...], stage: str | None = None, message: str = "") -> Verdict:
+    """The verdict on a check by those on its tensors. `stage`: the first that does not conform; None if all do."""
     return Verdict(
-        outcome=Outcome.FAIL if failing else Outcome.PASS,
-        rms=max((t.rms for t in compared if t.rms is not None), default=None),
-        max=max((t.max for t in compared if t.max is not None), default=None),
-        stage=failing[0].tensor if failing else None,
-        message=_message(failing[0]) if failing else "",
+        outcome=Outcome.PASS if stage is None else Outcome.FAIL,
+        rms=max((tensor.rms for tensor in tensors if tensor.rms is not None), default=None),
+        max=max((tensor.max for tensor in tensors if tensor.max is not None), default=None),
+        stage=stage,
+        message=message,
         tensors=tensors,
     )
 
 
-def judge_tensor(
-    name: str, observed: Observed, expected: ExpectedTensor, dtype: Format, constants: Constants
-) -> TensorVerdict:
+def judge_tensor(name: str, observed: Observed, expected: ExpectedTensor, dtype: Format) -> TensorVerdict:
     """Judge one tensor at the positions that the golden keeps."""
-    return judge_tensors([(name, observed, expected)], dtype, constants)[0]
+    return judge_tensors([(name, observed, expected)], dtype)[0]
 
 
-def judge_tensors(
-    tensors: Sequence[tuple[str, Observed, ExpectedTensor]], dtype: Format, constants: Constants
-) -> tuple[TensorVerdict, ...]:
+def judge_tensors(tensors: Sequence[tuple[str, Observed, ExpectedTensor]], dtype: Format) -> tuple[TensorVerdict, ...]:
     """Judge tensors by name at the positions that their goldens keep.
 
     All that can be compared are compared at once: most are so small that NumPy's calls take longer than the numbers.
@@ -142,28 +136,26 @@ def judge_tensors(
                 if mismatched is not None and mismatched[part].any():
                     verdicts[name] = _not_finite(name, values[part], mismatched[part], expected)
                 else:
-                    verdicts[name] = _compared(name, values[part], error[part], sigma[part], expected, constants)
+                    verdicts[name] = _compared(name, values[part], error[part], sigma[part], expected)
     return tuple(verdicts[name] for name, *_ in tensors)
 
 
 def _unlike(name: str, observed: Observed, expected: ExpectedTensor, dtype: Format) -> TensorVerdict | None:
     """The verdict on a tensor of another shape or dtype than the expected one."""
     if observed.shape != expected.shape:
-        return _not_comparable(name, "shape", f"shape {_shape(observed.shape)} instead of {_shape(expected.shape)}")
+        return not_comparable(name, "shape", f"shape {list(observed.shape)} instead of {list(expected.shape)}")
     if observed.dtype != dtype.numpy:
-        return _not_comparable(name, "dtype", f"dtype {observed.dtype} instead of {dtype.name}")
+        return not_comparable(name, "dtype", f"dtype {observed.dtype} instead of {dtype.name}")
     return None
 
 
 def _not_finite(name: str, values: P, mismatched: P, expected: ExpectedTensor) -> TensorVerdict:
     at, count = int(np.flatnonzero(mismatched)[0]), int(mismatched.sum())
     text = f"{values[at]:g} at {list(_index(expected, at))} instead of {expected.golden[at]:.6g}"
-    return _not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
+    return not_comparable(name, "non-finite", f"{text} ({count} of {values.size} compared elements)")
 
 
-def _compared(
-    name: str, values: P, error: P, sigma: P, expected: ExpectedTensor, constants: Constants
-) -> TensorVerdict:
+def _compared(name: str, values: P, error: P, sigma: P, expected: ExpectedTensor) -> TensorVerdict:
     if not error.size:
         return TensorVerdict(tensor=name, conforms=True, rms=0.0, max=0.0)
     rms = sqrt(float(error @ error) / error.size)
@@ -171,7 +163,7 @@ def _compared(
     largest = float(error[at])
     return TensorVerdict(
         tensor=name,
-        conforms=rms <= constants.rms_limit and largest <= constants.max_limit,
+        conforms=rms <= constants().rms_limit and largest <= constants().max_limit,
         rms=min(rms, _LARGEST),
         max=min(largest, _LARGEST),
         worst_index=_index(expected, at),
@@ -188,7 +180,7 @@ def _joined(parts: Sequence[P]) -> P:
 
 def _errors(values: P, golden: P, condition: P, dtype: Format) -> tuple[P, P]:
     """The error in σ at each compared position, 0 where the expected value is not finite; and σ. All are float64."""
-    sigma = np.maximum(dtype.roundoff * condition, dtype.smallest_normal)
+    sigma = dtype.sigma(condition)
     finite = np.isfinite(golden)
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(values - golden) / sigma
@@ -204,24 +196,20 @@ def _heat(observed: Observed, expected: ExpectedTensor, dtype: Format) -> Heat:
 
 
 def _mismatched(values: P, golden: P) -> P | None:
-    """True where one is finite and the other not, or not in the same way; None where everything is finite, as nearly
-    always."""
+    """True where one is finite and the other not, or not in the same way; None where all is finite, as it mostly is."""
     finite, found = np.isfinite(golden), np.isfinite(values)
     if finite.all() and found.all():
         return None
-    return np.asarray(~np.where(finite, found, _same_non_finite(values, golden)))
-
-
-def _same_non_finite(values: P, golden: P) -> P:
-    """True where both are NaN, or both are the same infinity."""
-    return np.asarray((np.isnan(values) & np.isnan(golden)) | (values == golden))
+    same = (np.isnan(values) & np.isnan(golden)) | (values == golden)  # both NaN, or the same infinity
+    return np.asarray(~np.where(finite, found, same))
 
 
 _LARGEST = 1e300
 """Larger errors are reported as this number: JSON has no infinity."""
 
 
-def _not_comparable(name: str, kind: Kind, text: str) -> TensorVerdict:
+def not_comparable(name: str, kind: Kind, text: str) -> TensorVerdict:
+    """The verdict on a tensor whose numbers cannot be compared."""
     return TensorVerdict(tensor=name, conforms=False, problem=Reason(kind=kind, text=text))
 
 
@@ -248,7 +236,3 @@ def _index(expected: ExpectedTensor, at: int) -> tuple[int, ...]:
         rest, coordinate = divmod(rest, size)
         index.append(coordinate)
     return tuple(reversed(index))
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "[" + ", ".join(str(size) for size in shape) + "]"

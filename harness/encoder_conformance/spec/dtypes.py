@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from encoder_conformance.spec.axes import Elementwise
 from encoder_conformance.spec.level import DtypeName as DtypeName
 
 
@@ -18,6 +19,10 @@ class Format:
     numpy: np.dtype[np.generic]
     roundoff: float
     smallest_normal: float
+
+    def sigma(self, condition: Elementwise) -> Elementwise:
+        """σ of values with this condition, in roundoffs, in their unit and shape (rule C-4)."""
+        return np.asarray(np.maximum(self.roundoff * condition, self.smallest_normal))
 
     def computed_in(self, compute: "Format") -> "Format":
         """Tensors in this format, computed in a narrower one: this dtype with the roundoff of `compute`."""

@@ -14,11 +14,9 @@ import pytest
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
 from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.judging.records import Record
-from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import check_ids, read_golden, read_golden_manifest
-from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.parameters import parameter_count
@@ -103,5 +101,5 @@ def test_a_layer_built_again_after_another_is_itself(turns: Tasks, session: Sess
 
 
 def _asked(session: Session, task: Task) -> Record:
-    expected = in_format(task.case, read_golden(task.case, read_golden_manifest(), constants()), FORMATS[task.dtype])
-    return ask(session, task, expected, constants()).record
+    answer = put(session, task, lambda case: read_golden(case, read_golden_manifest(), constants()))
+    return judged(answer)

@@ -9,7 +9,7 @@ import pytest
 from wrong_layers import CASES, FLOAT32, Wrong, computed, observed
 
 from encoder_conformance.diagnosis.dependence import dependence
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis
@@ -29,7 +29,7 @@ def diagnosed(**wrong: Wrong) -> tuple[Diagnosis, list[str]]:
         return [observed(case, wrong, output_only=True, expected=compute(case, constants())) for case in cases]
 
     seen = [observed(case, wrong, output_only=True) for case in CASES]
-    return diagnose("mine", "float32", seen, repeats="same", ask=ask), asked
+    return diagnose(Failing("mine", "float32", repeats="same", ask=ask), seen), asked
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_an_unknown_step_depends_on_is_asked() -> None:
     def ask(cases: Sequence[Case]) -> list[Observation]:
         """Without goldens: answers are compared with each other."""
         given = [(case, computed(case, wrong)["output"].astype(np.float64)) for case in cases]
-        return [Observation(case, NOTHING, FLOAT32, {}, {"output": output}, True, True) for case, output in given]
+        return [Observation(case, FLOAT32, True, True, NOTHING, {}, {"output": output}) for case, output in given]
 
     said = " ".join(dependence([Evidence(observed(CASES[2], wrong))], ask))
     assert "Asked again with one thing changed, the answer depends on the other items of the batch (" in said

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from wrong_layers import CASES, FLOAT32, Wrong, observed
 
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.explanation import as_closest, unaccounted
 from encoder_conformance.diagnosis.identify.from_output import output_samples
@@ -26,7 +26,7 @@ from encoder_conformance.spec.yaml_file import read_model
 
 def diagnosed(*, output_only: bool = False, **wrong: Wrong) -> Diagnosis:
     seen = [observed(case, wrong, output_only=output_only) for case in CASES]
-    return diagnose("mine", "float32", seen, repeats="same")
+    return diagnose(Failing("mine", "float32", repeats="same"), seen)
 
 
 def later(*values: Any) -> Any:
@@ -94,7 +94,7 @@ def test_what_an_explanation_leaves_out_elsewhere_is_found() -> None:
     assert unaccounted(explained, [observed(case, halved)], None) == []
     [left] = unaccounted(explained, [observed(case, both)], None)
     assert left.case.id == case.id
-    said = as_closest(explained, [left])
+    said = as_closest(explained, [left.case.id])
     assert said.confidence == "closest"
     assert f"Not accounted for: {case.id}." in diagnosis_text(said)
 
@@ -314,9 +314,11 @@ def test_numbers_in_the_place_of_nan_are_said_and_named() -> None:
     expected = read_golden(case, read_golden_manifest(), constants())
     answers = {name: value.astype(np.float32) for name, value in simulate(case, [zero]).items()}
     seen = observation_of(case, expected, FLOAT32, {name: answers[name] for name in stages(case.layer)}, failed=True)
-    assert diagnose("mine", "float32", [seen], repeats="same").deviations == ("fully-masked-row-zero",)
+    assert diagnose(Failing("mine", "float32", repeats="same"), [seen]).deviations == ("fully-masked-row-zero",)
     strange = {**answers, "attention_weights": np.where(np.isnan(simulate(case, [])["attention_weights"]), 0.25, 0.0)}
     strange["attention_weights"] += answers["attention_weights"]
     shown = {name: strange[name].astype(np.float32) for name in stages(case.layer)}
-    text = diagnosis_text(diagnose("mine", "float32", [observation_of(case, expected, FLOAT32, shown, failed=True)]))
+    text = diagnosis_text(
+        diagnose(Failing("mine", "float32"), [observation_of(case, expected, FLOAT32, shown, failed=True)])
+    )
     assert "attention_weights holds 0.25 where the specification has NaN or infinity" in text

@@ -9,7 +9,7 @@ import pytest
 from products import of_a_release
 
 from encoder_conformance.commands.run.update import update_declared
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.verdict import judge
@@ -53,7 +53,7 @@ def seen(
         made = forward(wrong.layer, given, Arithmetic(np.dtype(dtype)))
         answers = {name: made[name].astype(dtype) for name in show or stages(case.layer)}
         check = "output" if show else "stages"
-        outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype], constants()).outcome
+        outcome = judge(check, tuple(answers), answers, expected, FORMATS[dtype]).outcome
         found.append(observation_of(case, expected, FORMATS[dtype], answers, failed=outcome != Outcome.PASS))
     return found
 
@@ -79,7 +79,7 @@ def seen(
     ],
 )
 def test_a_fixed_epsilon_is_measured(epsilon: float, dtype: str, norms: tuple[str, ...], said: str) -> None:
-    diagnosis = diagnose("fixed", dtype, seen(epsilon, dtype, norms))
+    diagnosis = diagnose(Failing("fixed", dtype), seen(epsilon, dtype, norms))
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
     assert said in diagnosis_text(diagnosis)
     [measured] = diagnosis.measured
@@ -93,24 +93,24 @@ def test_the_double_is_told_from_float32s_decimal() -> None:
         for observation in seen(1e-5, "float64")
         if observation.case.layer.layer in ("pre-gelu", "post-relu")
     ]
-    diagnosis = diagnose("double", "float64", of_1e_5)
+    diagnosis = diagnose(Failing("double", "float64"), of_1e_5)
     assert diagnosis.confidence == "explained"
     said = "Norm epsilon is the double 1e-05, where the layer's is float32's 1e-05, 9.99999974737875e-06 (clause L-2)."
     assert diagnosis.sentences == (said,)
 
 
 def test_in_float32_the_two_are_one() -> None:
-    assert "L-2" not in diagnosis_text(diagnose("fixed", "float32", seen(1e-5)))
+    assert "L-2" not in diagnosis_text(diagnose(Failing("fixed", "float32"), seen(1e-5)))
 
 
 def test_an_epsilon_is_measured_behind_an_output_alone() -> None:
-    diagnosis = diagnose("fused", "float32", seen(3e-5, show=("output",)))
+    diagnosis = diagnose(Failing("fused", "float32"), seen(3e-5, show=("output",)))
     assert diagnosis.confidence == "explained"
     assert diagnosis.measured[0].value == pytest.approx(3e-5, rel=1e-6)
 
 
 def test_an_epsilon_is_measured_beside_another_cause() -> None:
-    diagnosis = diagnose("both", "float32", seen(3e-5, beside=("value-bias-missing",)))
+    diagnosis = diagnose(Failing("both", "float32"), seen(3e-5, beside=("value-bias-missing",)))
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", {"norm-epsilon", "value-bias-missing"})
 
 
@@ -118,7 +118,7 @@ def test_an_epsilon_is_measured_beside_another_cause() -> None:
     "name", ["norm-eps-1e-3", "norm-eps-12", *map(of_a_release, ("norm-eps-outside-root", "norm-eps-missing"))]
 )
 def test_what_the_catalogue_has_keeps_its_name(name: str) -> None:
-    diagnosis = diagnose("known", "float32", seen_with(name))
+    diagnosis = diagnose(Failing("known", "float32"), seen_with(name))
     assert (diagnosis.confidence, diagnosis.deviations, diagnosis.measured) == ("explained", (name,), ())
 
 
@@ -127,14 +127,14 @@ def seen_with(name: str) -> list[Observation]:
     for case, expected in cases():
         wrong = deviant(case, [catalogue()[name]]).stages(Arithmetic(np.float32))
         answers = {stage: wrong[stage].astype(np.float32) for stage in stages(case.layer)}
-        outcome = judge("stages", tuple(answers), answers, expected, FORMATS["float32"], constants()).outcome
+        outcome = judge("stages", tuple(answers), answers, expected, FORMATS["float32"]).outcome
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 
 
 def test_no_epsilon_is_made_of_another_fault_of_a_norm() -> None:
     """Rows off by a scale that is no epsilon's: each row by another."""
-    diagnosis = diagnose("unbiased", "float32", seen_with("norm-unbiased-variance"))
+    diagnosis = diagnose(Failing("unbiased", "float32"), seen_with("norm-unbiased-variance"))
     assert diagnosis.measured == ()
 
 

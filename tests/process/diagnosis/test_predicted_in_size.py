@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from products import of_a_release
 
-from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.judging.verdict import judge
@@ -57,7 +57,7 @@ def seen(wrong: Wrong, *ids: str, show: tuple[str, ...] | None = None) -> list[O
         last = "residual2" if case.layer.norm.placement == "pre" else "norm2"
         answers["output"] = np.asarray(shown.get(last, given["output"]), np.float32)
         check = "stages" if show is None else "output"
-        outcome = judge(check, tuple(answers), answers, expected, FLOAT32, constants()).outcome
+        outcome = judge(check, tuple(answers), answers, expected, FLOAT32).outcome
         found.append(observation_of(case, expected, FLOAT32, answers, failed=outcome != Outcome.PASS))
     return found
 
@@ -97,7 +97,7 @@ UNFORESEEN = [
 
 @pytest.mark.parametrize(("stage", "size", "repeats"), UNFORESEEN)
 def test_no_size_explains_what_is_wrong_in_an_unforeseen_way(stage: str, size: float, repeats: Repeats) -> None:
-    diagnosis = diagnose("wavy", "float32", seen(wavy(stage, size)), repeats=repeats)
+    diagnosis = diagnose(Failing("wavy", "float32", repeats=repeats), seen(wavy(stage, size)))
     assert diagnosis.confidence != "explained", diagnosis_text(diagnosis)
     assert not any(is_noisy(catalogue()[name]) for name in diagnosis.deviations)
     if diagnosis.confidence == "unknown":
@@ -113,7 +113,7 @@ def test_noise_that_is_drawn_anew_is_no_dropout() -> None:
         scattered = value * (1 + 0.33 * draw.standard_normal(value.shape))
         return np.asarray(scattered, value.dtype) if name in ("attention_weights", "ffn_output") else value
 
-    diagnosis = diagnose("noisy", "float32", seen(noise), repeats="differ")
+    diagnosis = diagnose(Failing("noisy", "float32", repeats="differ"), seen(noise))
     assert diagnosis.confidence != "explained", diagnosis_text(diagnosis)
 
 
@@ -123,12 +123,12 @@ DROPPED = ("dropout-left-on", "attention-dropout-left-on", "attention-dropout-br
 @pytest.mark.parametrize("name", [DROPPED[-1], *map(of_a_release, DROPPED[:-1])])
 def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
     observations = seen(right, name)
-    differ = diagnose("dropping", "float32", observations, repeats="differ")
+    differ = diagnose(Failing("dropping", "float32", repeats="differ"), observations)
     assert (differ.confidence, differ.deviations) == ("explained", (name,))
     assert "two answers to one question differ" in diagnosis_text(differ)
-    unknown = diagnose("dropping", "float32", observations)
+    unknown = diagnose(Failing("dropping", "float32"), observations)
     assert (unknown.confidence, unknown.deviations) == ("closest", (name,))
-    same = diagnose("dropping", "float32", observations, repeats="same")
+    same = diagnose(Failing("dropping", "float32", repeats="same"), observations)
     assert not set(named(same)) & set(DROPPED)
 
 
@@ -137,7 +137,7 @@ def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
 def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     """Its size is all that an output shows: what else would differ twice and be as large is not to be told from it."""
     observations = seen(right, "dropout-left-on", show=("output",))[:count]
-    diagnosis = diagnose("fused", "float32", observations, repeats="differ")
+    diagnosis = diagnose(Failing("fused", "float32", repeats="differ"), observations)
     assert diagnosis.confidence != "explained"
 
 
@@ -151,7 +151,7 @@ def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     ],
 )
 def test_a_narrow_format_is_explained_by_its_own_values(name: str) -> None:
-    diagnosis = diagnose("narrow", "float32", seen(right, name), repeats="same")
+    diagnosis = diagnose(Failing("narrow", "float32", repeats="same"), seen(right, name))
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
     assert (name,) in {diagnosis.deviations, *diagnosis.indistinguishable}
 
@@ -162,14 +162,14 @@ def test_a_result_on_a_narrow_formats_grid_is_explained_wherever_it_rounds_insid
     def wrong(name: str, value: Array) -> Array:
         return narrowed(value * np.float32(1 + 2.0**-9), "bfloat16") if name in ("norm1", "norm2") else value
 
-    diagnosis = diagnose("narrow", "float32", seen(wrong), repeats="same")
+    diagnosis = diagnose(Failing("narrow", "float32", repeats="same"), seen(wrong))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("norm-in-bfloat16",))
 
 
 @pytest.mark.release
 def test_what_is_far_from_everything_is_unknown() -> None:
     """Half of the stages in line is no likeness where the rest is out by thousands of σ."""
-    diagnosis = diagnose("far", "float32", seen(wavy("ffn_activation", 0.1), "norm-eps-1e-3"), repeats="same")
+    diagnosis = diagnose(Failing("far", "float32", repeats="same"), seen(wavy("ffn_activation", 0.1), "norm-eps-1e-3"))
     assert diagnosis.confidence == "unknown"
     assert "First stage out of line: norm1." in diagnosis_text(diagnosis)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance import Masks, RunRequest
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.selection import choose, screening
 from encoder_conformance.judging.observation import Observation, observation_of
@@ -62,7 +62,7 @@ def test_what_most_layers_choose_is_named_where_a_layer_chooses_otherwise(layer:
         answers = {stage: value.astype(np.float32) for stage, value in wrong.items()}
         expected = read_golden(case, read_golden_manifest(), constants())
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=True))
-    diagnosis = diagnose("other_choice", "float32", found)
+    diagnosis = diagnose(Failing("other_choice", "float32"), found)
     assert (diagnosis.confidence, diagnosis.deviations, diagnosis.indistinguishable) == ("explained", (named,), ())
 
 
@@ -84,7 +84,7 @@ def placeholder_at_512(*situations: str) -> list[Observation]:
 
 @pytest.mark.release
 def test_a_placeholder_is_named_at_its_published_size() -> None:
-    diagnosis = diagnose("placeholder", "float32", placeholder_at_512("published-batch", "no-mask"))
+    diagnosis = diagnose(Failing("placeholder", "float32"), placeholder_at_512("published-batch", "no-mask"))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("attention-is-projected-query",))
     assert diagnosis.indistinguishable == ()
 

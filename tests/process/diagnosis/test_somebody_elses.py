@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -124,7 +124,7 @@ def seen(
     names = stages(case.layer) if "stages" in case.situation.checks else ("output",)
     answers = {name: (wrong[name] * shown).astype(dtype) for name in names}
     check = "stages" if "stages" in case.situation.checks else "output"
-    outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
+    outcome = judge(check, names, answers, expected, FORMATS["float32"]).outcome
     return observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS)
 
 
@@ -140,7 +140,7 @@ def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
         seen("post-relu/causal-flag", "heads-by-reshape", dtype="float64"),
     ]
     assert all(observation.failed for observation in observations)
-    diagnosis = diagnose("lucid", "float32", observations)
+    diagnosis = diagnose(Failing("lucid", "float32"), observations)
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("heads-by-reshape",))
 
 
@@ -150,7 +150,7 @@ def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, held
     """Then a query with no key attends to all alike, and not as its scores say; unless the sum is a wider one."""
     blind = ("post-gelu-nan-rows/blind-queries-padding-forward", "post-relu-zero-rows/blind-queries-padding")
     cases = (*blind, "post-relu/extreme-logits", "pre-gelu/padding-right", "post-relu/no-mask")
-    found = diagnose("it", "float32", [seen(case, name, held_in=held_in) for case in cases])
+    found = diagnose(Failing("it", "float32"), [seen(case, name, held_in=held_in) for case in cases])
     assert found.confidence == "explained", found
     assert (name,) in (found.deviations, *found.indistinguishable)
 
@@ -159,6 +159,6 @@ def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, held
 def test_what_a_wrong_mask_leaves_without_a_key_is_unspecified(name: str) -> None:
     """JAX gives such a query the mean of all values; the layer says nothing of it (M-4)."""
     cases = ("post-relu/causal-flag-and-mask", "pre-gelu/causal-flag-padding-left-ignore", "pre-gelu/no-mask")
-    found = diagnose("it", "float32", [seen(case, name, "fully-masked-row-uniform") for case in cases])
+    found = diagnose(Failing("it", "float32"), [seen(case, name, "fully-masked-row-uniform") for case in cases])
     assert found.confidence == "explained", found
     assert (name,) in (found.deviations, *found.indistinguishable), found

@@ -18,7 +18,7 @@ from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.asking import not_run
+from encoder_conformance.judging.asking import UnjudgedAnswer, not_run
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
@@ -120,11 +120,10 @@ def test_tensors_of_observations_do_not_stay_in_memory(assignment: Assignment) -
             if name in task.tensors
         }
         record = not_run(task).model_copy(update={"outcome": Outcome.PASS})
-        observations.see(
-            task, expected, record, answers, lambda case=task.case: read_golden(case, manifest, constants())
-        )
+        answer = UnjudgedAnswer(task, lambda case: read_golden(case, manifest, constants()), answers, 0.0)
+        observations.see(answer, answers, record)
         count += 1
-        del expected, answers
+        del expected, answers, answer
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 20_000 * count, grown / count  # the tensors of one have a hundred thousand bytes

@@ -8,15 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from encoder_conformance.judging.core.kill import kills
-from encoder_conformance.judging.core.sensitivity import (
-    CONFORMING_RMS,
-    MARGIN,
-    Sensitivity,
-    make_sensitivity,
-    patch_digest,
-    read_sensitivity,
-)
+from encoder_conformance.judging.core.sensitivity import Sensitivity, patch_digest, read_sensitivity
 from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import SPECS
@@ -25,6 +17,8 @@ from encoder_conformance.spec.load import clauses, load
 from tools.core.build import choose
 from tools.core.cover import greedy_cover, order_by_gain
 from tools.core.criteria import LARGEST, of_deviations, of_text, small_required
+from tools.core.sensitivity import CONFORMING_RMS, MARGIN, make_sensitivity
+from tools.kill import kills
 
 README = Path(__file__).resolve().parents[3] / "README.md"
 REBUILD = "python -m tools core build finds a core that covers it"

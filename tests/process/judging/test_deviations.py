@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.commands.run.update import update_declared
-from encoder_conformance.diagnosis.diagnose import Repeats, diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.judging.observation import Observation, observation_of
@@ -127,7 +127,7 @@ def seen(*ids: str, show: tuple[str, ...] | None = None) -> list[Observation]:
         with np.errstate(over="ignore", invalid="ignore"):
             answers = {name: wrong[name].astype(np.float32) for name in names}
         check = "stages" if show is None else "output"
-        outcome = judge(check, names, answers, expected, FORMATS["float32"], constants()).outcome
+        outcome = judge(check, names, answers, expected, FORMATS["float32"]).outcome
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 
@@ -153,7 +153,7 @@ def repeats(*ids: str) -> Repeats:
     ids=" + ".join,
 )
 def test_a_pair_is_named(ids: tuple[str, str]) -> None:
-    diagnosis = diagnose("both", "float32", seen(*ids), repeats=repeats(*ids))
+    diagnosis = diagnose(Failing("both", "float32", repeats=repeats(*ids)), seen(*ids))
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
@@ -168,7 +168,7 @@ def test_a_pair_is_named(ids: tuple[str, str]) -> None:
     ],
 )
 def test_what_scatters_is_named_by_what_else_it_predicts(name: str) -> None:
-    diagnosis = diagnose("noisy", "float32", seen(name), repeats=repeats(name))
+    diagnosis = diagnose(Failing("noisy", "float32", repeats=repeats(name)), seen(name))
     assert diagnosis.confidence == "explained"
     assert (name,) in {diagnosis.deviations, *diagnosis.indistinguishable}  # float16 and TF32 round alike
     assert "Predicted and seen: " in diagnosis_text(diagnosis)
@@ -177,13 +177,13 @@ def test_what_scatters_is_named_by_what_else_it_predicts(name: str) -> None:
 @pytest.mark.release
 def test_a_pair_is_named_by_the_output_alone() -> None:
     ids = ("norm-rms", "value-and-output-swapped")
-    diagnosis = diagnose("fused", "float32", seen(*ids, show=("output",)))
+    diagnosis = diagnose(Failing("fused", "float32"), seen(*ids, show=("output",)))
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
 def test_what_predicts_the_same_is_a_twin() -> None:
     """A mask on the queries leaves every key to the rows that are compared."""
-    diagnosis = diagnose("blind", "float32", seen("mask-on-queries"))
+    diagnosis = diagnose(Failing("blind", "float32"), seen("mask-on-queries"))
     assert diagnosis.confidence == "explained"
     assert {diagnosis.deviations, *diagnosis.indistinguishable} >= {("mask-ignored",), ("mask-on-queries",)}
 

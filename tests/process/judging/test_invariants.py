@@ -11,16 +11,16 @@ from pydantic import ValidationError
 
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import read_implementation
-from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging import asking
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
-from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.expected import NOTHING
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.follow_ups import base_of, follow_ups, permutation
-from encoder_conformance.spec.load import constants, load
+from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.plan import plan
@@ -28,7 +28,6 @@ from encoder_conformance.worker.session import Session
 
 CASES = {name: case for name, case in load().cases.items() if case.situation.invariant}
 ALL = [name.partition("/invariant-")[2] for name in CASES if name.startswith("post-relu/")]
-NO_GOLDEN = Expected({}, np.zeros((0, 2), dtype=np.int64))
 
 
 def judged(folder: Path, dtype: DtypeName = "float32") -> dict[str, Record]:
@@ -38,7 +37,7 @@ def judged(folder: Path, dtype: DtypeName = "float32") -> dict[str, Record]:
     tasks = plan(ready.implementation, [CASES[f"post-relu/invariant-{name}"] for name in ALL], (dtype,))
     session = Session(ready, "cpu", 1, folder / "worker.log")
     try:
-        found = {task.case.id: ask(session, task, NO_GOLDEN, constants()).record for task in tasks}
+        found = {task.case.id: asking.judged(asking.put(session, task, lambda case: NOTHING)) for task in tasks}
     finally:
         session.close()
     return {name: found[f"post-relu/invariant-{name}"] for name in ALL}

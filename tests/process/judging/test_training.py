@@ -9,7 +9,7 @@ from products import daily
 
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import DtypeName, read_implementation
-from encoder_conformance.judging.asking import ask
+from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.judging.checks.training.embedded import EmbeddedProbe
 from encoder_conformance.judging.checks.training.probe import Probe
 from encoder_conformance.judging.checks.training.reading import read
@@ -41,7 +41,7 @@ def records(folder: Path, *cases: str, dtype: DtypeName = "float32") -> list[Rec
     tasks = plan(ready.implementation, [SPECIFICATION.cases[case] for case in cases], (dtype,))
     session, manifest = Session(ready, "cpu", 1, folder / "worker.log"), read_golden_manifest()
     try:
-        return [ask(session, t, read_golden(t.case, manifest, constants()), constants()).record for t in tasks]
+        return [judged(put(session, t, lambda case: read_golden(case, manifest, constants()))) for t in tasks]
     finally:
         session.close()
 
@@ -384,7 +384,8 @@ def test_every_mask_is_read_as_it_was(layer: str, honest_adapter: object) -> Non
     from encoder_conformance import Masks, RunRequest
 
     adapter.dropped = dropped  # type: ignore[attr-defined]
-    adapter.build(probe.layer.model_dump(mode="json"), probe.parameters(), "float64")  # type: ignore[attr-defined]
+    parameters = {each.name: probe.parameter(each) for each in parameters_of(probe.layer)}
+    adapter.build(probe.layer.model_dump(mode="json"), parameters, "float64")  # type: ignore[attr-defined]
     out = adapter.output(np.array(probe.x), Masks(None, None), RunRequest(mode="train"))  # type: ignore[attr-defined]
     reading = read(probe, out)
     for placement, mask in drawn.items():

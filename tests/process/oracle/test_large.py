@@ -13,7 +13,7 @@ import scipy.special  # noqa: F401  # else a statistic imports it, and it is cou
 from encoder_conformance.implementation.interpreter import Ready, resolve
 from encoder_conformance.implementation.manifest import DtypeName, read_implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.asking import ask, judged, put
+from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
@@ -51,7 +51,7 @@ def session(ready: Ready, below: Path) -> Iterator[Session]:
 def asked(ready: Ready, task: Task, below: Path) -> Record:
     """The record of one check that is put as a run puts it."""
     with session(ready, below) as one:
-        return judged(put(one, task, golden), constants())
+        return judged(put(one, task, golden))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_parent_never_holds_a_large_layer(
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    record = judged(answer, constants())
+    record = judged(answer)
     assert record.outcome is Outcome.PASS, record.message
     # A part is half a megabyte; of initialisation a weight of 8 MB is judged whole.
     assert peak < (22 if check == "initialisation" else 8) * MEGABYTES
@@ -126,8 +126,8 @@ def test_large_gradients_are_judged_as_if_they_were_whole(fake: Callable, tmp_pa
     """
     ready, [task] = tasks(fake("large", body), "post-relu-512/single-item", "float32", "gradients")
     with session(ready, tmp_path) as one:
-        in_parts = judged(put(one, task, golden), constants())
-        whole = ask(one, task, golden(task.case), constants()).record
+        in_parts = judged(put(one, task, golden))
+        whole = judged(put(one, task, golden, whole=True))
     apart = {"seconds": 0.0, "digest": None}  # a digest is of the values that are kept
     assert in_parts.model_copy(update=apart) == whole.model_copy(update=apart)
     assert said in in_parts.message

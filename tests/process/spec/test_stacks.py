@@ -12,7 +12,7 @@ import pytest
 from mpmath import mp, mpf
 
 from encoder_conformance import ParameterMap, Take, stack_of
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.identify.identify import deviation_of
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.observation import Observation, observation_of
@@ -280,7 +280,7 @@ def seen(cases: list[Case], *deviations: Deviation) -> list[Observation]:
         wrong = deviant(case, deviations).stages(Arithmetic(np.float32))
         names = stages(case.layer)
         answers = {name: wrong[name].astype(np.float32) for name in names}
-        outcome = judge("stages", names, answers, expected, FORMATS["float32"], constants()).outcome
+        outcome = judge("stages", names, answers, expected, FORMATS["float32"]).outcome
         found.append(observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS))
     return found
 
@@ -298,7 +298,7 @@ def seen(cases: list[Case], *deviations: Deviation) -> list[Observation]:
 )
 @pytest.mark.parametrize("cases", [FEW, pytest.param(SMALL, marks=pytest.mark.release)], ids=["few", "all"])
 def test_what_is_wrong_in_a_stack_is_named(ids: tuple[str, ...], cases: list[Case]) -> None:
-    diagnosis = diagnose("stacked", "float32", seen(cases, *(catalogue()[name] for name in ids)))
+    diagnosis = diagnose(Failing("stacked", "float32"), seen(cases, *(catalogue()[name] for name in ids)))
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
@@ -356,7 +356,7 @@ def with_equation(stage: str, specified: str, found: str) -> Deviation:
 def test_a_step_that_is_wrong_in_every_layer_of_a_stack_has_its_equation() -> None:
     """No catalogue has it, and a stack is all that is seen."""
     wrong = with_equation("residual2", "residual1 + ffn_output", "residual1 + 0.5 * ffn_output")
-    diagnosis = diagnose("halved", "float32", seen([CASES["stack-pre-gelu/no-mask"]], wrong))
+    diagnosis = diagnose(Failing("halved", "float32"), seen([CASES["stack-pre-gelu/no-mask"]], wrong))
     assert (diagnosis.confidence, diagnosis.first_stage) == ("explained", "layer_0.residual2")
     [equation] = diagnosis.equations
     assert (equation.stage, equation.found) == ("residual2", "residual1 + 0.5 * ffn_output")
@@ -375,7 +375,7 @@ def test_a_step_that_is_wrong_in_one_layer_is_named_with_its_layer() -> None:
         whole={**right.whole, "layer_1.attention_scores": 3 * scores},
         values={**right.values, "layer_1.attention_scores": 3 * scores.reshape(-1)[places]},
     )
-    diagnosis = diagnose("tripled", "float32", [tripled])
+    diagnosis = diagnose(Failing("tripled", "float32"), [tripled])
     assert diagnosis.confidence == "unknown"
     assert diagnosis.first_stage == "layer_1.attention_scores"
     assert diagnosis.left_open[0] == "layer_1.attention_scores"

@@ -83,6 +83,6 @@ def test_an_implementation_is_asked_judged_and_noted(fake: Callable[..., Path], 
     assert {answer.task.check: answer.record.outcome for answer in answers} == {"output": "fail", "invariant": "fail"}
     [output] = [answer for answer in answers if answer.task.check == "output"]
     assert output.tensors is not None
-    assert output.tensors["output"].shape == output.golden.tensors["output"].shape
+    assert output.tensors["output"].shape == output.answer.expected.tensors["output"].shape
     assert seen.repeats("float32") == "differ"
     assert [each.case.id for each in seen.of("float32")] == ["post-relu/single-position"]

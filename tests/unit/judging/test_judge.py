@@ -60,7 +60,7 @@ def judged(
     case: Case = CASE,
     expected: Expected = GOLDEN,
 ) -> Verdict:
-    return judge(check, names(case, check), observed, expected, FORMATS[dtype], constants())
+    return judge(check, names(case, check), observed, expected, FORMATS[dtype])
 
 
 def sigma(tensor: ExpectedTensor, dtype: str = "float64") -> Array:
@@ -96,9 +96,7 @@ def test_an_answer_of_zeros_never_passes(case: Case, dtype: str) -> None:
 @pytest.mark.parametrize(("size", "conforms"), [(0.5, True), (1.9, True), (2.1, False)])
 def test_rms_decides_at_two_sigma(size: float, conforms: bool, dtype: str) -> None:
     tensor = ExpectedTensor((64, 4), np.arange(256), np.zeros(256), np.linspace(1, 2, 256))
-    verdict = judge_tensor(
-        "x", full(tensor, size * noise(256) * sigma(tensor, dtype), dtype), tensor, FORMATS[dtype], constants()
-    )
+    verdict = judge_tensor("x", full(tensor, size * noise(256) * sigma(tensor, dtype), dtype), tensor, FORMATS[dtype])
     assert verdict.conforms is conforms
     assert verdict.rms == pytest.approx(size, rel=1e-6)
 
@@ -110,7 +108,7 @@ def test_noise_on_a_real_golden(size: float, outcome: Outcome) -> None:
         tensor = GOLDEN.tensors[name]
         noisy = tensor.golden + size * noise(tensor.golden.size) * sigma(tensor, "float32")
         observed[name] = full(tensor, noisy)
-    verdict = judge("stages", stages(CASE.layer), observed, GOLDEN, wide("float32"), constants())
+    verdict = judge("stages", stages(CASE.layer), observed, GOLDEN, wide("float32"))
     assert verdict.outcome is outcome
     assert verdict.rms == pytest.approx(size, rel=0.01)
 
@@ -125,7 +123,7 @@ def wide(dtype: str) -> Any:
 def test_one_element_decides_at_ten_sigma_and_is_named(size: float, conforms: bool) -> None:
     values, at = OUT.golden.copy(), 37
     values[at] += size * sigma(OUT, "float32")[at]
-    verdict = judge("output", OUTPUT, {"output": full(OUT, values)}, GOLDEN, wide("float32"), constants())
+    verdict = judge("output", OUTPUT, {"output": full(OUT, values)}, GOLDEN, wide("float32"))
     assert verdict.outcome is (Outcome.PASS if conforms else Outcome.FAIL)
     [tensor] = verdict.tensors
     assert tensor.worst_index == tuple(int(i) for i in np.unravel_index(OUT.positions[at], OUT.shape))
@@ -159,10 +157,10 @@ def test_what_is_not_finite_is_met_by_itself_alone(specified: float, given: floa
     golden, values = OUT.golden.copy(), OUT.golden.copy()
     golden[3], values[3] = specified, given
     expected = ExpectedTensor(OUT.shape, OUT.positions, golden, OUT.condition)
-    verdict = judge_tensor("output", full(OUT, values), expected, FORMATS["float64"], constants())
+    verdict = judge_tensor("output", full(OUT, values), expected, FORMATS["float64"])
     assert verdict.conforms is (repr(specified) == repr(given))
     values[4] += 1
-    assert not judge_tensor("output", full(OUT, values), expected, FORMATS["float64"], constants()).conforms
+    assert not judge_tensor("output", full(OUT, values), expected, FORMATS["float64"]).conforms
 
 
 def test_all_nan_never_passes() -> None:
@@ -235,13 +233,13 @@ def test_a_missing_or_unasked_tensor_is_an_error() -> None:
 
 
 def test_to_be_asked_for_nothing_is_no_pass() -> None:
-    assert judge("stages", (), {}, GOLDEN, FORMATS["float64"], constants()).outcome is Outcome.ERROR
+    assert judge("stages", (), {}, GOLDEN, FORMATS["float64"]).outcome is Outcome.ERROR
 
 
 def test_only_the_stages_that_are_shown_are_judged() -> None:
     shown = ("norm1", "output")
     observed = {name: value for name, value in answer("stages").items() if name in shown}
-    verdict = judge("stages", shown, observed, GOLDEN, FORMATS["float64"], constants())
+    verdict = judge("stages", shown, observed, GOLDEN, FORMATS["float64"])
     assert verdict.outcome is Outcome.PASS
     assert [tensor.tensor for tensor in verdict.tensors] == list(shown)
 

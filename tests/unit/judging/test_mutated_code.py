@@ -33,7 +33,7 @@ def jax(monkeypatch: pytest.MonkeyPatch) -> Any:
 def outcome(case_id: str, answers: dict) -> Outcome:
     case = load().cases[case_id]
     expected = read_golden(case, read_golden_manifest(), constants())
-    return judge("stages", stages(case.layer), answers, expected, FORMATS["float32"], constants()).outcome
+    return judge("stages", stages(case.layer), answers, expected, FORMATS["float32"]).outcome
 
 
 def test_the_code_as_it_is_conforms_over_numpy(code: ModuleType, jax: Any) -> None:

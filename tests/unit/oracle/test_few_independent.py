@@ -35,7 +35,7 @@ def disturbed(case_id: str, run: int) -> dict[str, Array]:
 def judged(case_id: str, name: str, gradient: Array) -> TensorVerdict:
     golden = read_golden(load().cases[case_id], read_golden_manifest(), constants())
     tensor = golden.tensors[f"gradient.{name}"]
-    return judge_tensor(name, gradient.astype(np.float32), tensor, FORMATS["float32"], constants())
+    return judge_tensor(name, gradient.astype(np.float32), tensor, FORMATS["float32"])
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def judged(case: Case, dtype: str, **norm: float) -> Verdict:
     with np.errstate(all="ignore"):
         found = forward(layer, given(case), Rounding(NARROW[dtype]))
     observed = {name: value.astype(NARROW[dtype]) for name, value in found.items()}
-    return judge("stages", stages(case.layer), observed, expectation(case, dtype), FORMATS[dtype], constants())
+    return judge("stages", stages(case.layer), observed, expectation(case, dtype), FORMATS[dtype])
 
 
 @pytest.mark.parametrize("dtype", NARROW)
@@ -109,7 +109,7 @@ def test_a_relu_is_no_further_off_than_its_input(case: Case, dtype: str) -> None
     expected = expectation(case, dtype)
     for name, value in pushed(case, dtype, 4.0).items():
         tensor = expected.tensors[name]
-        verdict = judge_tensor(name, value.astype(NARROW[dtype]), tensor, FORMATS[dtype], constants())
+        verdict = judge_tensor(name, value.astype(NARROW[dtype]), tensor, FORMATS[dtype])
         assert verdict.max is not None
         assert verdict.max <= constants().max_limit, verdict
 

@@ -193,13 +193,13 @@ def test_a_mean_is_a_sum_and_a_division() -> None:
 def test_sigma_is_never_below_the_smallest_normal_number(dtype: Any) -> None:
     expected = ExpectedTensor((3,), np.arange(3), np.zeros(3), np.array([0.0, 0.0, 1.0]))
     smallest = ml_dtypes.finfo(dtype.numpy).tiny
-    flushed = judge_tensor("x", np.array([smallest, 0, 0], dtype=dtype.numpy), expected, dtype, constants())
+    flushed = judge_tensor("x", np.array([smallest, 0, 0], dtype=dtype.numpy), expected, dtype)
     assert flushed.conforms
     assert flushed.sigma == smallest
     assert flushed.max == 1
-    leaked = judge_tensor("x", np.array([smallest * 100, 0, 0], dtype=dtype.numpy), expected, dtype, constants())
+    leaked = judge_tensor("x", np.array([smallest * 100, 0, 0], dtype=dtype.numpy), expected, dtype)
     assert not leaked.conforms
-    ordinary = judge_tensor("x", np.array([0, 0, 1], dtype=dtype.numpy), expected, dtype, constants())
+    ordinary = judge_tensor("x", np.array([0, 0, 1], dtype=dtype.numpy), expected, dtype)
     assert ordinary.sigma == dtype.roundoff == ml_dtypes.finfo(dtype.numpy).eps / 2
 
 
@@ -313,7 +313,7 @@ def forward(
 
 def judged(case: Case, observed: dict[str, Array], dtype: str) -> Verdict:
     expected = read_golden(case, MANIFEST, constants())
-    return judge("stages", stages(case.layer), observed, expected, FORMATS[dtype], constants())
+    return judge("stages", stages(case.layer), observed, expected, FORMATS[dtype])
 
 
 SMALL_CASES = [case for case in CASES.values() if case.layer.d_model <= LARGEST]
@@ -362,7 +362,7 @@ def test_a_wrong_choice_is_far_beyond_noise_in_float32(case: str, patch: dict[st
     wrong = Case(right.layer.model_copy(update=parts), right.situation)
     expected = read_golden(right, MANIFEST, constants())
     output = {"output": forward(wrong, np.float32)["output"]}
-    verdict = judge("output", ("output",), output, expected, FORMATS["float32"], constants())
+    verdict = judge("output", ("output",), output, expected, FORMATS["float32"])
     assert verdict.outcome is Outcome.FAIL
     assert verdict.max is not None
     assert verdict.max > least

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoder_conformance.judging.core.sensitivity import CONFORMING_RMS
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import MATTERS, matters
@@ -15,6 +14,7 @@ from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load
+from tools.core.sensitivity import CONFORMING_RMS
 
 CASES = ["post-relu-head-dim-1/low-variance", "post-rms-gelu-tanh/low-variance", "post-relu-head-dim-1/padded-item"]
 GRADIENTS = ("attention.query.weight", "attention.query.bias", "attention.key.weight", "attention.key.bias", "x")
@@ -29,7 +29,7 @@ def in_format(case_id: str, dtype: str, **what: bool) -> dict[str, Array]:
 
 def judged(case_id: str, name: str, gradient: Array, dtype: str) -> TensorVerdict:
     golden = read_golden(load().cases[case_id], read_golden_manifest(), constants())
-    return judge_tensor(name, gradient, golden.tensors[f"gradient.{name}"], FORMATS[dtype], constants())
+    return judge_tensor(name, gradient, golden.tensors[f"gradient.{name}"], FORMATS[dtype])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from encoder_conformance.judging.core.kill import Kill, best, kills
 from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
 from encoder_conformance.spec.load import constants
+from tools.kill import Kill, best, kills
 from tools.pages.deviations import graded, tolerance_table, tolerances_seen
 from tools.pages.tables import kill_table
 

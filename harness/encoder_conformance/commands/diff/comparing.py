@@ -25,7 +25,6 @@ from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.subjects.cases import OWN, InputLimits, each_once, neutral, pool
@@ -112,9 +111,9 @@ def _apart(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorDifference]:
 def _from_oracle(answer: JudgedAnswer, name: str) -> float:
     """The rms in σ, of the specification itself."""
     assert answer.tensors is not None
-    golden = answer.golden.tensors[key(answer.task.check, name)]
+    golden = answer.answer.expected.tensors[key(answer.task.check, name)]
     value = answer.tensors[name].astype(answer.task.format.numpy)
-    return _or_far(judge_tensor(name, value, golden, answer.task.format, constants()).rms)
+    return _or_far(judge_tensor(name, value, golden, answer.task.format).rms)
 
 
 def _or_far(distance: float | None) -> float:

@@ -13,7 +13,6 @@ from encoder_conformance.platform.paths import SPECS
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.stages import step_of
 
 _SECONDS_PER_PRODUCT = 20e-9
@@ -79,7 +78,7 @@ def _make_row(
         return replace(row, conforms=False, problem=f"{tensor.dtype} instead of {task.dtype}")
     if expected is None:
         return row
-    verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[task.dtype], constants())
+    verdict = judge_tensor(name, tensor, expected.tensors[name], FORMATS[task.dtype])
     problem = verdict.problem.text if verdict.problem else None
     return replace(row, rms=verdict.rms, max=verdict.max, conforms=verdict.conforms, problem=problem)
 

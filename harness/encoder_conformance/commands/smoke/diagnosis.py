@@ -11,7 +11,7 @@ import numpy as np
 from encoder_conformance.commands.smoke.parameter_errors import ParameterError, parameter_errors
 from encoder_conformance.commands.smoke.round_trip import with_own_names
 from encoder_conformance.diagnosis.advice import ADVICE
-from encoder_conformance.diagnosis.diagnose import diagnose
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.simulate import simulate, simulate_with_noise
@@ -26,7 +26,6 @@ from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.load import constants
 
 _CONFIRMED = 6
 """How many of the closest candidates are judged in their own noise, which takes as long as 24 simulations."""
@@ -46,7 +45,7 @@ def diagnose_numbers(name: str, observations: Sequence[Observation], own: dict[s
     ]
     if causes:
         return [causes[0], *(f"or, not to be told apart here: {other}" for other in causes[1:_MOST_CAUSES])]
-    return [diagnosis_text(diagnose(name, observations[0].dtype.name, observations)).removeprefix("⇒ ")]
+    return [diagnosis_text(diagnose(Failing(name, observations[0].dtype.name), observations)).removeprefix("⇒ ")]
 
 
 def find_parameter_errors(observations: Sequence[Observation]) -> list[ParameterError]:
@@ -83,7 +82,7 @@ def _distance(error: ParameterError, observation: Observation) -> float:
         tensor = observation.expected.tensors[name]
         if observed is None or not observed.size:
             continue
-        sigma = np.maximum(observation.dtype.roundoff * tensor.condition, observation.dtype.smallest_normal)
+        sigma = observation.dtype.sigma(tensor.condition)
         with np.errstate(all="ignore"):
             deviation = np.nan_to_num(
                 (observed - _sample(predicted[name], tensor)) / sigma, nan=_FAR, posinf=_FAR, neginf=_FAR
@@ -101,7 +100,7 @@ def _explains(error: ParameterError, observation: Observation) -> bool:
         positions, shape = np.arange(observed.size), (observed.size,)
         predicted = ExpectedTensor(shape, positions, _sample(golden[name], tensor), _sample(condition[name], tensor))
         values = observed.astype(observation.dtype.numpy)
-        if not judge_tensor(name, values, predicted, observation.dtype, constants()).conforms:
+        if not judge_tensor(name, values, predicted, observation.dtype).conforms:
             return False
     return True
 
@@ -117,7 +116,7 @@ def wrong_gradients(case: Case, observed: Tensors, record: Record, own: Mapping[
     if lost:
         yield f"the gradients by {with_own_names((lost[0],), own)} and {len(lost) - 1} more hold NaN or infinity"
         if has_empty_row(case):
-            yield ADVICE["gradient no-key"][1]
+            yield ADVICE["gradient no-key"]
         return
     by_parameter = {name: value for name, value in expected.items() if name != "x"}
     for tensor in record.tensors:

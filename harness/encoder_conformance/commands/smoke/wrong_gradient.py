@@ -27,7 +27,7 @@ def wrong_gradients(case: Case, observed: Tensors, record: Record, own: Mapping[
     if lost:
         yield f"the gradients by {with_own_names((lost[0],), own)} and {len(lost) - 1} more hold NaN or infinity"
         if has_empty_row(case):
-            yield ADVICE["gradient no-key"][1]
+            yield ADVICE["gradient no-key"]
         return
     by_parameter = {name: value for name, value in expected.items() if name != "x"}
     for tensor in record.tensors:

@@ -1,6 +1,7 @@
 """Names what is wrong with a backward pass whose forward pass is right, layer by layer and step by step."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from encoder_conformance.diagnosis.in_sigma import conforms, rms, robust_cost
 from encoder_conformance.judging.records import Diagnosis, StageEquation
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.load import constants
 
 _CAUSES = 4
 """Wrong steps that are looked for, one after the other, from the end of the layer to its beginning."""
@@ -39,17 +39,12 @@ def diagnose_backward(
     groups = [group for group in _by_specification(seen) if any(case.failed for case in group)]
     found = [_of_layers(group) for group in groups]
     cases = tuple(case.case.id for group in groups for case in group)
+    diagnosis = partial(
+        Diagnosis, implementation=implementation, dtype=dtype, of="backward", first_stage=None, cases=cases
+    )
     if arranged := _rearranged([case for group in groups for case in group]):
-        return Diagnosis(
-            implementation=implementation,
-            dtype=dtype,
-            confidence="seen",
-            of="backward",
-            sentences=arranged,
-            advice="Look at how gradients are named and laid out where they are handed over",
-            first_stage=None,
-            cases=cases,
-        )
+        advice = "Look at how gradients are named and laid out where they are handed over"
+        return diagnosis(confidence="seen", sentences=arranged, advice=advice)
     equations = tuple(dict.fromkeys(each for one in found if one for each in one))
     explained = bool(found) and all(found)
     equations = equations if explained else ()
@@ -57,14 +52,9 @@ def diagnose_backward(
     observed = [*words, *([_SAME_EFFECT] if equations else _out_of_line(groups))]
     if not_tried:
         observed.append(f"Not tried on {', '.join(not_tried)}, which fail{'s' * (len(not_tried) == 1)} too.")
-    return Diagnosis(
-        implementation=implementation,
-        dtype=dtype,
+    return diagnosis(
         confidence="explained" if explained else "unknown",
-        of="backward",
-        rms=max((each.rms for each in equations), default=None) if explained else None,
-        first_stage=None,
-        cases=cases,
+        rms=max((each.rms for each in equations), default=None),
         equations=equations,
         observed=tuple(observed),
     )
@@ -103,7 +93,7 @@ def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None
         now[best.stage] = Equation(best.text)
         gradients = [case.given_by(now) for case in cases]
     errors = [case.errors(case.given_by(now), case.noise_of(now)) for case in every]
-    if not all(conforms(error, constants()) for each in errors for error in each.values()):
+    if not all(conforms(error) for each in errors for error in each.values()):
         return None
     left = max(rms(error) for each in errors for error in each.values())
     ids = tuple(case.case.id for case in every)
@@ -125,7 +115,7 @@ def _first_out_of_line(cases: Sequence[ObservedGradients], found: Sequence[Mappi
     """Return the first gradient, in the order of the backward pass, that does not conform in some case."""
     errors = [case.errors(gradients) for case, gradients in zip(cases, found, strict=True)]
     names = dict.fromkeys(name for each in errors for name in each)
-    return next((name for name in names if not all(conforms(each[name], constants()) for each in errors)), None)
+    return next((name for name in names if not all(conforms(each[name]) for each in errors)), None)
 
 
 def _best(
@@ -159,11 +149,7 @@ def _reach(cases: Sequence[ObservedGradients], one: Hypothesis, first: str) -> t
 
 def _accounts_for(cases: Sequence[ObservedGradients], equations: Equations, first: str) -> bool:
     """Whether the gradient is in line with these, in their own noise, in every case."""
-    for case in cases:
-        found, sigma = case.given_by(equations), case.noise_of(equations)
-        if not conforms(case.errors(found, sigma)[first], constants()):
-            return False
-    return True
+    return all(conforms(case.errors(case.given_by(equations), case.noise_of(equations))[first]) for case in cases)
 
 
 def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]:
@@ -171,17 +157,16 @@ def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]
     right, wrong = dict[str, None](), dict[str, None]()
     for case in (case for group in groups for case in group):
         for name, errors in case.errors(case.right).items():
-            (right if conforms(errors, constants()) else wrong)[name] = None
+            (right if conforms(errors) else wrong)[name] = None
     yield f"Gradients out of line, from the output back: {', '.join(wrong)}."
     if alone := [name for name in right if name not in wrong]:
         yield f"Right in every case: {', '.join(alone)}."
 
 
 def _rearranged(cases: Sequence[ObservedGradients]) -> tuple[str, ...]:
-    """Return a sentence for each gradient out of line, if each is a right one of another name or layout in every case;
-    else none."""
+    """Return a sentence for each gradient out of line, if all are right ones of another name or layout; else none."""
     wrong = dict.fromkeys(
-        name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors, constants())
+        name for case in cases for name, errors in case.errors(case.right).items() if not conforms(errors)
     )
     found = [_arrangement(name, cases) for name in wrong]
     return tuple(each for each in found if each) if all(found) else ()
@@ -206,4 +191,4 @@ def _is_gradient_of(case: ObservedGradients, name: str, other: str, *, turned: b
     given = given.T if turned else given
     if given.shape != case.expected[other].shape or rms(right / sigma) < _MORE_THAN_NOISE:
         return False
-    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma, constants())
+    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma)

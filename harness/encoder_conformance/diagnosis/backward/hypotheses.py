@@ -7,12 +7,14 @@ softmax may be taken as if its denominator were constant; an activation may have
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 
 import numpy as np
 
 from encoder_conformance.diagnosis.backward.observed import EXACT, Equations, ObservedGradients
-from encoder_conformance.diagnosis.identify.edits import activations, parsed, places
-from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_constant, written
+from encoder_conformance.diagnosis.identify.edits import in_forms, parsed, places
+from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Number, has_constant, written
+from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.oracle.backward import through_each_part
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
@@ -33,8 +35,6 @@ _SIZES = (
     "1 / d_model",
 )
 """Factors that differ from one case or layer to the next: a mean that was to be a sum, a scale applied twice."""
-_SURE = 6.0
-"""Uncertainties within which a factor is the one that someone wrote."""
 _ROUGHLY = 1e-3
 """A part of a factor: rounding in the step itself may move it by more than the noise of a right one."""
 _EXPONENTIALS = "where(mask, exp({0} - detach(largest({0}, -1))), 0)"
@@ -101,8 +101,7 @@ def _factors(
     parts: Sequence[Mapping[str, P]],
     first: str,
 ) -> Factors | None:
-    """Return the factor as someone may have written it, and its value in each case; None where nothing goes back to
-    `first` through the part."""
+    """Return the factor as someone may have written it, and its value in each case; None where nothing goes through."""
     fitted = []
     for case, whole, part in zip(cases, right, parts, strict=True):
         if first not in part:
@@ -140,21 +139,16 @@ def _of_sizes(fitted: Sequence[tuple[ObservedGradients, Number]], cases: Sequenc
 
 
 def _is(value: float, number: Number) -> bool:
-    return abs(value - number.value) <= _SURE * number.uncertainty + _ROUGHLY * abs(number.value)
+    return abs(value - number.value) <= SURE * number.uncertainty + _ROUGHLY * abs(number.value)
 
 
 def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:
     """Yield (stage, equation) with the same values, and the derivative of something else."""
     for stage in filter(lambda stage: form_of(stage) == "activation", equations):
-        for other in activations(*MAKING[stage].reads):
-            if not has_constant(other):
-                yield stage, _with_derivative_of(equations[stage].text, ast.unparse(other))
+        for other in map(ast.unparse, filterfalse(has_constant, in_forms(ACTIVATIONS, *MAKING[stage].reads))):
+            yield stage, f"{other} + detach({equations[stage].text} - ({other}))"
     for stage in filter(lambda stage: form_of(stage) == "softmax", equations):
         match equations[stage].tree:
             case ast.Call(func=ast.Name(id="softmax"), args=[scores, ast.Name(id="mask")]):
                 above = _EXPONENTIALS.format(ast.unparse(scores))
                 yield stage, f"{above} / detach(sum({above}, -1))"
-
-
-def _with_derivative_of(text: str, other: str) -> str:
-    return f"{other} + detach({text} - ({other}))"

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from encoder_conformance.diagnosis.in_sigma import rms, sigma_of
+from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.backward import Gradients, Played, gradients, played
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
@@ -67,7 +67,7 @@ class ObservedGradients:
         """Return gradient → σ of the right ones, [P]."""
         if self.explained is not None:
             return self.noise_of(self.specified)
-        return {name: sigma_of(self.expected[name].condition, self.dtype) for name in self.observed}
+        return {name: self.dtype.sigma(self.expected[name].condition) for name in self.observed}
 
     def errors(self, found: Mapping[str, P], sigma: Mapping[str, P] | None = None) -> dict[str, P]:
         """Return gradient → (observed − found) / σ, [P]; σ is that of right gradients if none is given."""
@@ -109,7 +109,7 @@ class ObservedGradients:
                 plain, measured = rms(specified[name]), rms(tensor.condition)
                 times = float(np.clip(measured / plain, 1.0, _NOISIER)) if plain else 1.0
                 same = np.array_equal(wrong[name], specified[name])
-                found[name] = sigma_of(tensor.condition if same else times * wrong[name], self.dtype)
+                found[name] = self.dtype.sigma(tensor.condition if same else times * wrong[name])
         return found
 
     @cached_property

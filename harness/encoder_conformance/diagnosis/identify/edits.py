@@ -6,10 +6,13 @@ which `constants` fits to the data.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import product
+from typing import Any
 
-from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, CENTRES, OF_MASK, OF_SCORES, OF_SOFTMAX
+from encoder_conformance.diagnosis.identify.forms import CENTRES, OF_MASK, OF_SOFTMAX
+from encoder_conformance.oracle.equation import parts_of
 from encoder_conformance.spec.equation import FUNCTIONS, dotted
 
 CONSTANT = "c"
@@ -37,6 +40,11 @@ _ARRANGED = ("interleaved", "by-reshape")
 
 def parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
+
+
+def in_forms(forms: Iterable[str], *of: str) -> Iterator[ast.expr]:
+    """Yield each form, with what it is a form `of` in the places `{0}` and `{1}`."""
+    return (parsed(form.format(*of)) for form in forms)
 
 
 def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
@@ -68,30 +76,22 @@ def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
 
 def places(tree: ast.expr) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
     """Yield each part of the tree, and how to put another in its place."""
-    yield tree, lambda other: other
-    if dotted(tree):
-        return
-    for field, value in ast.iter_fields(tree):
-        if isinstance(tree, ast.Call) and field == "func":
-            continue
-        children = value if isinstance(value, list) else [value]
-        for at, child in enumerate(children):
-            if isinstance(child, ast.expr):
-                yield from _places_below(tree, field, at if isinstance(value, list) else None, child)
+    yield from ((part, partial(_put, tree, part)) for part in _parts(tree))
 
 
-def _places_below(
-    tree: ast.expr, field: str, at: int | None, child: ast.expr
-) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr]]]:
-    for node, put in places(child):
+def _parts(tree: ast.expr) -> Iterator[ast.expr]:
+    yield tree
+    for part in parts_of(tree):
+        yield from _parts(part)
 
-        def put_here(other: ast.expr, put: Callable[[ast.expr], ast.expr] = put, old: ast.expr = tree) -> ast.expr:
-            fields = dict(ast.iter_fields(old))
-            new = put(other)
-            fields[field] = new if at is None else [*fields[field][:at], new, *fields[field][at + 1 :]]
-            return type(old)(**fields)
 
-        yield node, put_here
+def _put(tree: Any, part: ast.expr, other: ast.expr) -> Any:
+    """Return the tree, or a list of them, with `other` in the place of one part."""
+    if isinstance(tree, list):
+        return [_put(each, part, other) for each in tree]
+    if tree is part or not isinstance(tree, ast.AST):
+        return other if tree is part else tree
+    return type(tree)(**{field: _put(value, part, other) for field, value in ast.iter_fields(tree)})
 
 
 def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
@@ -111,8 +111,7 @@ def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
         return
     yield parsed(f"{CONSTANT} * ({text})")
     yield parsed(f"{text} + {CONSTANT}")
-    for form in _AROUND:
-        yield parsed(form.format(f"({text})"))
+    yield from in_forms(_AROUND, f"({text})")
 
 
 def _other_operand(name: str, shapes: Shapes) -> Iterator[ast.expr]:
@@ -148,7 +147,7 @@ def _other_operation(left: ast.expr, operator: ast.operator, right: ast.expr) ->
         forms = ("{0} ** c",)
     else:
         forms = _OF_TWO
-    yield from (parsed(form.format(one, other)) for form in forms)
+    yield from in_forms(forms, one, other)
 
 
 def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
@@ -173,7 +172,7 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
                     yield parsed(f"sqrt({ast.unparse(inner)}) + {ast.unparse(epsilon)}")
                     yield parsed(f"sqrt(maximum({ast.unparse(inner)}, {ast.unparse(epsilon)}))")
         case "softmax", [scores, "mask", *_]:
-            yield from (parsed(form.format(f"({scores})")) for form in OF_SOFTMAX)
+            yield from in_forms(OF_SOFTMAX, f"({scores})")
         case (("split_heads" | "merge_heads"), [x, *_]):
             yield from (parsed(f"{name}({x}, {form!r})") for form in _ARRANGED)
         case (("erf" | "tanh" | "sigmoid" | "exp"), [x]):
@@ -186,19 +185,8 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
             yield arguments[0]
 
 
-def activations(of: str) -> Iterator[ast.expr]:
-    """Yield the activations of the field, of this input."""
-    yield from (parsed(form.format(of)) for form in ACTIVATIONS)
-
-
-def positional_scores(of: ast.expr) -> Iterator[ast.expr]:
-    """Yield scores that depend on more than products of queries and keys."""
-    yield from (parsed(form.format(f"({ast.unparse(of)})")) for form in OF_SCORES)
-
-
 def normalisations(of: str, gain: str, shift: str) -> Iterator[ast.expr]:
-    """Yield norms of this input that differ in more than one place: all divisors, centres and affine parts there
-    are."""
+    """Yield norms of this input that differ in several places: all divisors, centres and affine parts there are."""
     centred = f"({of} - mean({of}, -1))"
     inner = (of, centred)
     divisors = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.edits import activations, edits, normalisations, parsed, positional_scores
+from encoder_conformance.diagnosis.identify.edits import edits, in_forms, normalisations, parsed
 from encoder_conformance.diagnosis.identify.fitted_numbers import (
     STARTS,
     fitted,
@@ -16,6 +16,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
     with_constant,
     written,
 )
+from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, largest_rms
 from encoder_conformance.diagnosis.identify.suggested import (
     equation_in_slices,
@@ -27,8 +28,6 @@ from encoder_conformance.diagnosis.identify.suggested import (
 )
 from encoder_conformance.spec.plan import MAKING, form_of
 
-_FIT = 6
-"""Evaluations that fitting a number takes the time of, about."""
 _SCREENING = 2
 """Cases that every equation is tried on; those that are near are tried on all."""
 _BEAM = 8
@@ -48,10 +47,11 @@ _ALIKE = 0.1
 @dataclass
 class Effort:
     """The limits of a search: `left` evaluations of an equation, on any machine, and no further than the time `until`,
-    by time.monotonic(), if the user set one."""
+    by time.monotonic(), if the user set one. `of_a_fit`: evaluations that fitting a number takes the time of, about."""
 
     left: int
     until: float | None = None
+    of_a_fit: int = 6
 
     def spend(self, evaluations: int) -> bool:
         """Whether there was that much left; if not, the search ends with what it has."""
@@ -96,7 +96,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
             others = list(neighbours(stage, start.tree, samples[0]))
             others += _of_a_sum(start, samples[0], screened)
             others += rearrangements(start.tree, screened[0])
-            found += _scored(others, screened, tried, effort)
+            found += scored(others, screened, tried, effort)
             if effort.is_over:
                 break
         if start.tree is specified:
@@ -104,7 +104,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
                 *(linear_maps(samples) if is_linear(specified) else ()),
                 *_slice_equations(stage, samples, effort),
             ]
-            found += _scored(of_data, screened, tried, effort)
+            found += scored(of_data, screened, tried, effort)
         found.sort(key=lambda one: (one.cost, one.length))
         if right := _near_enough(found, samples):
             return right
@@ -123,7 +123,7 @@ def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> I
     for slices in wrong_slices(specified, samples):
         there = [part for sample in samples if (part := restricted_to(slices, sample)) is not None]
         screened = _informative(there)
-        found = _scored(neighbours(stage, specified, samples[0]), screened, {ast.unparse(specified)}, effort)
+        found = scored(neighbours(stage, specified, samples[0]), screened, {ast.unparse(specified)}, effort)
         for one in sorted(found, key=lambda one: (one.cost, one.length))[:_OF_SLICES]:
             yield equation_in_slices(slices, one.tree, specified, samples)
 
@@ -141,9 +141,9 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
     yield from edits(tree, shapes, sample.stage_shape)
     if form_of(stage) == "activation":
-        yield from activations(*MAKING[stage].reads)
+        yield from in_forms(ACTIVATIONS, *MAKING[stage].reads)
     if form_of(stage) == "scores":
-        yield from positional_scores(tree)
+        yield from in_forms(OF_SCORES, f"({ast.unparse(tree)})")
     if form_of(stage) == "norm":
         named = sorted(name for name in sample.specified.names if "." not in name)
         for source in (name for name in named if shapes.get(name) == sample.stage_shape):
@@ -151,7 +151,7 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
 
 
 def with_number(
-    tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float] = STARTS, enough: float = np.inf
+    tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float], enough: float
 ) -> EquationCandidate | None:
     """Put the number that leaves least in the place of `c`, written as plainly as that allows. It may be None where
     that leaves a cost of `enough`."""
@@ -164,19 +164,27 @@ def with_number(
     return EquationCandidate(forms[plainest], costs[plainest])
 
 
-def _scored(
-    trees: Iterable[ast.expr], screened: Sequence[Sample], tried: set[str], effort: Effort
+def scored(
+    trees: Iterable[ast.expr],
+    samples: Sequence[Sample],
+    tried: set[str],
+    effort: Effort,
+    starts: Sequence[float] = STARTS,
+    enough: float = np.inf,
 ) -> list[EquationCandidate]:
+    """Return the equations that were not `tried` and can be computed, until the effort is spent. `starts` and `enough`
+    are those of `with_number`."""
     found = []
     for tree in trees:
         text = ast.unparse(tree)
         if text in tried:
             continue
         tried.add(text)
-        if not effort.spend(_FIT if has_constant(tree) else 1):
+        fits = has_constant(tree)
+        if not effort.spend(effort.of_a_fit if fits else 1):
             break
         found.append(
-            with_number(tree, screened) if has_constant(tree) else EquationCandidate(tree, cost(screened, tree))
+            with_number(tree, samples, starts, enough) if fits else EquationCandidate(tree, cost(samples, tree))
         )
     return [one for one in found if one is not None and np.isfinite(one.cost)]
 
@@ -184,8 +192,8 @@ def _scored(
 def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
     """Yield the terms of a sum with other coefficients, all at once; and with one more term of the same shape."""
     terms = list(_terms(start.tree))
-    others = [parsed(name) for name, value in sample.operands.values.items() if value.shape == sample.shape]
-    for more in ([], *([other] for other in others if ast.unparse(other) not in map(ast.unparse, terms))):
+    others = [name for name in sample.operands_of_its_shape if name not in map(ast.unparse, terms)]
+    for more in ([], *([parsed(other)] for other in others)):
         numbers = summed(screened, [*terms, *more])
         if numbers and len(terms) + len(more) > 1:
             factors = [next(written(number)) for number in numbers]

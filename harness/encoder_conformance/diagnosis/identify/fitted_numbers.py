@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ _FAR = 100.0
 """The rms error, in σ, above which an equation is not the right one, whatever its number."""
 _SMALL = 1e-6
 """The relative step that a derivative is taken over."""
-_SURE = 6.0
+SURE = 6.0
 """Uncertainties within which a fitted number is the one that someone wrote."""
 _MEASURABLE = 0.1
 """The relative uncertainty up to which there is a number to tell."""
@@ -71,8 +72,7 @@ def fitted(
 
 
 def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
-    """Return the solution where the computed values are linear in `c`, tried at three values; None where they are
-    not."""
+    """Return the solution where values are linear in `c`, as three of its values show; None where they are not."""
     along, length = 0.0, 0.0
     for sample in samples:
         at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
@@ -104,8 +104,7 @@ def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[floa
 
 
 def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number] | None:
-    """Return the coefficient of each term in a sum that leaves the least square error; None where they are not
-    unique."""
+    """Return the coefficients of a sum that leave the least square error; None where they are not unique."""
     columns, observed = list[Array](), list[Array]()
     for sample in samples:
         values = [sample.computed(term) for term in terms]
@@ -130,11 +129,11 @@ def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number]
 def written(number: Number) -> Iterator[str]:
     """Yield how someone may have written it: the plainest first, and as it was measured last."""
     for text, value in _PLAIN.items():
-        if abs(value - number.value) <= max(_SURE * number.uncertainty, 1e-12 * abs(number.value)):
+        if abs(value - number.value) <= max(SURE * number.uncertainty, 1e-12 * abs(number.value)):
             yield text
     for digits in range(1, 5):
         text = f"{number.value:.{digits - 1}e}"
-        if abs(float(text) - number.value) <= _SURE * number.uncertainty:
+        if abs(float(text) - number.value) <= SURE * number.uncertainty:
             yield f"{float(text):g}"
             break
     yield f"{number.value:.9g}"
@@ -150,19 +149,9 @@ _PLAIN = {
 """Numbers that people write otherwise than as a short decimal, and whole ones."""
 
 
-class _ConstantReplacer(ast.NodeTransformer):
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return parsed(self._text) if node.id == CONSTANT else node
-
-
 def with_constant(tree: ast.expr, text: str) -> ast.expr:
     """Return the tree with this in the place of `c`."""
-    replaced = _ConstantReplacer(text).visit(parsed(ast.unparse(tree)))
-    assert isinstance(replaced, ast.expr)
-    return replaced
+    return parsed(re.sub(rf"\b{CONSTANT}\b", f"({text})", ast.unparse(tree)))
 
 
 def has_constant(tree: ast.expr) -> bool:

@@ -16,7 +16,7 @@ from encoder_conformance.diagnosis.identify.equation_search import (
     EquationCandidate,
     has_numbers,
     neighbours,
-    with_number,
+    scored,
 )
 from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, largest_rms, operands_of
@@ -35,8 +35,6 @@ _HOPEFUL = 4
 """Equations that are tried on all cases: those that leave least of the smallest."""
 _STARTS = (1.0, 0.5, 2.0, -1.0, 0.1, 0.0, 10.0)
 """Where a number is looked for: a play to the output takes twenty evaluations."""
-_FIT = 20
-"""Plays that fitting a number takes, about."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +126,8 @@ def nearest_by_output(
         return []
     smallest = min(samples, key=lambda sample: sample.observed.size)
     enough = cost([smallest], smallest.specified.tree) / 2
-    found, tried = list[EquationCandidate](), set[str]()
-    for tree in neighbours(stage, smallest.specified.tree, smallest):
-        text = ast.unparse(tree)
-        if text in tried or has_constant(tree) is not numbers:
-            continue
-        tried.add(text)
-        if not effort.spend(_FIT if numbers else 1):
-            break
-        one = (
-            with_number(tree, [smallest], _STARTS, enough)
-            if numbers
-            else EquationCandidate(tree, cost([smallest], tree))
-        )
-        found += [one] if one else []
+    trees = neighbours(stage, smallest.specified.tree, smallest)
+    offered = (tree for tree in trees if has_constant(tree) is numbers)
+    found = scored(offered, [smallest], set(), effort, _STARTS, enough)
     hopeful = sorted((one for one in found if one.cost < enough), key=lambda one: (one.cost, one.length))
     return [one for one in hopeful[:_HOPEFUL] if largest_rms(samples, one.tree) < _NEAR]

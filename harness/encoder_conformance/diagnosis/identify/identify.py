@@ -25,8 +25,8 @@ from encoder_conformance.spec.stages import layer_of, step_of
 AnySample = TypeVar("AnySample", bound=Sample)
 _EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
-OUTPUT_EVALUATIONS = 20000
-"""The same where each is played to the output."""
+_OUTPUT_EVALUATIONS, _OUTPUT_FIT = 20000, 20
+"""The same where each is played to the output; and plays that fitting a number takes, about."""
 _OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
 _TRIED = 3
 """Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
@@ -34,13 +34,12 @@ _TRIED = 3
 
 @dataclass(frozen=True)
 class Identified:
-    """The `equations` of the stages that were identified, and the deviation that has them. `left` are stages out of
-    line of which no equation was found, and `observed` are sentences on the first of these."""
+    """The `equations` of the stages that were identified. `left` are stages out of line of which no equation was found,
+    and `observed` are sentences on the first of these."""
 
-    equations: tuple[StageEquation, ...]
-    deviation: Deviation | None
-    left: tuple[str, ...]
-    observed: tuple[str, ...]
+    equations: tuple[StageEquation, ...] = ()
+    left: tuple[str, ...] = ()
+    observed: tuple[str, ...] = ()
 
 
 def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> Identified:
@@ -58,10 +57,8 @@ def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> 
     ]
     if not shown:
         outputs = output_samples([piece for piece in evidence if piece.stages == ("output",)])
-        equations = identify_by_output(outputs, Effort(OUTPUT_EVALUATIONS, until))
-        if not equations:
-            return Identified((), None, (), ())
-        return Identified(tuple(equations), deviation_of(patches_of(equations)), (), (_OF_THE_OUTPUT,))
+        equations = identify_by_output(outputs, until)
+        return Identified(tuple(equations), observed=(_OF_THE_OUTPUT,)) if equations else Identified()
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     first: dict[str, str] = {}
     for stage in (name for piece, _ in shown for name in piece.stages if name in out):
@@ -74,8 +71,7 @@ def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> 
             left.append(stage)
         else:
             found += of_step
-    deviation = deviation_of(patches_of(found)) if found else None
-    return Identified(tuple(found), deviation, tuple(left), _observed(left, evidence))
+    return Identified(tuple(found), tuple(left), _observed(left, evidence))
 
 
 def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, ...]:
@@ -91,7 +87,7 @@ def describe_outputs(evidence: Sequence[Evidence]) -> tuple[str, ...]:
 
 def identify_by_output(
     outputs: Mapping[str, Sequence[OutputSample]],
-    effort: Effort,
+    until: float | None,
     known: Patches = NONE,
     accepts: Callable[[list[StageEquation]], bool] = bool,
 ) -> list[StageEquation]:
@@ -99,6 +95,7 @@ def identify_by_output(
 
     `outputs` by the stage that may be wrong; `known`: equations of other stages. [] where `accepts` takes none.
     """
+    effort = Effort(_OUTPUT_EVALUATIONS, until, _OUTPUT_FIT)
     for numbers in (False, True):
         for stage, samples in outputs.items():
             find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
@@ -124,7 +121,7 @@ def equations_of_groups(
         groups.setdefault(sample.specified.form, []).append(sample)
     found = []
     for specified, group in sorted(groups.items(), key=lambda group: -len(group[1])):
-        right = Match.of((deviation_of(known),) if known else (), [sample.evidence for sample in group])
+        right = Match.of(deviations_of(known), [sample.evidence for sample in group])
         if _in_line(right, judged):
             continue
         equation = _verified(stage, judged, group, find(group), known)
@@ -170,6 +167,11 @@ def _rms(match: Match, stage: str) -> float:
 def _places(stages: Sequence[str], stage: str) -> list[int]:
     """Return where a stage is among those of a layer, or of every layer of a stack."""
     return [at for at, name in enumerate(stages) if step_of(name) == stage]
+
+
+def deviations_of(patches: Patches) -> tuple[Deviation, ...]:
+    """Return the deviation with these equations; () where there is none."""
+    return (deviation_of(patches),) if patches else ()
 
 
 def patches_of(equations: Iterable[StageEquation]) -> dict[str, dict[str, str]]:

@@ -81,6 +81,11 @@ class Sample:
         return found
 
     @property
+    def operands_of_its_shape(self) -> list[str]:
+        """Return the names of the operands that have the shape of the sample."""
+        return [name for name, value in self.operands.values.items() if value.shape == self.shape]
+
+    @property
     def stage_shape(self) -> tuple[int, ...]:
         """Return the shape of what the equation gives."""
         return self.shape
@@ -114,8 +119,7 @@ class Sample:
         return whole
 
     def rows(self, source: str) -> tuple[Array, Array, Array]:
-        """Return inputs [rows, K] of a linear map, outputs [rows, M] and σ [rows, M], at the rows that are compared
-        whole."""
+        """Return inputs [rows, K], outputs [rows, M] and σ [rows, M] of a linear map, where rows are compared whole."""
         given, out = self.operands[source], self.shape[-1]
         compared = np.bincount(self.positions // out, minlength=int(np.prod(self.shape[:-1])))
         whole = np.flatnonzero(compared == out)
@@ -143,8 +147,6 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
             if name not in seen or places is None or not all(within + each in seen for each in before):
                 continue
             shape, positions = places
-            if seen[name].shape != shape:
-                continue
             operands = operands_of(piece, {each: seen[within + each] for each in before}, within, x)
             observed = seen[name].reshape(-1)[positions]
             sigma = piece.sigma(name).reshape(-1)[positions]
@@ -184,8 +186,7 @@ def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "
 
 
 def assigned(distances: Array) -> tuple[list[int], float, float]:
-    """Return the order in which rows [n, n] match columns with the least sum, its mean, and that of the order as it
-    is."""
+    """Return the order in which rows [n, n] match columns with the least sum; its mean, and that of the given order."""
     from scipy.optimize import linear_sum_assignment  # with every command, if it were imported above
 
     rows, columns = linear_sum_assignment(distances)
@@ -193,8 +194,7 @@ def assigned(distances: Array) -> tuple[list[int], float, float]:
 
 
 def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
-    """Return the mean of log(1 + error²) over elements and cases, which no one element decides; ∞ where it cannot
-    be."""
+    """Return the mean of log(1 + error²) over elements and cases, which no one element decides; ∞ if it has none."""
     total = 0.0
     for sample in samples:
         errors = sample.errors(tree, constant)

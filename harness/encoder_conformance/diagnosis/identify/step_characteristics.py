@@ -78,8 +78,7 @@ def activation(stage: str, samples: Sequence[Sample]) -> str:
 
 
 def linear(stage: str, samples: Sequence[Sample]) -> str:
-    """Describe the weight and the bias that give all cases that were built with the same parameters, or that none
-    do."""
+    """Describe the weight and the bias that give all cases with the same parameters, or that none do."""
     if not is_linear(samples[0].specified.tree):
         return ""
     found = solved(samples)

@@ -7,7 +7,6 @@ Each is a guess, judged like any other equation of the search.
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -60,8 +59,7 @@ def ordered(text: str, axis: int, order: Sequence[int]) -> Iterator[str]:
 
 
 class LinearMap(NamedTuple):
-    """observed = source @ weight [K, M] + bias [M], with the name of the source, and the rms `error` in σ that it
-    leaves."""
+    """observed = source @ weight [K, M] + bias [M]: the name of the source, and the rms `error` in σ that it leaves."""
 
     source: str
     weight: KM
@@ -112,14 +110,11 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
 
 
 def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
-    """Yield how this parameter gives what is `wanted`: as it is, transposed, or with an axis in another order; both are
-    [K, M] or [M]."""
-    if value.shape == wanted.shape and _near(value, wanted):
-        yield name
-        return
-    if value.ndim == 2 and value.T.shape == wanted.shape and _near(value.T, wanted):
-        yield f"transpose({name})"
-        return
+    """Yield how this parameter gives what is `wanted`, [K, M] or [M]: as it is, transposed, or in another order."""
+    for text, form in ((name, value), (f"transpose({name})", value.T)):
+        if form.shape == wanted.shape and _near(form, wanted):
+            yield text
+            return
     if value.shape != wanted.shape:
         return
     for axis in range(-value.ndim, 0):
@@ -153,8 +148,7 @@ def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
         known = [each for each in seen if each is not None and each[0].any()]
         if not known or any(not (~wrong & compared).any() for wrong, compared in known):
             continue  # none is right
-        names = _sizes(axis, samples)
-        for text, holds in _conditions(max(len(wrong) for wrong, _ in known), names):
+        for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples)):
             if all(
                 np.array_equal(wrong[compared], holds(np.arange(len(wrong)), len(wrong))[compared])
                 for wrong, compared in known
@@ -166,24 +160,22 @@ def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
 _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "d_ff")
 
 
-def _sizes(axis: int, samples: Sequence[Sample]) -> list[str]:
-    """Return the name of the size that an axis has in every case; [] if it has none."""
-    return [name for name in _SIZES if all(float(sample.operands[name]) == sample.shape[axis] for sample in samples)][
-        :1
-    ]
+def _size_of(axis: int, samples: Sequence[Sample]) -> str | None:
+    """Return the name of the size that an axis has in every case; None if it has none."""
+    return next((name for name in _SIZES if all(float(s.operands[name]) == s.shape[axis] for s in samples)), None)
 
 
-def _conditions(size: int, names: Sequence[str]) -> Iterator[tuple[str, Callable[[Array, int], Array]]]:
+def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Callable[[Array, int], Array]]]:
     yield "== 0", lambda at, n: at == 0
     yield "> 0", lambda at, n: at > 0
-    for name in names:
+    if name:
         yield f"== {name} - 1", lambda at, n: at == n - 1
         yield f"< {name} - 1", lambda at, n: at < n - 1
         yield f"< {name} / 2", lambda at, n: at < n / 2
         yield f">= {name} / 2", lambda at, n: at >= n / 2
     for k in range(1, min(size, MOST_PERMUTED)):
         for sign, compare in _COMPARISONS.items():
-            yield f"{sign} {k}", partial(_compared, compare, k)
+            yield f"{sign} {k}", lambda at, n, compare=compare, k=k: compare(at, k)
 
 
 _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
@@ -192,10 +184,6 @@ _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
     "<": np.less,
     ">=": np.greater_equal,
 }
-
-
-def _compared(compare: Callable[[Array, int], Array], k: int, at: Elementwise, size: int) -> Elementwise:
-    return compare(at, k)
 
 
 def _slices_out_of_line(tree: ast.expr, sample: Sample, axis: int) -> tuple[Array, Array] | None:
@@ -225,16 +213,10 @@ def restricted_to(slices: Slices, sample: Sample) -> Sample | None:
 def equation_in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence[Sample]) -> ast.expr:
     """Return the equation that is `other` in these slices, and `tree` in the rest."""
     stages = (name for name in samples[0].operands.values if "." not in name and name != "mask")
-    alike = (name for name in stages if all(_shape(sample, name) == sample.shape for sample in samples))
+    alike = (name for name in stages if all(name in sample.operands_of_its_shape for sample in samples))
     of = next(alike, f"({ast.unparse(tree)})")
     condition = f"index({of}, {slices.axis}) {slices.text}"
     return parsed(f"where({condition}, {ast.unparse(other)}, {ast.unparse(tree)})")
-
-
-def _shape(sample: Sample, name: str) -> tuple[int, ...] | None:
-    """Return an operand's shape; None where this case has none of that name."""
-    value = sample.operands.values.get(name)
-    return None if value is None else value.shape
 
 
 def is_linear(tree: ast.expr) -> bool:

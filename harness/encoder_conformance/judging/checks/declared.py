@@ -12,26 +12,24 @@ from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import Format
-from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 
 
-def judge_declared(
-    task: Task, deviations: tuple[Deviation, ...], observed: Answers, expected: Expected, limits: Constants
-) -> Verdict:
+def judge_declared(task: Task, observed: Answers, expected: Expected) -> Verdict:
     """Outcome `deviates` if the answers meet the patched specification only, `stale` if they meet the plain one.
 
     Where the two specifications are indistinguishable, meeting them is a plain pass.
     """
-    dtype = task.format
-    by_specification = judge(task.check, task.tensors, observed, expected, dtype, limits)
+    deviations, dtype = task.deviations, task.format
+    by_specification = judge(task.check, task.tensors, observed, expected, dtype)
     patched = patched_expectation(task.case, deviations, expected, dtype)
-    by_patched = judge(task.check, task.tensors, observed, patched, dtype, limits)
+    by_patched = judge(task.check, task.tensors, observed, patched, dtype)
     names = tuple(deviation.deviation for deviation in deviations)
     ids = " and ".join(names)
     if by_specification.outcome == Outcome.PASS:
         distance = _largest_distance(patched, expected, task.tensors, dtype)
-        if distance <= 2 * limits.max_limit or any(map(is_noisy, deviations)):
+        if distance <= 2 * constants().max_limit or any(map(is_noisy, deviations)):
             return by_specification
         message = f"declares {ids}, which would show here by {distance:.3g} σ, and meets the specification without it"
         return by_specification.model_copy(update={"outcome": Outcome.STALE, "message": message})
@@ -59,26 +57,16 @@ def patched_expectation(case: Case, deviations: tuple[Deviation, ...], expected:
     for name, tensor in expected.tensors.items():
         if name not in golden:  # a gradient
             continue
-        patched = golden[name]
-        if patched.shape != tensor.shape:
-            tensors[name] = ExpectedTensor(
-                patched.shape, np.arange(patched.size), patched.reshape(-1), condition[name].reshape(-1)
-            )
-            continue
-        positions = tensor.positions
-        with_noisy = patched.reshape(-1)[positions]
-        centre_values = tensor.golden if centre is None else centre[name].reshape(-1)[positions]
-        spread = condition[name].reshape(-1)[positions]
-        if noisy:
+        shape, same_shape = golden[name].shape, golden[name].shape == tensor.shape
+        positions = tensor.positions if same_shape else np.arange(golden[name].size)
+        values, spread = (each[name].reshape(-1)[positions] for each in (golden, condition))
+        if noisy and same_shape:
+            values = tensor.golden if centre is None else centre[name].reshape(-1)[positions]
             # A condition is NaN where its value is NaN: a row that one deviation fills and another leaves NaN.
-            plain_condition, own_condition = (
-                np.where(np.isfinite(values), values, 0.0) for values in (tensor.condition, spread)
-            )
-            scatter_per_value = (
-                _distribute_scatter(scattered[name].reshape(-1)[positions], plain_condition) / dtype.roundoff
-            )
-            spread = np.sqrt(own_condition**2 + plain_condition**2 + scatter_per_value**2)
-        tensors[name] = ExpectedTensor(tensor.shape, positions, centre_values if noisy else with_noisy, spread)
+            plain, own = (np.where(np.isfinite(each), each, 0.0) for each in (tensor.condition, spread))
+            scattering = _distribute_scatter(scattered[name].reshape(-1)[positions], plain) / dtype.roundoff
+            spread = np.sqrt(own**2 + plain**2 + scattering**2)
+        tensors[name] = ExpectedTensor(shape, positions, values, spread)
     return Expected(tensors, expected.kinked_rows)
 
 
@@ -105,7 +93,6 @@ def _largest_distance(patched: Expected, expected: Expected, names: tuple[str, .
         one, other = patched.tensors[name], expected.tensors[name]
         if one.shape != other.shape:
             return np.inf
-        sigma = np.maximum(dtype.roundoff * other.condition, dtype.smallest_normal)
-        error = np.abs(one.golden - other.golden) / sigma
+        error = np.abs(one.golden - other.golden) / dtype.sigma(other.condition)
         largest = max(largest, float(np.nan_to_num(error, nan=np.inf).max(initial=0.0)))
     return largest

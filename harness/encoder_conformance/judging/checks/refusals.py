@@ -78,6 +78,7 @@ def _bitwise_equal(before: Tensors, after: Tensors) -> bool:
 def flawed_requests(task: Task) -> Iterator[Flawed]:
     """Every invalid request of the flaw in the task's situation."""
     layer, (B, S, D) = task.case.layer.model_dump(mode="json"), task.case.x_shape
+    tensors = encode_inputs(task)
     match task.case.situation.flaw:
         case "num_heads":
             heads = next(n for n in range(layer["attention"]["num_heads"] + 1, D + 2) if D % n)
@@ -89,14 +90,13 @@ def flawed_requests(task: Task) -> Iterator[Flawed]:
             description = f"activation {UNKNOWN_ACTIVATION}, which no layer knows"
             yield Flawed(description, "configuration", layer=layer, must_name=(UNKNOWN_ACTIVATION,))
         case "feature_size":
-            x = encode_inputs(task)["x"]
+            x = tensors["x"]
             too_many = np.concatenate([x, x[..., -1:]], axis=-1)
             for wrong_x in (too_many, x[..., :1]) if D > 1 else (too_many,):
                 size = wrong_x.shape[-1]
                 description = f"x of {size} feature{'s' * (size > 1)}, where d_model is {D}"
-                yield Flawed(description, "shape", tensors={**encode_inputs(task), "x": np.ascontiguousarray(wrong_x)})
+                yield Flawed(description, "shape", tensors={**tensors, "x": np.ascontiguousarray(wrong_x)})
         case "mask_shape":
-            tensors = encode_inputs(task)
             x, mask = tensors["x"], tensors["padding_mask"]
             longer = np.concatenate([mask, mask[..., -1:]], axis=-1)
             description = f"a mask of {S + 1} keys, where x has {S} positions"
@@ -104,7 +104,6 @@ def flawed_requests(task: Task) -> Iterator[Flawed]:
             yield Flawed(f"a mask of {B} items, where x has 1", "shape", tensors={**tensors, "x": x[:1]})
         case "input_dtype":
             other = "float64" if task.dtype == "float32" else "float32"
-            tensors = encode_inputs(task)
             x = tensors["x"].astype(FORMATS[other].numpy)
             yield Flawed(f"x in {other}, where the layer is {task.dtype}", "dtype", tensors={**tensors, "x": x})
 

@@ -2,7 +2,9 @@
 
 import heapq
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import groupby
+from operator import or_
 
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.core.sensitivity import Sensitivity, read_sensitivity
@@ -22,10 +24,9 @@ def sharpest_first(tasks: Sequence[Task]) -> list[list[Task]]:
     The first blocks are single cases in one format, as long as each excludes a deviation or cites a clause that those
     before it do not. The rest are whole layers, those with most work first, so that no long block remains at the end.
     """
-    table, gains = read_sensitivity(), _Gains()
+    table = read_sensitivity()
     units = [list(unit) for _, unit in groupby(tasks, key=lambda task: (task.case.id, task.dtype))]
-    gain_bits = [gains.compute(unit, table) for unit in units]
-    chosen = _order_greedily(gain_bits)
+    chosen = _order_greedily([_gain_bits(unit, table) for unit in units])
     taken = set(chosen)
     rest = [task for index, unit in enumerate(units) if index not in taken for task in unit]
     layers = [list(layer) for _, layer in groupby(rest, key=lambda task: task.build_key)]
@@ -38,21 +39,15 @@ def work_of(task: Task) -> float:
     return 0.0 if task.opt_out else 1 + batch * sequence * d_model * task.case.layer.stack.layers / ACTIVATIONS
 
 
-class _Gains:
-    """The bit sets of cases: one bit for each deviation in each format, and for each clause."""
-
-    def __init__(self) -> None:
-        self._clause = {name: 1 << at for at, name in enumerate(clauses())}
-
-    def compute(self, unit: Sequence[Task], table: Sensitivity) -> int:
-        run_tasks = [task for task in unit if task.opt_out is None]
-        if not run_tasks:
-            return 0
-        excluded = 0
-        for task in run_tasks:
-            excluded |= excludes(task, table)
-        shift = list(FORMATS).index(run_tasks[0].dtype) * len(table.deviations) + len(self._clause)
-        return excluded << shift | sum(self._clause[clause] for clause in run_tasks[0].case.clauses)
+def _gain_bits(unit: Sequence[Task], table: Sensitivity) -> int:
+    """What the checks of one case in one format show: a bit for each clause, and for each deviation in a format."""
+    run_tasks = [task for task in unit if task.opt_out is None]
+    if not run_tasks:
+        return 0
+    case, known = run_tasks[0].case, list(clauses())
+    excluded = reduce(or_, (excludes(task, table) for task in run_tasks))
+    shift = list(FORMATS).index(run_tasks[0].dtype) * len(table.deviations) + len(known)
+    return excluded << shift | sum(1 << known.index(clause) for clause in case.clauses)
 
 
 def excludes(task: Task, table: Sensitivity) -> int:
@@ -132,8 +127,5 @@ class Exclusion:
 
     def _bits(self) -> tuple[int, int]:
         """The detectable deviations, and those of them that are not excluded, as bit sets."""
-        detectable = left = 0
-        for dtype, bits in self._detectable.items():
-            detectable |= bits
-            left |= bits & ~self._excluded[dtype]
-        return detectable, left
+        left = (bits & ~self._excluded[dtype] for dtype, bits in self._detectable.items())
+        return reduce(or_, self._detectable.values(), 0), reduce(or_, left, 0)

@@ -1,16 +1,12 @@
 """The kill matrix as bits: which check of which case detects which deviation. Frozen in specs/sensitivity.json."""
 
 import hashlib
-import json
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from encoder_conformance.judging.core.kill import Kill
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
 from encoder_conformance.platform.paths import SPECS, shown
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
@@ -20,10 +16,6 @@ from encoder_conformance.spec.strict import Strict
 from encoder_conformance.spec.yaml_file import EXTENSIONS
 
 FILE, FOLDER = "sensitivity.json", "deviations"
-CONFORMING_RMS = 1.6
-"""The largest rms, in σ, of a conforming implementation in any required case (README's matrix: 1.59)."""
-MARGIN = 200 * CONFORMING_RMS
-"""The rms, in σ, from which a check detects a deviation: 200 times the largest conforming error."""
 _HINT = "python -m tools core build writes it again"
 
 
@@ -75,40 +67,10 @@ class Sensitivity(Strict):
         return [name for index, name in enumerate(self.deviations) if bits >> index & 1]
 
 
-def make_sensitivity(kills: Iterable[Kill], deviations: dict[str, Deviation], specs: Path = SPECS) -> Sensitivity:
-    """The sensitivity table of a kill matrix."""
-    bit_of = {name: bit for bit, name in enumerate(deviations)}
-    seen: dict[str, dict[str, dict[str, int]]] = {}
-    for kill in kills:
-        if kill.sigma >= MARGIN:
-            checks = seen.setdefault(kill.case, {}).setdefault(kill.dtype, {})
-            checks[kill.check] = checks.get(kill.check, 0) | 1 << bit_of[kill.deviation]
-    return Sensitivity(
-        margin=MARGIN,
-        deviations={
-            name: Played(patch=patch_digest(deviation), file=_file_digest(specs / FOLDER / f"{name}.yaml"))
-            for name, deviation in deviations.items()
-        },
-        seen={
-            case: {
-                dtype: {check: f"{bits:x}" for check, bits in sorted(checks.items())}
-                for dtype, checks in sorted(formats.items())
-            }
-            for case, formats in sorted(seen.items())
-        },
-    )
-
-
 def patch_digest(deviation: Deviation) -> str:
     """A digest of the deviation's patch alone, since its sentence and links may be reworded."""
     without = None if deviation.patch.stages else {"stages"}  # the table is older than this key
     return hashlib.sha256(deviation.patch.model_dump_json(exclude=without).encode()).hexdigest()
-
-
-def write_sensitivity(table: Sensitivity, specs: Path = SPECS) -> None:
-    replace_file(
-        specs / FILE, (json.dumps(table.model_dump(), separators=(",", ":")).replace("},", "},\n") + "\n").encode()
-    )
 
 
 @cache
@@ -134,7 +96,7 @@ def _changed_deviations(table: Sensitivity, specs: Path) -> set[str]:
     reworded = {
         name
         for name, path in files.items()
-        if name in table.deviations and _file_digest(path) != table.deviations[name].file
+        if name in table.deviations and file_digest(path) != table.deviations[name].file
     }
     if reworded:
         today = load_deviations(specs)
@@ -142,5 +104,5 @@ def _changed_deviations(table: Sensitivity, specs: Path) -> set[str]:
     return changed
 
 
-def _file_digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()

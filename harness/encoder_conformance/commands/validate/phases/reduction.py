@@ -17,7 +17,6 @@ from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import FORMATS, Format
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.size import is_large
 
@@ -155,4 +154,4 @@ def _verdicts(case: Case, stages: dict[str, Array], answers: Answers, format: Fo
             kept = answers.expected[case.id].tensors[name]
             golden, condition = (each.reshape(-1)[kept.positions] for each in (value, conditions[name]))
             expected = ExpectedTensor(kept.shape, kept.positions, golden, np.nan_to_num(condition))
-            yield judge_tensor(name, stages[name], expected, format, constants())
+            yield judge_tensor(name, stages[name], expected, format)

@@ -14,7 +14,6 @@ from encoder_conformance.judging.verdict import Judgement, Verdict
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.follow_ups import base_of, with_x_anew
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.plan import supported_follow_ups
 from encoder_conformance.worker.failure import Failure
@@ -33,41 +32,31 @@ def requests_of(task: Task) -> list[tuple[str, Task]]:
     return [(description, replace(task, case=case, check="output")) for description, case in described]
 
 
-def observe(session: Session, task: Task, send_ahead: SendAhead) -> list[Tensors] | Failure:
-    """The answers to `requests_of` the task, or the first failure."""
+def put(session: Session, task: Task, send_ahead: SendAhead) -> Judgement | Failure:
+    """Run the base case and its follow-up cases, up to the first failure. The judgement compares their answers.
+
+    The outcome is `deviates` if the invariant is broken and the oracle, with the declared deviations, breaks it too.
+    """
     pending = deque(requests_of(task))
-    observed = []
+    observed = list[Tensors]()
     while pending:
         send_ahead([request for _, request in pending])
         description, request = pending.popleft()
         answer = session.observe(request)
         if isinstance(answer, Failure):
-            message = (
-                f"{task.case.situation.invariant}: {description}: {answer.message}" if description else answer.message
-            )
-            return replace(answer, message=message)
+            where = f"{task.case.situation.invariant}: {description}: " if description else ""
+            return replace(answer, message=f"{where}{answer.message}")
         observed.append(answer)
-    return observed
-
-
-def put(session: Session, task: Task, send_ahead: SendAhead) -> Judgement:
-    """Run the base case and its follow-up cases. The judgement compares their answers with each other.
-
-    The outcome is `deviates` if the invariant is broken and the oracle, with the declared deviations, breaks it too.
-    """
-    observed = observe(session, task, send_ahead)
     return lambda: _judge_answers(task, observed)
 
 
-def _judge_answers(task: Task, observed: list[Tensors] | Failure) -> Verdict:
-    if isinstance(observed, Failure):
-        return Verdict(outcome=observed.outcome, message=observed.message, kind=observed.kind)
+def _judge_answers(task: Task, observed: list[Tensors]) -> Verdict:
     deviations = task.deviations
     follow_ups, dtype = supported_follow_ups(task.implementation, task.case, task.dtype), task.format
     *asked, anew = observed
-    verdict = judge_invariant(task.case, follow_ups, asked, dtype, constants())
+    verdict = judge_invariant(task.case, follow_ups, asked, dtype)
     if verdict.outcome is Outcome.PASS:
-        return judge_dependence(task.case, verdict, asked[0], anew, dtype, constants())
+        return judge_dependence(task.case, verdict, asked[0], anew, dtype)
     if verdict.outcome is not Outcome.FAIL or not deviations:
         return verdict
     names = tuple(deviation.deviation for deviation in deviations)
@@ -85,4 +74,4 @@ def breaks(task: Task, deviations: Sequence[Deviation]) -> bool:
     cases = [base_of(task.case), *(follow_up.case for follow_up in follow_ups)]
     with np.errstate(over="ignore", invalid="ignore"):
         predicted = [{"output": simulate(case, deviations)["output"].astype(dtype.numpy)} for case in cases]
-    return judge_invariant(task.case, follow_ups, predicted, dtype, constants()).outcome is Outcome.FAIL
+    return judge_invariant(task.case, follow_ups, predicted, dtype).outcome is Outcome.FAIL

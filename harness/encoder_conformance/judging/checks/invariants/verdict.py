@@ -5,24 +5,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from encoder_conformance.judging.verdict import TensorVerdict, Verdict, judge_tensor
+from encoder_conformance.judging.verdict import TensorVerdict, Verdict, judge_tensor, not_comparable, verdict_on
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.axes import BSD, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.follow_ups import FollowUp, base_of, with_x_anew
-from encoder_conformance.spec.load import Constants
 from encoder_conformance.spec.outcome import Outcome
-from encoder_conformance.spec.reason import Kind, Reason
+from encoder_conformance.spec.reason import Kind
 
 
 def judge_invariant(
-    case: Case,
-    follow_ups: Sequence[FollowUp],
-    observed: Sequence[Mapping[str, Array]],
-    dtype: Format,
-    constants: Constants,
+    case: Case, follow_ups: Sequence[FollowUp], observed: Sequence[Mapping[str, Array]], dtype: Format
 ) -> Verdict:
     """`observed` holds the answer to the base case, then one for each of `follow_ups`."""
     base, invariant = base_of(case), case.situation.invariant
@@ -42,27 +37,15 @@ def judge_invariant(
         if invariant == "determinism":
             judged.append(_compare_bits(follow_up, base_output, answer["output"]))
         else:
-            judged.append(_compare_within_noise(base, follow_up, base_output, answer["output"], dtype, constants))
-    nonconforming = [
-        (follow_up, tensor) for follow_up, tensor in zip(follow_ups, judged, strict=True) if not tensor.conforms
-    ]
-    return Verdict(
-        outcome=Outcome.FAIL if nonconforming else Outcome.PASS,
-        rms=max((tensor.rms for tensor in judged if tensor.rms is not None), default=None),
-        max=max((tensor.max for tensor in judged if tensor.max is not None), default=None),
-        stage="output" if nonconforming else None,
-        message=f"{invariant}: {_message(*nonconforming[0])}" if nonconforming else "",
-        tensors=tuple(judged),
-    )
+            judged.append(_compare_within_noise(base, follow_up, base_output, answer["output"], dtype))
+    for follow_up, tensor in zip(follow_ups, judged, strict=True):
+        if not tensor.conforms:
+            return verdict_on(tuple(judged), "output", f"{invariant}: {_message(follow_up, tensor)}")
+    return verdict_on(tuple(judged))
 
 
 def judge_dependence(
-    case: Case,
-    held: Verdict,
-    base: Mapping[str, Array],
-    anew: Mapping[str, Array],
-    dtype: Format,
-    constants: Constants,
+    case: Case, held: Verdict, base: Mapping[str, Array], anew: Mapping[str, Array], dtype: Format
 ) -> Verdict:
     """`held`, the verdict on an invariant that holds, unless the answer `anew` is that of the base: then inconclusive.
 
@@ -74,7 +57,7 @@ def judge_dependence(
         return Verdict(outcome=Outcome.ERROR, message=f"answered output with the wrong names: {names}")
     other_input = with_x_anew(case)
     compared = replace(other_input, case=replace(other_input.case, redrawn=np.zeros_like(other_input.case.redrawn)))
-    tensor = _compare_within_noise(base_of(case), compared, base["output"], anew["output"], dtype, constants)
+    tensor = _compare_within_noise(base_of(case), compared, base["output"], anew["output"], dtype)
     if tensor.problem and tensor.problem.kind in ("shape", "dtype"):
         message = f"{invariant}: {_message(compared, tensor)}"
         return Verdict(outcome=Outcome.FAIL, stage="output", message=message, tensors=(*held.tensors, tensor))
@@ -100,11 +83,11 @@ def _find_base_problem(base: Case, base_output: BSD, dtype: Format, *, exact: bo
 
 
 def _compare_within_noise(
-    base: Case, follow_up: FollowUp, base_output: BSD, answer: BSD, dtype: Format, constants: Constants
+    base: Case, follow_up: FollowUp, base_output: BSD, answer: BSD, dtype: Format
 ) -> TensorVerdict:
     if answer.shape != follow_up.case.x_shape:
         text = f"shape {list(answer.shape)} instead of {list(follow_up.case.x_shape)}"
-        return _not_comparable(follow_up, "shape", text)
+        return not_comparable(follow_up.description, "shape", text)
     returned, compared = _return_to_base_order(follow_up, answer, base_output.shape)
     positions = np.flatnonzero(compared)
     smallest_condition = dtype.smallest_normal / dtype.roundoff
@@ -113,14 +96,14 @@ def _compare_within_noise(
     expected = ExpectedTensor(
         base_output.shape, positions, base_output.reshape(-1)[positions].astype(np.float64), noise
     )
-    return judge_tensor(follow_up.description, returned, expected, dtype, constants)
+    return judge_tensor(follow_up.description, returned, expected, dtype)
 
 
 def _compare_bits(follow_up: FollowUp, base_output: BSD, answer: BSD) -> TensorVerdict:
     if (answer.shape, answer.dtype) != (base_output.shape, base_output.dtype):
         kind: Kind = "shape" if answer.shape != base_output.shape else "dtype"
         text = f"{answer.dtype} {list(answer.shape)} instead of {base_output.dtype} {list(base_output.shape)}"
-        return _not_comparable(follow_up, kind, text)
+        return not_comparable(follow_up.description, kind, text)
     returned, compared = _return_to_base_order(follow_up, answer, base_output.shape)
     bits = np.dtype(f"u{base_output.dtype.itemsize}")
     differ = compared & (returned.view(bits) != np.ascontiguousarray(base_output).view(bits))
@@ -133,11 +116,7 @@ def _compare_bits(follow_up: FollowUp, base_output: BSD, answer: BSD) -> TensorV
         f"{float(returned[index]):.9g} at {list(index)}, {follow_up.base_description} {float(base_output[index]):.9g} "
         f"({int(differ.sum())} of {int(compared.sum())} elements have other bits)"
     )
-    return _not_comparable(follow_up, "bits", text)
-
-
-def _not_comparable(follow_up: FollowUp, kind: Kind, text: str) -> TensorVerdict:
-    return TensorVerdict(tensor=follow_up.description, conforms=False, problem=Reason(kind=kind, text=text))
+    return not_comparable(follow_up.description, "bits", text)
 
 
 def _return_to_base_order(follow_up: FollowUp, answer: BSD, shape: tuple[int, ...]) -> tuple[BSD, BSD]:

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import combinations
 from typing import Any
 
@@ -23,6 +24,7 @@ from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Dropout
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import Parameter, parameters_of
+from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import Mode
 from encoder_conformance.spec.stages import SHAPES
 from encoder_conformance.worker.failure import Failure
@@ -43,21 +45,20 @@ SCALE_ROUNDOFFS = 4096
 """The largest relative error of the scale of kept elements, in units of roundoff."""
 
 
-def put_dropout(session: Session, task: Task) -> Judgement:
+def put_dropout(session: Session, task: Task) -> Judgement | Failure:
     """Run the probe of each block of hidden units in mode train, the first one with two seeds, and once in mode eval.
 
     Each answer is read when it comes and then freed. The readings are judged at once and freed too. Of large layers,
     whose readings are tens of megabytes, one implementation's are in memory at a time.
     """
     if task.case.layer.embedding is None and (problem := unfit(task.case.layer)):
-        error = Verdict(outcome=Outcome.ERROR, message=problem)
-        return lambda: error
+        return Failure(Outcome.ERROR, problem)
     with turn_of(task.case.layer):
         verdict = _probed(session, task)
-    return lambda: verdict
+    return verdict if isinstance(verdict, Failure) else lambda: verdict
 
 
-def _probed(session: Session, task: Task) -> Verdict:
+def _probed(session: Session, task: Task) -> Verdict | Failure:
     layer = task.case.layer
     first_probe = Probe(layer) if layer.embedding is None else EmbeddedProbe(layer)
     probes = [first_probe, first_probe, *(Probe(layer, block) for block in range(1, first_probe.blocks))]
@@ -67,15 +68,14 @@ def _probed(session: Session, task: Task) -> Verdict:
     readings: list[Reading] = []
     for mode, seed, probe in [*in_training, ("eval", 0, first_probe)]:
         reading = _read_probe(session, task, probe, mode, seed)
-        if isinstance(reading, Verdict):
+        if not isinstance(reading, Reading):
             return reading
         readings.append(reading)
     *train_readings, eval_reading = readings
-    draws = _Draws(train_readings)
     with _ONE_AT_A_TIME:
-        return _judge(
-            task, lambda rates: [*_training_problems(task, draws, rates), *_eval_problems(task, eval_reading)]
-        )
+        draws = _draws_in(train_readings, _patched_rates(task, ()))
+        in_eval = list(_eval_problems(task, eval_reading))
+        return _judge(task, lambda rates: [*_training_problems(task, draws, rates), *in_eval])
 
 
 def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
@@ -83,25 +83,16 @@ def _judge(task: Task, find_problems: Callable[[Rates], list[str]]) -> Verdict:
 
     The rates are those of the specification, of the declared deviations, or of known deviations, to name the cause.
     """
-    problems, declared = find_problems(task.case.layer.dropout.model_dump()), task.deviations
-    if declared:
-        as_declared = not find_problems(_patched_rates(task, declared))
-        ids = " and ".join(deviation.deviation for deviation in declared)
-        if as_declared and problems:
-            names = tuple(deviation.deviation for deviation in declared)
-            return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=names)
-        if not problems:
-            return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
-    if not problems:
+    problems, declared = find_problems(_patched_rates(task, ())), task.deviations
+    names = tuple(deviation.deviation for deviation in declared)
+    ids = " and ".join(names)
+    if not problems and not declared:
         return Verdict(outcome=Outcome.PASS)
-    cause = next(
-        (
-            deviations
-            for deviations in _training_deviations(task)
-            if not find_problems(_patched_rates(task, deviations))
-        ),
-        (),
-    )
+    if not problems:
+        return Verdict(outcome=Outcome.STALE, message=f"declares {ids}, and meets the specification without it")
+    if declared and not find_problems(_patched_rates(task, declared)):
+        return Verdict(outcome=Outcome.DEVIATES, message=f"as declared: {ids}", deviations=names)
+    cause = next((each for each in _training_deviations(task) if not find_problems(_patched_rates(task, each))), ())
     sentences = " and ".join(f"{deviation.deviation} ({deviation.sentence.removesuffix('.')})" for deviation in cause)
     return Verdict(outcome=Outcome.FAIL, message="; ".join(problems) + (f": this is {sentences}" if sentences else ""))
 
@@ -112,21 +103,18 @@ def _training_deviations(task: Task) -> Iterator[tuple[Deviation, ...]]:
     deviations = [
         deviation for deviation in catalogue().values() if deviation.patch.in_training and changes(task.case, deviation)
     ]
-    rates = task.case.layer.dropout.model_dump().items()
+    rates = _patched_rates(task, ()).items()
     deviations.sort(key=lambda each: len(_patched_rates(task, [each]).items() - rates))
     for count in range(1, len(AXES)):
         yield from combinations(deviations, count)
 
 
 def _patched_rates(task: Task, deviations: Iterable[Deviation]) -> Rates:
-    layer = task.case.layer
-    for deviation in deviations:
-        layer = patched_layer(layer, deviation)
-    rates: Rates = layer.dropout.model_dump()
+    rates: Rates = reduce(patched_layer, deviations, task.case.layer).dropout.model_dump()
     return rates
 
 
-def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed: int) -> Reading | Verdict:
+def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed: int) -> Reading | Verdict | Failure:
     dtype = task.format.numpy
     input_format = AsGiven(layout="batch_first", masks="attend", causal_flag=False, checkpoint=False)
     run = Run(check="output", mode=mode, given=input_format, seed=seed)
@@ -134,9 +122,9 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
     build = Build(layer=probe.layer, dtype=task.dtype)
     answer = session.observe_made(key, build, _parameters(probe, dtype), run, probe.inputs(dtype))
     if isinstance(answer, Failure):
-        return Verdict(outcome=answer.outcome, message=f"mode {mode}: {answer.message}", kind=answer.kind)
+        return replace(answer, message=f"mode {mode}: {answer.message}")
     if set(answer) != {"output"}:
-        return Verdict(outcome=Outcome.ERROR, message=f"mode {mode}: answered {sorted(answer)} instead of output")
+        return Failure(Outcome.ERROR, f"mode {mode}: answered {sorted(answer)} instead of output")
     output = answer["output"]
     if output.shape != probe.output_shape or output.dtype != dtype:
         actual, expected = f"{output.dtype} {list(output.shape)}", f"{task.dtype} {list(probe.output_shape)}"
@@ -147,7 +135,7 @@ def _read_probe(session: Session, task: Task, probe: AnyProbe, mode: Mode, seed:
         with _ONE_AT_A_TIME:
             return probe.read(output.astype(np.float64)) if isinstance(probe, EmbeddedProbe) else read(probe, output)
     except NoReading as problem:
-        return Verdict(outcome=Outcome.FAIL, message=f"mode {mode}: dropout cannot be read off: {problem}")
+        return Failure(Outcome.FAIL, f"mode {mode}: dropout cannot be read off: {problem}")
 
 
 def _parameters(probe: AnyProbe, dtype: np.dtype[Any]) -> dict[str, Streamed]:
@@ -164,78 +152,63 @@ def _generated(probe: AnyProbe, parameter: Parameter, dtype: np.dtype[Any]) -> I
         yield part.astype(dtype, copy=False)
 
 
+@dataclass(frozen=True)
 class _Draws:
-    """The readings in mode train, and the dependence between their masks.
+    """The masks and scales in mode train, by placement, and the dependence between masks, which no rate changes.
 
-    The dependence does not depend on the rates, which are tried one after another (the specification's, then those of
-    each known deviation), so each statistic is computed once, on first use. Nothing here refers to itself: the readings
-    of a large layer are freed with the last name of it, and not when the garbage collector comes by.
+    `axes`: those along which neighbouring elements are dependent. `seeds`: z of the masks of the first two seeds.
+    `joint`: z of the masks of two placements.
     """
 
-    def __init__(self, readings: list[Reading]) -> None:
-        self.readings = readings
-        self._axes: dict[str, list[str]] = {}
-        self._dependence: dict[tuple[str, ...], float] = {}
+    masks: dict[str, list[Masks]]
+    scales: dict[str, Floats]
+    axes: dict[str, list[str]]
+    seeds: dict[str, float]
+    joint: dict[tuple[str, str], float]
 
-    def masks(self, placement: str) -> list[Masks]:
-        return [reading.kept[placement] for reading in self.readings]
 
-    def dependent_axes(self, placement: str) -> list[str]:
-        """The axes along which neighbouring elements are dependent."""
-        if placement not in self._axes:
-            masks = self.masks(placement)
-            self._axes[placement] = [
-                name for axis, name in enumerate(AXES[placement]) if _are_neighbours_dependent(masks, axis)
-            ]
-        return self._axes[placement]
+def _draws_in(readings: list[Reading], placements: Iterable[str]) -> _Draws:
+    masks = {each: [reading.kept[each] for reading in readings] for each in placements if each in readings[0].kept}
+    return _Draws(
+        masks,
+        {each: np.concatenate([reading.scales[each] for reading in readings]) for each in masks},
+        {each: [AXES[each][axis] for axis in _dependent_axes(drawn)] for each, drawn in masks.items()},
+        {each: dependence([(drawn[0], drawn[1])]) for each, drawn in masks.items()},
+        {pair: _joint_dependence(masks[pair[0]], masks[pair[1]]) for pair in combinations(masks, 2)},
+    )
 
-    def seed_dependence(self, placement: str) -> float:
-        """The dependence between the masks of the first two seeds."""
-        if (placement,) not in self._dependence:
-            first, second, *_ = self.masks(placement)
-            self._dependence[placement,] = dependence([(first, second)])
-        return self._dependence[placement,]
 
-    def joint_dependence(self, one: str, other: str) -> float:
-        """The dependence between the masks of two placements."""
-        if (one, other) not in self._dependence:
-            flat = [(reading.kept[one].reshape(-1), reading.kept[other].reshape(-1)) for reading in self.readings]
-            self._dependence[one, other] = dependence([(a[: b.size], b[: a.size]) for a, b in flat])
-        return self._dependence[one, other]
+def _dependent_axes(masks: list[Masks]) -> Iterator[int]:
+    for axis in range(masks[0].ndim):
+        before = (slice(None),) * axis
+        if abs(dependence([(mask[*before, 1:], mask[*before, :-1]) for mask in masks])) > Z_LIMIT:
+            yield axis
+
+
+def _joint_dependence(one: list[Masks], other: list[Masks]) -> float:
+    flat = [(a.reshape(-1), b.reshape(-1)) for a, b in zip(one, other, strict=True)]
+    return dependence([(a[: b.size], b[: a.size]) for a, b in flat])
 
 
 def _training_problems(task: Task, draws: _Draws, rates: Rates) -> Iterator[str]:
     independent = []
-    for placement, expected in _shown(draws.readings, rates).items():
-        if axes := draws.dependent_axes(placement):
+    for placement, masks in draws.masks.items():
+        scales, expected = draws.scales[placement], rates[placement]
+        if axes := draws.axes[placement]:
             yield f"dropout of {placement}: one draw for several {' and '.join(axes)}"
         else:
             independent.append(placement)
-            if (result := rate(draws.masks(placement), expected)).wrong:
+            if (result := rate(masks, expected)).wrong:
                 yield f"dropout of {placement}: rate {result.observed:.3g} instead of {expected:g} (z = {result.z:.3g})"
-        if abs(z := draws.seed_dependence(placement)) > Z_LIMIT:
+        if abs(z := draws.seeds[placement]) > Z_LIMIT:
             yield f"dropout of {placement}: two seeds drop the same elements (z = {z:.3g})"
-        yield from _scale_problems(task, placement, draws.readings, 1 / (1 - expected), "")
-        if _is_scale_far(draws.readings, placement, 1 / (1 - expected)):
+        right = 1 / (1 - expected)
+        yield from _scale_problems(task, placement, scales, right)
+        if scales.size and ((scales / right).max() > 2 or (scales / right).min() < 0.5):
             return  # so large a scale is mistaken for elements that another placement kept
     for one, other in combinations(independent, 2):
-        if abs(z := draws.joint_dependence(one, other)) > Z_LIMIT:
+        if abs(z := draws.joint[one, other]) > Z_LIMIT:
             yield f"dropout of {one} and of {other} are drawn together (z = {z:.3g})"
-
-
-def _shown(readings: list[Reading], rates: Rates) -> Rates:
-    """The rates of the placements that the probe shows."""
-    return {placement: rate for placement, rate in rates.items() if placement in readings[0].kept}
-
-
-def _are_neighbours_dependent(masks: list[Masks], axis: int) -> bool:
-    before = (slice(None),) * axis
-    return abs(dependence([(mask[*before, 1:], mask[*before, :-1]) for mask in masks])) > Z_LIMIT
-
-
-def _is_scale_far(readings: list[Reading], placement: str, expected: float) -> bool:
-    scales = np.concatenate([reading.scales[placement] for reading in readings]) / expected
-    return bool(scales.size and (scales.max() > 2 or scales.min() < 0.5))
 
 
 def _eval_problems(task: Task, reading: Reading) -> Iterator[str]:
@@ -243,12 +216,12 @@ def _eval_problems(task: Task, reading: Reading) -> Iterator[str]:
         if dropped := np.count_nonzero(mask == DROPPED):
             visible = np.count_nonzero(mask != HIDDEN)
             yield f"mode eval: dropout of {placement} is on: {dropped} of {visible} elements are dropped"
-        yield from _scale_problems(task, placement, [reading], 1.0, "mode eval: ")
+        problems = _scale_problems(task, placement, reading.scales[placement], 1.0)
+        yield from (f"mode eval: {problem}" for problem in problems)
 
 
-def _scale_problems(task: Task, placement: str, readings: list[Reading], expected: float, mode: str) -> Iterator[str]:
-    scales = np.concatenate([reading.scales[placement] for reading in readings])
+def _scale_problems(task: Task, placement: str, scales: Floats, expected: float) -> Iterator[str]:
     error = np.abs(scales / expected - 1)
     if scales.size and error.max() > SCALE_ROUNDOFFS * task.format.roundoff:
         worst = scales[error.argmax()]
-        yield f"{mode}dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {expected:.7g}"
+        yield f"dropout of {placement}: what is kept is multiplied by {worst:.7g} instead of {expected:.7g}"

@@ -36,10 +36,6 @@ class EmbeddedProbe:
     blocks: int = 1
 
     @property
-    def original(self) -> Layer:
-        return self.layer
-
-    @property
     def positions(self) -> int:
         assert self.layer.embedding is not None
         return min(self.layer.embedding.vocabulary, _LONGEST)

@@ -18,7 +18,7 @@ Made = tuple[Mapping[str, FreshParameter], tuple[str, ...]]
 """A fresh layer's parameters, each judged, and the names of those that are trainable."""
 
 
-def put_initialisation(session: Session, task: Task) -> Judgement:
+def put_initialisation(session: Session, task: Task) -> Judgement | Failure:
     """Initialise the layer with each of two seeds. If the first fails, the second is not tried."""
     draws: list[Made] = []
     with turn_of(task.case.layer):
@@ -26,8 +26,7 @@ def put_initialisation(session: Session, task: Task) -> Judgement:
             judging = Judging(task)
             answer = session.initialise(task, seed, judging.receive)
             if isinstance(answer, Failure):
-                failure = Verdict(outcome=answer.outcome, message=answer.message, kind=answer.kind)
-                return lambda: failure
+                return answer
             whole, trainable = answer
             draws.append((judging.every(whole), trainable))
     return lambda: _judge(task, draws)
@@ -38,10 +37,9 @@ def _judge(task: Task, draws: list[Made]) -> Verdict:
         if problems := [*_parameter_problems(task, parameters), *_trainable_problems(task, trainable)]:
             return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
     first, second = (parameters for parameters, _ in draws)
-    problems = [*_value_problems(task, first), *_draw_problems(task, first, second)]
-    if not problems:
-        return Verdict(outcome=Outcome.PASS)
-    return Verdict(outcome=Outcome.FAIL, message="; ".join(problems))
+    problems = [problem for each in parameters_of(task.case.layer) for problem in first[each.name].values]
+    problems += _draw_problems(task, first, second)
+    return Verdict(outcome=Outcome.FAIL if problems else Outcome.PASS, message="; ".join(problems))
 
 
 def _parameter_problems(task: Task, parameters: Mapping[str, FreshParameter]) -> Iterator[str]:
@@ -67,11 +65,6 @@ def _trainable_problems(task: Task, trainable: tuple[str, ...]) -> Iterator[str]
         yield f"{count - frozen_count:,} of {count:,} parameters are trained: not {', '.join(frozen)}"
     if unknown := sorted(set(trainable) - set(sizes)):
         yield f"trained, but no parameter of this layer: {', '.join(unknown)}"
-
-
-def _value_problems(task: Task, parameters: Mapping[str, FreshParameter]) -> Iterator[str]:
-    for parameter in parameters_of(task.case.layer):
-        yield from parameters[parameter.name].values
 
 
 def _draw_problems(

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from encoder_conformance.protocol.streamed import PART
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.parameters import Parameter, parameters_of
+from encoder_conformance.spec.parameters import Parameter
 from encoder_conformance.spec.portable import Floats
 
 
@@ -159,9 +159,6 @@ class Probe:
     def ffn_unit(self) -> float:
         """One unit of the feed-forward network's output after the last norm is inverted, without dropout."""
         return float(self.norm_denominator(self.x[0, 0])[0]) if self.is_post_norm else 1.0
-
-    def parameters(self) -> dict[str, Floats]:
-        return {parameter.name: self.parameter(parameter) for parameter in parameters_of(self.layer)}
 
     def parameter(self, parameter: Parameter) -> Floats:
         """The probe's values of one parameter, in its shape."""

@@ -37,12 +37,8 @@ def smaller_tail(dropped: int, count: int, rate: float) -> float:
 
 @dataclass(frozen=True)
 class Rate:
-    """The share `observed` of `count` elements that were dropped.
+    """The share of elements dropped, its distance `z` from the expected one in standard deviations, and the p-value."""
 
-    `z` is its distance from the expected rate in standard deviations, `chance` the p-value.
-    """
-
-    count: int
     observed: float
     z: float
     chance: float
@@ -54,14 +50,13 @@ class Rate:
 
 def rate(masks: Iterable[Masks], expected: float) -> Rate:
     """An exact binomial test of the dropout rate of `masks` against `expected`; two-sided, twice the smaller tail."""
-    counts = [(np.count_nonzero(mask == DROPPED), np.count_nonzero(mask == KEPT)) for mask in masks]
-    dropped = int(sum(each for each, _ in counts))
-    count = dropped + int(sum(each for _, each in counts))
+    counts = [(np.count_nonzero(mask == DROPPED), np.count_nonzero(mask != HIDDEN)) for mask in masks]
+    dropped, count = (int(each) for each in np.sum(counts, axis=0))
     if not count:
-        return Rate(0, float("nan"), inf, 0.0)
+        return Rate(float("nan"), inf, 0.0)
     spread = sqrt(count * expected * (1 - expected))
     z = (dropped - count * expected) / spread if spread else (inf if dropped else 0.0)
-    return Rate(count, dropped / count, z, min(1.0, 2 * smaller_tail(dropped, count, expected)))
+    return Rate(dropped / count, z, min(1.0, 2 * smaller_tail(dropped, count, expected)))
 
 
 def dependence(pairs: Iterable[tuple[Masks, Masks]]) -> float:
@@ -104,7 +99,9 @@ def uniform(values: npt.NDArray[np.floating], bound: float) -> float:
 
     ordered = np.sort(values, axis=None)  # in its own format: a large layer's weight has a million elements
     count = ordered.size
-    largest_distance = max(_largest_distance(ordered, bound, begin) for begin in range(0, count, _AT_A_TIME))
+    distribution = np.clip(ordered.astype(np.float64) / (2 * bound) + 0.5, 0, 1)
+    steps = np.arange(count + 1) / count
+    largest_distance = float(max((steps[1:] - distribution).max(), (distribution - steps[:-1]).max()))
     if count > _MANY:
         return float(kolmogorov(largest_distance * sqrt(count)))
     return float(min(1.0, 2 * smirnov(count, largest_distance)))
@@ -141,16 +138,6 @@ def _alarming_distance(count: int) -> float:
     if count > _MANY:
         return float(kolmogi(FALSE_ALARM)) / sqrt(count)
     return float(smirnovi(count, FALSE_ALARM / 2))
-
-
-def _largest_distance(ordered: npt.NDArray[np.floating], bound: float, begin: int) -> float:
-    """The largest distance of the empirical distribution from the uniform one, among values from `begin` on."""
-    part = ordered[begin : begin + _AT_A_TIME].astype(np.float64)
-    part /= 2 * bound
-    part += 0.5
-    np.clip(part, 0, 1, out=part)
-    steps = np.arange(begin, begin + part.size + 1) / ordered.size
-    return float(max((steps[1:] - part).max(), (part - steps[:-1]).max()))
 
 
 def variance(values: npt.NDArray[np.floating], bound: float) -> float:

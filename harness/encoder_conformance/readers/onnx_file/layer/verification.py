@@ -18,7 +18,6 @@ from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskS
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameter_count
 
 _RUNS, _RUNS_OF_LARGE = 8, 4
@@ -75,7 +74,7 @@ def judge_whole_tensors(
     verdicts = {}
     for name, value in exact.items():
         expected = ExpectedTensor(value.shape, np.arange(value.size), value.reshape(-1), conditions[name].reshape(-1))
-        verdicts[name] = judge_tensor(name, observed[name], expected, format, constants())
+        verdicts[name] = judge_tensor(name, observed[name], expected, format)
     return verdicts
 
 

@@ -1,16 +1,21 @@
 """The kill matrix: every deviation played against every case, in σ, to grade the suite."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from encoder_conformance.judging.simulate import simulate, verdict
+import numpy as np
+
+from encoder_conformance.judging.simulate import simulate
+from encoder_conformance.judging.verdict import Verdict, judge
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
+from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.platform.pool import Pool
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages
@@ -62,11 +67,19 @@ def _kills_of(case_id: str, names: list[str], dtypes: tuple[str, ...]) -> list[K
         wrong = simulate(case, [deviation])
         for dtype in dtypes:
             for check in (check for check in PLAYED if check in case.situation.checks):
-                judged = verdict(check, case, wrong, expected[dtype], FORMATS[dtype], constants())
+                judged = played_verdict(check, case, wrong, expected[dtype], FORMATS[dtype])
                 uncomparable = any(tensor.problem for tensor in judged.tensors)
                 sigma = UNCOMPARABLE if uncomparable else judged.rms or 0.0
                 found.append(Kill(name, case_id, case.is_required, dtype, check, sigma, judged.stage))
     return found
+
+
+def played_verdict(check: Check, case: Case, wrong: Mapping[str, Array], expected: Expected, dtype: Format) -> Verdict:
+    """Judge the played stages as if an adapter had answered with them."""
+    names = ("output",) if check == "output" else stages(case.layer)
+    with np.errstate(over="ignore", invalid="ignore"):
+        answer = {name: wrong[name].astype(dtype.numpy) for name in names}
+    return judge(check, names, answer, expected, dtype)
 
 
 @dataclass(frozen=True)
