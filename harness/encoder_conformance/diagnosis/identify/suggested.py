@@ -7,6 +7,7 @@ Each is a guess, judged like any other equation of the search.
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -175,7 +176,12 @@ def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Callable[[Ar
         yield f">= {name} / 2", lambda at, n: at >= n / 2
     for k in range(1, min(size, MOST_PERMUTED)):
         for sign, compare in _COMPARISONS.items():
-            yield f"{sign} {k}", lambda at, n, compare=compare, k=k: compare(at, k)
+            yield f"{sign} {k}", partial(_compared, compare, k)
+
+
+def _compared(compare: Callable[[Array, int], Array], k: int, at: Array, n: int) -> Array:
+    """Whether the number of a slice, `at` [n], compares so with k: [n]."""
+    return compare(at, k)
 
 
 _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {

@@ -107,6 +107,7 @@ class _Linen(JaxFramework):
         rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
 
         def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+            """The answer to x [B, S, D] and masks, as the module takes them."""
             with _told(keep) if keep else nullcontext():
                 return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
 

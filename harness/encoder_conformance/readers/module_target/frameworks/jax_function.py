@@ -34,6 +34,7 @@ class _Function(JaxFramework):
         signature = signature_of(function, name, skipped=1)
 
         def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+            """The answer to x [B, S, D] and masks, as the module takes them."""
             return function(tree, x, **{**signature.fixed, **masks})
 
         type_name = f"{getattr(function, '__module__', '')}.{name}"

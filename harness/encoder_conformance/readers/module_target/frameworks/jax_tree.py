@@ -178,6 +178,7 @@ def functional_of(
     """The function of a module that is an object; `made` gives it other parameters."""
 
     def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+        """The answer to x [B, S, D] and masks, as the module takes them."""
         live, named = made(tree), {**signature.fixed, **masks}
         return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
 
@@ -202,6 +203,7 @@ def batched(functional: Functional) -> Functional:
             return functional
 
     def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
+        """The answers to x [B, S, D] and masks, item by item."""
         return jax.vmap(lambda x, masks: functional.apply(tree, x, masks, keep))(x, masks)
 
     return replace(functional, apply=apply, shown=False)

@@ -120,6 +120,7 @@ def _locate(source: WeightSource | None, default: Array | None, graph: Graph) ->
 
 
 def _lines(elements: Array) -> tuple[Array, ...]:
+    """One line [n] for each axis, whose outer sum the elements are; else the elements themselves, [K, M] or [M]."""
     lines = [np.moveaxis(elements, axis, -1)[(0,) * (elements.ndim - 1)] for axis in range(elements.ndim)]
     lines = [line - (line[0] if axis else 0) for axis, line in enumerate(lines)]
     is_block = np.array_equal(functools.reduce(np.add.outer, lines), elements)

@@ -78,6 +78,7 @@ def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTar
     B, S, H, d = (sizes[letter] for letter in "BSHd")
 
     def by_heads(flat: Array) -> Array:
+        """[B, S, H, d] as [B, H, S, d], both flat."""
         return flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1)
 
     for stage, step in layer.steps.items():
