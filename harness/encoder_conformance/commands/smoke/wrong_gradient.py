@@ -10,8 +10,8 @@ from encoder_conformance.diagnosis.advice import ADVICE
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.forms.needs import has_empty_row
 from encoder_conformance.oracle.kinks import kinked_rows
-from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
