@@ -18,7 +18,7 @@ import pytest
 from alone import alone
 
 from encoder_conformance.implementation.manifest import read_implementation_manifest
-from encoder_conformance.oracle.steps import VARIANTS
+from encoder_conformance.oracle.forms import VARIANTS
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS
 from encoder_conformance.spec.level import LEVELS

@@ -8,15 +8,16 @@ import numpy as np
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
-from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import stages
 
 FLOAT32 = FORMATS["float32"]

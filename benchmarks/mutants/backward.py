@@ -16,15 +16,16 @@ from encoder_conformance.diagnosis.in_sigma import conforms
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.backward import gradients, played
-from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, named_inputs
+from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.play import softmax_choices
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
 from encoder_conformance.spec.load import constants, load
-from encoder_conformance.spec.stage_equations import stage_equations
 
 LAYERS = ("pre-gelu", "post-relu", "post-gelu")
 SHOWN = ("padding-right", "no-mask", "single-item", "causal")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mutants.code import Source, Stages
-from encoder_conformance.oracle.encoder import given
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer

@@ -11,13 +11,14 @@ import numpy as np
 from encoder_conformance.diagnosis.identify.identify import deviation_of
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
-from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.forms import stage_equations
+from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.equation import Equation, dotted
 from encoder_conformance.spec.load import load
-from encoder_conformance.spec.stage_equations import stage_equations
 
 MASKS = ("~mask", "roll(mask, 1, -1)", "transpose(mask)", "flip(mask, -1)", "permute(mask, 0, 0)", "mask | ~mask")
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "post-rms-gelu-tanh", "pre-rms-silu", "pre-gelu-shared-heads")

@@ -6,7 +6,7 @@ the specification's; in a stack, each layer's begin with its prefix. The constan
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,18 +17,10 @@ from onnx import helper, numpy_helper
 
 from encoder_conformance import Tensors, shows_inside, stack_of
 from encoder_conformance.impls.onnx_direct.constants import constants_of
+from encoder_conformance.spec.plan import Step, plan, with_attributes
 
 SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
 """Values that are the same for each layer of a stack. Constants are, too."""
-ATTENTION_STAGES = (
-    "query", "key", "value", "query_heads", "key_heads", "value_heads",
-    "attention_scores", "attention_weights", "context", "context_merged", "attention_output",
-)  # fmt: skip
-FEED_FORWARD_STAGES = ("ffn_hidden", "ffn_activation", "ffn_output")
-STAGES = {
-    "pre": ("norm1", *ATTENTION_STAGES, "residual1", "norm2", *FEED_FORWARD_STAGES, "residual2"),
-    "post": (*ATTENTION_STAGES, "residual1", "norm1", *FEED_FORWARD_STAGES, "residual2", "norm2"),
-}
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 
 Lines = list[str]
@@ -62,12 +54,12 @@ class Form:
 def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
     """The staged model (impls/bases/onnx_model/contract.py). Raises ValueError for a layer that cannot be."""
     check(form.layer)
-    layer, placement = form.layer, form.layer["norm"]["placement"]
+    layer, inside = form.layer, stages(form)
     constants = constants_of(layer, np.dtype(form.dtype))
     stacked, lines, outputs, x = stack_of(layer), masks(form), [], "x"
     if not stacked:
         lines += layer_lines(form, x)
-        outputs += STAGES[placement]
+        outputs += inside
         x = outputs[-1]
     else:
         if layer["embedding"]:
@@ -77,10 +69,10 @@ def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
             prefix, shared = f"layers.{number}.", {*SHARED, *constants}
             lines += [quoted(line, prefix, shared, {"input": x}) for line in layer_lines(form, "input")]
             if shows_inside(stacked["layers"]):
-                outputs += [f"layer_{number}.{stage}" for stage in STAGES[placement]]
-                lines += [f"layer_{number}.{stage} = Identity({prefix}{stage})" for stage in STAGES[placement]]
+                outputs += [f"layer_{number}.{stage}" for stage in inside]
+                lines += [f"layer_{number}.{stage} = Identity({prefix}{stage})" for stage in inside]
             outputs.append(x := f"layer_{number}")
-            lines.append(f"{x} = Identity({prefix}{STAGES[placement][-1]})")
+            lines.append(f"{x} = Identity({prefix}{inside[-1]})")
         if stacked["final_norm"]:
             lines += form.norm(form, x, "final_norm", "final_norm")
             outputs.append(x := "final_norm")
@@ -167,95 +159,75 @@ def embedding(layer: Mapping[str, Any]) -> Lines:
 
 
 def layer_lines(form: Form, x: str) -> Lines:
-    """From x to the last residual sum, or to the norm of it."""
-    begun = [f"data = Where(needed, {x}, nought)"]
-    if form.layer["norm"]["placement"] == "pre":
-        return [
-            *begun,
-            *form.norm(form, "data", "norm1", "norm1"),
-            *attention(form, "norm1"),
-            "residual1 = Add(data, attention_output)",
-            *form.norm(form, "residual1", "norm2", "norm2"),
-            *feed_forward(form, "norm2"),
-            "residual2 = Add(residual1, ffn_output)",
-        ]
-    return [
-        *begun,
-        *attention(form, "data"),
-        "residual1 = Add(data, attention_output)",
-        *form.norm(form, "residual1", "norm1", "norm1"),
-        *feed_forward(form, "norm1"),
-        "residual2 = Add(norm1, ffn_output)",
-        *form.norm(form, "residual2", "norm2", "norm2"),
-    ]
-
-
-def attention(form: Form, x: str) -> Lines:
-    return [
-        *heads(form, x),
-        *form.attend(form),
-        "context_split = Transpose <perm = [0, 2, 1, 3]> (context)",
-        "context_merged = Reshape(context_split, merged)",
-        *linear("context_merged", "attention.output", "attention_output", form.attention["output_bias"]),
-    ]
-
-
-def heads(form: Form, x: str) -> Lines:
-    """Query, key and value of x, [B, S, D], and their heads [B, H, S, d]."""
-    biased, shared = form.attention["qkv_bias"], form.attention["projections"] == "shared_by_heads"
-    lines = [f"input_split = Reshape({x}, split)"] if shared else []
-    for name in ("query", "key", "value"):
-        if shared:
-            lines += linear("input_split", f"attention.{name}", f"{name}_split", biased)
-            lines.append(f"{name} = Reshape({name}_split, merged)")
-        else:
-            lines += linear(x, f"attention.{name}", name, biased)
-            lines.append(f"{name}_split = Reshape({name}, split)")
-        lines.append(f"{name}_heads = Transpose <perm = [0, 2, 1, 3]> ({name}_split)")
+    """From x to the last residual sum, or to the norm of it: the plan of the layer, each step in its operators."""
+    lines = [f"data = Where(needed, {x}, nought)"]
+    for step in plan(with_attributes(form.layer)):
+        reads = ["data" if name == "x" else name for name in step.reads]
+        lines += _LINES[step.form](form, step, *reads)
     return lines
 
 
-def linear(x: str, name: str, y: str, biased: bool) -> Lines:
-    if not biased:
-        return [f"{y} = MatMul({x}, {name}.weight)"]
-    return [f"{y}_product = MatMul({x}, {name}.weight)", f"{y} = Add({y}_product, {name}.bias)"]
+def stages(form: Form) -> list[str]:
+    """The stages of a layer, without its output, which is the last of them."""
+    return [step.makes for step in plan(with_attributes(form.layer)) if step.shown and step.makes != "output"]
 
 
-def feed_forward(form: Form, x: str) -> Lines:
-    biased = form.layer["feed_forward"]["bias"]
+def projection(form: Form, step: Step, x: str) -> Lines:
+    """Query, key or value of x, [B, S, D]."""
+    if step.right != "shared_by_heads":
+        return linear(form, step, x)
+    by_heads = replace(step, makes=f"{step.makes}_by_heads")
     return [
-        *linear(x, "feed_forward.hidden", "ffn_hidden", biased),
-        *activation(form),
-        *linear("ffn_activation", "feed_forward.output", "ffn_output", biased),
+        f"{step.makes}_input = Reshape({x}, split)",
+        *linear(form, by_heads, f"{step.makes}_input"),
+        f"{step.makes} = Reshape({by_heads.makes}, merged)",
     ]
 
 
-def activation(form: Form) -> Lines:
-    """The activation of ffn_hidden."""
-    name = form.layer["feed_forward"]["activation"]
+def split_heads(form: Form, step: Step, x: str) -> Lines:
+    """[B, S, D] → [B, H, S, d]."""
+    split = f"{step.makes}_split"
+    return [f"{split} = Reshape({x}, split)", f"{step.makes} = Transpose <perm = [0, 2, 1, 3]> ({split})"]
+
+
+def merge_heads(form: Form, step: Step, x: str) -> Lines:
+    """[B, H, S, d] → [B, S, D]."""
+    split = f"{step.makes}_split"
+    return [f"{split} = Transpose <perm = [0, 2, 1, 3]> ({x})", f"{step.makes} = Reshape({split}, merged)"]
+
+
+def linear(form: Form, step: Step, x: str) -> Lines:
+    y = step.makes
+    if "bias" not in step.parameters:
+        return [f"{y} = MatMul({x}, {step.owner}.weight)"]
+    return [f"{y}_product = MatMul({x}, {step.owner}.weight)", f"{y} = Add({y}_product, {step.owner}.bias)"]
+
+
+def activation(form: Form, step: Step, x: str) -> Lines:
+    name, y = step.right, step.makes
     if name == "relu":
-        return ["ffn_activation = Relu(ffn_hidden)"]
+        return [f"{y} = Relu({x})"]
     if name == "silu":
-        return ["sigmoid = Sigmoid(ffn_hidden)", "ffn_activation = Mul(ffn_hidden, sigmoid)"]
+        return [f"sigmoid = Sigmoid({x})", f"{y} = Mul({x}, sigmoid)"]
     if form.has_gelu:
         kind = "tanh" if name == "gelu_tanh" else "none"
-        return [f'ffn_activation = Gelu <approximate = "{kind}"> (ffn_hidden)']
+        return [f'{y} = Gelu <approximate = "{kind}"> ({x})']
     if name == "gelu":
-        inside = ["scaled = Div(ffn_hidden, root_two)", "bent = Erf(scaled)"]
+        inside = [f"scaled = Div({x}, root_two)", "bent = Erf(scaled)"]
     else:
         inside = [
-            "square = Mul(ffn_hidden, ffn_hidden)",
-            "cube = Mul(square, ffn_hidden)",
+            f"square = Mul({x}, {x})",
+            f"cube = Mul(square, {x})",
             "cubic_term = Mul(cube, cubic)",
-            "polynomial = Add(ffn_hidden, cubic_term)",
+            f"polynomial = Add({x}, cubic_term)",
             "scaled = Mul(polynomial, root_two_by_pi)",
             "bent = Tanh(scaled)",
         ]
     return [
         *inside,
         "gate = Add(bent, one)",
-        "gated = Mul(ffn_hidden, gate)",
-        "ffn_activation = Mul(gated, half)",
+        f"gated = Mul({x}, gate)",
+        f"{y} = Mul(gated, half)",
     ]
 
 
@@ -273,3 +245,24 @@ def check(layer: Mapping[str, Any]) -> None:
         raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
+
+
+def _nothing(form: Form, step: Step, *reads: str) -> Lines:
+    """A step that another writes, or that passes on what it reads as the output."""
+    return []
+
+
+_LINES: Mapping[str, Callable[..., Lines]] = {
+    "norm": lambda form, step, x: form.norm(form, x, step.makes, step.owner),
+    "projection": projection,
+    "split_heads": split_heads,
+    **dict.fromkeys(("scores", "bias", "softmax"), _nothing),
+    "attend": lambda form, step, *reads: form.attend(form),
+    "merge_heads": merge_heads,
+    "linear": linear,
+    "activation": activation,
+    "after_ffn": lambda form, step, x: [f"{step.makes} = Identity({x})"],
+    "sum": lambda form, step, x, branch: [f"{step.makes} = Add({x}, {branch})"],
+    **dict.fromkeys(("end", "same"), _nothing),
+}
+"""Form of a step → its lines."""

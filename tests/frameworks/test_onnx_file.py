@@ -19,7 +19,8 @@ from torch import nn
 
 from encoder_conformance import Masks, RunRequest
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.readers.onnx_file.inspection import inspect
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of

@@ -107,7 +107,7 @@ def test_the_walk_sees_what_there_is_to_see() -> None:
     """A rule that looks at nothing holds always."""
     assert len(MODULES) > 40
     assert {"numpy", f"{OWN}.spec.portable"} <= imported_by(f"{OWN}.spec.case")
-    assert {f"{OWN}.oracle.steps", f"{OWN}.oracle.tape"} <= imported_by(f"{OWN}.oracle.stack")
+    assert {f"{OWN}.oracle.forms", f"{OWN}.spec.plan"} <= imported_by(f"{OWN}.oracle.play")
     text = "def f():\n    import torch.nn\n    from jax import numpy\n    import_module('keras')\nfrom ..x import y\n"
     assert set(_imports(ast.parse(text), f"{OWN}.a.b", False)) == {
         "torch.nn",
@@ -147,7 +147,7 @@ def test_the_adapters_side_needs_numpy_and_safetensors_only() -> None:
         assert not outside, f"{name} imports {outside}"
     assert {name.split(".")[1] for name in reached if "." in name} == {"adapter", "platform", "protocol", "spec"}
     beside = {name for name in reached if name.startswith((f"{OWN}.spec.", f"{OWN}.platform."))}
-    assert beside == {f"{OWN}.spec.stages", f"{OWN}.platform.memory", f"{OWN}.platform.recent"}
+    assert beside == {f"{OWN}.spec.plan", f"{OWN}.spec.stages", f"{OWN}.platform.memory", f"{OWN}.platform.recent"}
 
 
 def loaded_after(statement: str) -> set[str]:

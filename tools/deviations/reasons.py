@@ -9,7 +9,8 @@ import numpy as np
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import inapplicable
-from encoder_conformance.oracle.steps.needs import FAINT, Inapplicable
+from encoder_conformance.oracle.forms import FAINT
+from encoder_conformance.oracle.forms.needs import Inapplicable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer

@@ -15,7 +15,7 @@ from encoder_conformance.judging.checks.invariants.asking import breaks
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.expected import Expected, key
-from encoder_conformance.oracle.steps.needs import has_empty_row, rows_without_key
+from encoder_conformance.oracle.forms.needs import has_empty_row, rows_without_key
 from encoder_conformance.protocol.answers import Answers, values_at
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.outcome import Outcome

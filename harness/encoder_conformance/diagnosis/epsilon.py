@@ -17,11 +17,12 @@ from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import LayerPatch, Measured, NormPatch, Patch
+from encoder_conformance.spec.plan import STEPS_OF_LAYERS, form_of
 from encoder_conformance.spec.stages import step_of
 
-NORMS: dict[str, tuple[str, ...]] = {"norm": (), "norm1": ("norm1",), "norm2": ("norm2",)}
+_NORMS = [step.makes for step in STEPS_OF_LAYERS.values() if step.form == "norm"]
+NORMS: dict[str, tuple[str, ...]] = {"norm": (), **{norm: (norm,) for norm in _NORMS}}
 """What is called so → the norms that have the epsilon; () is all of them."""
-_STAGES = {"norm1", "norm2", "final_norm"}
 _START = 10.0 ** np.arange(-14.0, 1.0, 0.5)
 _PIECES = 3
 """Cases that it is measured in: those where an epsilon shows most."""
@@ -55,7 +56,7 @@ def _in_catalogue(measured: Measured) -> bool:
 
 
 def _may_be_of_a_norm(stages: tuple[str, ...], out: Bools) -> bool:
-    norms = [at for at, name in enumerate(stages) if step_of(name) in _STAGES]
+    norms = [at for at, name in enumerate(stages) if form_of(step_of(name)) in ("norm", "stack_norm")]
     return bool(out[norms].any() if norms else out.any())
 
 

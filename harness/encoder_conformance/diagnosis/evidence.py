@@ -25,6 +25,7 @@ from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import constants
+from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.stages import step_of
 
@@ -214,11 +215,9 @@ class Evidence:
         return NormRows(given[at], self.seen[name][at], right[at], self.sigma(name)[at], shift, layer.norm.epsilon)
 
     def _norm_input(self, name: str) -> Array | None:
-        before = {"pre": {"norm2": "residual1"}, "post": {"norm1": "residual1", "norm2": "residual2"}}
-        source = before[self.case.layer.norm.placement].get(name)
-        if source is not None:
-            return self.seen.get(source)
-        return self.case.x() if name == "norm1" and not self.case.layer.is_stack else None
+        steps = () if self.case.layer.is_stack else plan(self.case.layer)
+        [source] = next((step.reads for step in steps if step.makes == name and step.form == "norm"), ("",))
+        return self.case.x() if source == "x" else self.seen.get(source)
 
     def predicted(self, deviations: Sequence[Deviation]) -> Array:
         """Return what each stage would be with these deviations, [n]."""

@@ -11,7 +11,7 @@ from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout, noisy_steps, prediction_of
 from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.edited_masks import leaves_an_empty_row
-from encoder_conformance.oracle.steps.softmax import ADDED
+from encoder_conformance.oracle.forms.softmax import ADDED
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS

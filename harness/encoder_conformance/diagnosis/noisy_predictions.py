@@ -14,11 +14,12 @@ import numpy as np
 from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
 from encoder_conformance.judging.checks.training.statistics import smaller_tail
 from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
-from encoder_conformance.oracle.steps import NOISY
-from encoder_conformance.oracle.steps.forward_only import narrowed
+from encoder_conformance.oracle.forms import NOISY
+from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.spec.axes import Array, D, P, Rows
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import Constants
+from encoder_conformance.spec.plan import stage_of
 
 ENOUGH = 8
 """Values that have to bear a prediction out. On a narrow format's grid one lies by chance once in 2^13 or more."""
@@ -26,13 +27,6 @@ _CHANCE = 1e-6
 """The probability below which a number of dropped elements is not that of the rate that their scale shows."""
 _FAR = 1000.0
 """The size, in σ, of an element of which it can be said whether it was scaled or dropped."""
-_STAGE_OF = {
-    "masked_softmax": "attention_weights",
-    "attend": "context",
-    "after_ffn": "ffn_output",
-    "after_embedding": "embedded",
-}
-"""Step → the stage that shows its result, where that has another name."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
 _DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
@@ -76,7 +70,7 @@ def noisy_steps(deviations: Sequence[Deviation]) -> dict[str, str]:
     for deviation in deviations:
         for step, form in deviation.patch.steps.items():
             if form in NOISY:
-                stage = _STAGE_OF.get(step, step)
+                stage = stage_of(step)
                 if stage not in found or form in _DROPOUTS:
                     found[stage] = form
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.oracle.forms.needs import has_empty_row
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.size import is_large
 

@@ -46,7 +46,7 @@ def _check_own(deviation: Deviation, where: str) -> None:
         )
     check_steps(deviation, where)
     if not any(changes(case, deviation) for case in load().cases.values()):
-        equations = "harness/encoder_conformance/spec/stage_equations.py"
+        equations = "harness/encoder_conformance/oracle/forms"
         hint = f"an equation of `stages` has to be a specified one, to the letter ({equations})"
         raise InputError("changes nothing in any case", where=f"{where}: key patch", hint=hint)
 

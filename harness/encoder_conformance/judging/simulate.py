@@ -11,8 +11,9 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant, deviant
-from encoder_conformance.oracle.encoder import forward_on, given
+from encoder_conformance.oracle.encoder import forward_on
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
 from encoder_conformance.platform.recent import Recent

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from encoder_conformance.oracle.deviant import changes, check_steps, patched_layer
-from encoder_conformance.oracle.steps import NOISY
+from encoder_conformance.oracle.forms import NOISY
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import SPECS, shown
 from encoder_conformance.spec.deviation import Deviation

@@ -7,7 +7,8 @@ from math import sqrt
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
-from encoder_conformance.oracle.encoder import Evaluation, LayerInputs, evaluate, given
+from encoder_conformance.oracle.encoder import Evaluation, evaluate
+from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.spec.axes import Array, Elementwise, P
 from encoder_conformance.spec.case import Case

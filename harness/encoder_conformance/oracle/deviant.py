@@ -7,10 +7,11 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.edited_masks import OF_CAUSAL, OF_ONE_SEQUENCE, edited_mask
-from encoder_conformance.oracle.encoder import LayerInputs, forward, given
-from encoder_conformance.oracle.steps import MIXES_ITEMS, VARIANTS, form_of, right_forms
-from encoder_conformance.oracle.steps.needs import IS_CHOICE, Inapplicable, masks_something, takes_step, unmet
-from encoder_conformance.oracle.steps.softmax import EMPTY_ROW
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.forms import FORMS, MIXES_ITEMS, VARIANTS, stage_equations, steps_of, takes, variant_of
+from encoder_conformance.oracle.forms.needs import Inapplicable, masks_something
+from encoder_conformance.oracle.forms.softmax import EMPTY_ROWS
+from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.case import Case
@@ -19,7 +20,6 @@ from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
-from encoder_conformance.spec.stage_equations import stage_equations
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,19 @@ class Deviant:
 def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | None = None) -> Deviant:
     """The case with every patch applied, in order. `start` is `given(case)`, for a caller of many plays."""
     start, patched = start or given(case), _patched_case(case, deviations)
-    parameters, mask, forms = dict(start.parameters), start.mask, dict[str, str]()
+    parameters, mask, variants = dict(start.parameters), start.mask, dict[str, str]()
     epsilons, equations = dict[str, float](), dict[str, Equation]()
     for deviation in deviations:
         patch = deviation.patch
         if patch.parameters:
             parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = edited_mask(case, mask, patch.mask)
-        forms |= {step: form for step, form in _forms(patched, patch).items() if form is not None}
+        variants |= _variants(patched, patch)
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
         equations |= _equations(patched.layer, patch)
-    bias = None if "across-batch" in forms.values() else start.bias  # scores [S, H, B, B] cannot be given it
+    bias = None if "across-batch" in variants.values() else start.bias  # scores [S, H, B, B] cannot be given it
     wrong = replace(
-        start, parameters=parameters, mask=mask, bias=bias, forms=forms, epsilons=epsilons, equations=equations
+        start, parameters=parameters, mask=mask, bias=bias, variants=variants, epsilons=epsilons, equations=equations
     )
     return Deviant(patched.layer, wrong)
 
@@ -112,13 +112,19 @@ def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
     return None if "dropout" in case.situation.checks else Inapplicable.IN_TRAINING
 
 
-def _of_step(case: Case, step: str, form: str) -> Inapplicable | None:
-    if reason := unmet(case, step, form):
+def _of_step(case: Case, name: str, wrong: str) -> Inapplicable | None:
+    step = steps_of(case.layer).get(name)
+    if step is None:
+        is_too_many = name == "final_norm" and case.layer.norm.placement == "post"
+        return Inapplicable.POST_NORM if is_too_many else Inapplicable.NO_STEP
+    if not takes(case, step):
+        return Inapplicable.NO_BIAS
+    form = FORMS[step.form]
+    if reason := next((need.otherwise for need in form.needs.get(wrong, ()) if not need.met(case, step)), None):
         return reason
-    right = right_forms(case.layer).get(step, "standard")
-    if right in (form, IS_CHOICE.get((step, form))):
+    if step.right in (wrong, form.is_choice.get(wrong)):
         return Inapplicable.OWN_CHOICE
-    return Inapplicable.OTHER_CHOICE if form_of(step, right, form) is None else None
+    return Inapplicable.OTHER_CHOICE if variant_of(step, wrong) is None else None
 
 
 def _of_stage(layer: Layer, stage: str, patch: Patch) -> Inapplicable | None:
@@ -160,14 +166,15 @@ def _of_mask(case: Case, edit: str) -> Inapplicable | None:
     return Inapplicable.NO_CAUSAL_MASK if edit in OF_CAUSAL and not causal else Inapplicable.SAME_MASK
 
 
-def _forms(case: Case, patch: Patch) -> dict[str, str | None]:
-    """Each step that the case takes and the patch names → the wrong form that it has there, if it has one."""
-    right = right_forms(case.layer)
-    return {
-        step: form_of(step, right.get(step, "standard"), form)
-        for step, form in patch.steps.items()
-        if takes_step(case, step)
+def _variants(case: Case, patch: Patch) -> dict[str, str]:
+    """Each step that the case takes and the patch names → the wrong variant that it has there, if it has one."""
+    steps = steps_of(case.layer)
+    found = {
+        name: variant_of(steps[name], wrong)
+        for name, wrong in patch.steps.items()
+        if name in steps and takes(case, steps[name])
     }
+    return {name: variant for name, variant in found.items() if variant is not None}
 
 
 def mixes_items(deviation: Deviation) -> bool:
@@ -184,7 +191,7 @@ def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
 def _row_it_gives(patch: Patch) -> str | None:
     """The row that a patch gives a query with no key, if it changes nothing else."""
     alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
-    return EMPTY_ROW.get(patch.steps["masked_softmax"]) if alone else None
+    return EMPTY_ROWS.get(patch.steps["masked_softmax"]) if alone else None
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:

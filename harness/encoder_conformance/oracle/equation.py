@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps import VARIANTS
-from encoder_conformance.oracle.steps.linear import shared_by_heads
+from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, Mapped, Reduced, Rows
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
 from encoder_conformance.spec.layer import Layer
@@ -192,7 +192,7 @@ def _var(a: Arithmetic, x: Elementwise, axis: float, ddof: float = 0.0) -> Reduc
 
 def _softmax(a: Arithmetic, operands: Operands, scores: BHST, mask: BHST, axis: float = -1.0) -> BHST:
     """Softmax over an axis, the keys' unless another is named. Masked scores are filled as the layer says."""
-    form, at = VARIANTS["masked_softmax"]["standard"], int(axis)
+    form, at = FORMS["softmax"].variants["standard"], int(axis)
     mask = np.broadcast_to(mask.astype(np.bool_), np.broadcast_shapes(mask.shape, scores.shape))
     choices = dict(operands.softmax_choices)
     turned = form(a, np.swapaxes(scores, at, -1), np.swapaxes(mask, at, -1), **choices)
@@ -207,10 +207,10 @@ def _exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:
     return np.take(x, order, axis=axis)
 
 
-def _heads(step: str) -> Callable[..., Array]:
+def _heads(name: str) -> Callable[..., Array]:
     def arrange(a: Arithmetic, operands: Operands, x: Elementwise, form: str = "standard") -> Elementwise:
-        sizes = {"num_heads": operands.layer.attention.num_heads} if step == "query_heads" else {}
-        return np.asarray(VARIANTS[step][form](a, x, **sizes)[0])
+        sizes = {"num_heads": operands.layer.attention.num_heads} if name == "split_heads" else {}
+        return np.asarray(FORMS[name].variants[form](a, x, **sizes)[0])
 
     return arrange
 
@@ -244,7 +244,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sign": lambda a, o, x: np.sign(x),
     "softmax": _softmax,
     "softplus": lambda a, o, x: a.add(np.maximum(x, 0.0), a.log(a.add(a.exact(1.0), a.exp(-np.abs(x))))),
-    "split_heads": _heads("query_heads"),
+    "split_heads": _heads("split_heads"),
     "sum": lambda a, o, x, axis: a.sum(x, int(axis)),
     "transpose": lambda a, o, x: np.swapaxes(x, -1, -2),
     "var": lambda a, o, x, axis, *ddof: _var(a, x, axis, *ddof),

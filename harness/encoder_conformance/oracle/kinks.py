@@ -6,11 +6,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
-from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.plan import Step, plan
 from encoder_conformance.spec.stages import layer_of, step_of
 
 MARGIN = 10.0
@@ -27,13 +29,14 @@ def kinked_rows(case: Case) -> Array:
     else, out of every gradient. In a stack that is so of the last layer: what a layer before it gives goes on into
     every row of its item.
     """
-    if not _has_relu(case.layer) or "gradients" not in case.situation.checks:
+    if not _relus(case.layer) or "gradients" not in case.situation.checks:
         return np.zeros((0, 2), dtype=np.int64)
     inputs = given(case)
 
     def hidden(arithmetic: Arithmetic) -> Array:
         """[layers, B, S, F]"""
-        return np.stack([stages["ffn_hidden"] for stages in evaluate(case, arithmetic, None, inputs).layers])
+        [relu] = _relus(case.layer)
+        return np.stack([stages[relu.reads[0]] for stages in evaluate(case, arithmetic, None, inputs).layers])
 
     undisturbed = hidden(Arithmetic(np.float64))
     squares = np.zeros(undisturbed.shape)
@@ -56,12 +59,14 @@ def condition_at_kinks(
     |max(h + δ, 0) − max(h, 0)| ≤ |δ|.
     """
     found = dict(condition)
-    for hidden in [name for name in found if step_of(name) == "ffn_hidden"] if _has_relu(layer) else ():
-        activation = f"{layer_of(hidden)}ffn_activation"
-        near = np.abs(undisturbed[hidden]) < MARGIN * roundoff * found[hidden]
-        found[activation] = np.where(near, np.fmax(found[activation], found[hidden]), found[activation])
+    for relu in _relus(layer):
+        for hidden in [name for name in found if step_of(name) == relu.reads[0]]:
+            activation = layer_of(hidden) + relu.makes
+            near = np.abs(undisturbed[hidden]) < MARGIN * roundoff * found[hidden]
+            found[activation] = np.where(near, np.fmax(found[activation], found[hidden]), found[activation])
     return found
 
 
-def _has_relu(layer: Layer) -> bool:
-    return layer.part == "encoder_layer" and layer.feed_forward.activation == "relu"
+def _relus(layer: Layer) -> list[Step]:
+    """The steps of a layer that have a kink."""
+    return [step for step in plan(layer) if step.form == "activation" and step.right == "relu"]

@@ -11,7 +11,8 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
-from encoder_conformance.oracle.encoder import LayerInputs, evaluate, forward, given
+from encoder_conformance.oracle.encoder import evaluate, forward
+from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.oracle.kinks import condition_at_kinks
 from encoder_conformance.platform.recent import Recent
 from encoder_conformance.spec.axes import Array

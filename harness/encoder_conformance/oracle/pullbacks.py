@@ -8,8 +8,8 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands
-from encoder_conformance.oracle.steps import VARIANTS
-from encoder_conformance.oracle.steps.linear import shared_by_heads
+from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, M, Mapped, Reduced, Rows
 
 ByParts = Sequence[Array | None]
@@ -114,12 +114,12 @@ def _chosen(first: Elementwise) -> PartPullback:
     return lambda g: (np.where(first, g, 0.0), np.where(first, 0.0, g))
 
 
-def _heads(step: str) -> Callable[..., PartPullback]:
+def _heads(name: str) -> Callable[..., PartPullback]:
     def rule(
         a: Arithmetic, operands: Operands, value: Elementwise, x: Elementwise, form: str = "standard"
     ) -> PartPullback:
-        sizes = {"num_heads": operands.layer.attention.num_heads} if step == "query_heads" else {}
-        back = VARIANTS[step][form](a, x, **sizes)[1]
+        sizes = {"num_heads": operands.layer.attention.num_heads} if name == "split_heads" else {}
+        back = FORMS[name].variants[form](a, x, **sizes)[1]
         return lambda g: (*back(g), None)
 
     return rule
@@ -147,7 +147,7 @@ _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "sin": lambda a, o, y, x: _of_slope(a.cos(x), a),
     "softmax": lambda a, o, y, x, mask, *axis: _softmax(a, y, x, mask, *axis),
     "softplus": lambda a, o, y, x: _of_slope(a.divide(a.exact(1.0), a.add(a.exact(1.0), a.exp(-x))), a),
-    "split_heads": _heads("query_heads"),
+    "split_heads": _heads("split_heads"),
     "sqrt": lambda a, o, y, x: lambda g: (a.divide(g, a.multiply(a.exact(2.0), y)),),
     "sum": lambda a, o, y, x, axis: lambda g: (np.broadcast_to(g, x.shape), None),
     "tanh": lambda a, o, y, x: _of_slope(a.subtract(a.exact(1.0), a.multiply(y, y)), a),

@@ -1,71 +1,47 @@
 """The parameters of an encoder: names, shapes and draw patterns (clauses R-1, R-2 and P-5).
 
-Weights are [in, out]: a projection is `x @ weight + bias`. Only the table below encodes this.
+Weights are [in, out]: a projection is `x @ weight + bias`. The plan (`spec/plan.py`) says who has which.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from encoder_conformance.spec.plan import STEPS, Step, layer_sizes, plan, stack_plan
+
 if TYPE_CHECKING:
     from encoder_conformance.spec.layer import Layer
 
-Size = Literal["d_model", "projection", "d_ff", "vocabulary"]
+Pattern = Literal["weight", "bias", "gain", "embedding"]
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter. `sizes` names its dimensions, `drawn` the portable pattern of its values."""
+    """One parameter. `axes` are the letters of `spec/plan.py`, `drawn` the portable pattern of its values."""
 
     name: str
-    sizes: tuple[Size, ...]
-    drawn: Literal["weight", "bias", "gain", "embedding"]
-    held: Callable[["Layer"], bool]
-    """Whether a layer has the parameter."""
+    axes: str
+    drawn: Pattern
 
     def shape(self, layer: "Layer") -> tuple[int, ...]:
-        shared = layer.attention.projections == "shared_by_heads"
-        projection = layer.head_dim if shared else layer.d_model
-        size_of = {"d_model": layer.d_model, "projection": projection, "d_ff": layer.feed_forward.d_ff}
-        if layer.embedding is not None:
-            size_of["vocabulary"] = layer.embedding.vocabulary
-        return tuple(size_of[name] for name in self.sizes)
+        sizes = layer_sizes(layer)
+        return tuple(sizes[letter] for letter in self.axes.split())
 
 
-def _norm(name: str, held: Callable[["Layer"], bool] = lambda layer: True) -> tuple[Parameter, Parameter]:
-    return (
-        Parameter(f"{name}.gain", ("d_model",), "gain", held),
-        Parameter(f"{name}.shift", ("d_model",), "bias", lambda layer: held(layer) and layer.norm.kind == "layer_norm"),
-    )
+def _parameters(steps: Iterable[Step]) -> dict[str, Parameter]:
+    """Name → the parameters of these steps, in order."""
+    return {
+        name: Parameter(name, axes, "embedding" if axes.startswith("V") else _DRAWN[name.rpartition(".")[2]])
+        for step in steps
+        for name, axes in step.parameter_axes().items()
+    }
 
 
-def _linear(name: str, fan_in: Size, fan_out: Size, biased: Callable[["Layer"], bool]) -> tuple[Parameter, Parameter]:
-    return (
-        Parameter(f"{name}.weight", (fan_in, fan_out), "weight", lambda layer: True),
-        Parameter(f"{name}.bias", (fan_out,), "bias", biased),
-    )
+_DRAWN: Mapping[str, Pattern] = {"weight": "weight", "bias": "bias", "gain": "gain", "shift": "bias"}
 
-
-PARAMETERS: tuple[Parameter, ...] = (
-    *_norm("norm1"),
-    *_linear("attention.query", "projection", "projection", lambda layer: layer.attention.qkv_bias),
-    *_linear("attention.key", "projection", "projection", lambda layer: layer.attention.qkv_bias),
-    *_linear("attention.value", "projection", "projection", lambda layer: layer.attention.qkv_bias),
-    *_linear("attention.output", "d_model", "d_model", lambda layer: layer.attention.output_bias),
-    *_norm("norm2"),
-    *_linear("feed_forward.hidden", "d_model", "d_ff", lambda layer: layer.feed_forward.bias),
-    *_linear("feed_forward.output", "d_ff", "d_model", lambda layer: layer.feed_forward.bias),
-)
-"""The parameters of one encoder layer. In a stack their names begin with the layer's prefix (clause R-2)."""
-
-EMBEDDING = Parameter(
-    "embedding.weight", ("vocabulary", "d_model"), "embedding", lambda layer: layer.embedding is not None
-)
-FINAL_NORM = _norm("final_norm", lambda layer: layer.stack.final_norm)
-
-PARAMETER_NAMES: tuple[str, ...] = tuple(parameter.name for parameter in (EMBEDDING, *PARAMETERS, *FINAL_NORM))
+PARAMETER_NAMES: tuple[str, ...] = tuple(_parameters(STEPS.values()))
 """Every parameter name, without the layer prefix of a stack."""
 
 
@@ -83,20 +59,32 @@ def without_prefix(name: str) -> tuple[str, str]:
     return f"{word}.{number}.", bare
 
 
+@lru_cache(maxsize=64)
 def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
-    """The parameters of a layer or stack, in the order of use."""
-    part = "attention." if layer.part == "attention" else ""
-    of_one = tuple(parameter for parameter in PARAMETERS if parameter.held(layer) and parameter.name.startswith(part))
+    """The parameters of a layer or stack, each norm's before those of its sub-layer, wherever it is placed.
+
+    In a stack the names of a layer's begin with its prefix (clause R-2).
+    """
+    as_pre_norm = layer.model_copy(update={"norm": layer.norm.model_copy(update={"placement": "pre"})})
     if not layer.is_stack:
-        return of_one
-    numbered = (replace(p, name=prefix(number) + p.name) for number in range(layer.stack.layers) for p in of_one)
-    before = (EMBEDDING,) if EMBEDDING.held(layer) else ()
-    return (*before, *numbered, *(parameter for parameter in FINAL_NORM if parameter.held(layer)))
+        return tuple(_parameters(plan(as_pre_norm)).values())
+    found: list[Parameter] = []
+    for step in stack_plan(layer):
+        for number in range(layer.stack.layers) if step.form == "layers" else ():
+            own = _parameters(plan(as_pre_norm, number)).values()
+            found += [replace(parameter, name=prefix(number) + parameter.name) for parameter in own]
+        found += _parameters([step]).values()
+    return tuple(found)
 
 
 def parameter_count(layer: "Layer") -> int:
     """The number of elements of all parameters together."""
-    return sum(prod(parameter.shape(layer)) for parameter in parameters_of(layer))
+    count = sum(_count(layer, plan(layer, number)) for number in range(layer.stack.layers))
+    return count + _count(layer, stack_plan(layer)) if layer.is_stack else count
+
+
+def _count(layer: "Layer", steps: Iterable[Step]) -> int:
+    return sum(prod(parameter.shape(layer)) for parameter in _parameters(steps).values())
 
 
 def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -1,10 +1,8 @@
 """The bytes of a layer's parameters, and the layers that are too large: computed without making any parameter."""
 
-from math import prod
-
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
+from encoder_conformance.spec.parameters import parameter_count
 
 _ITEM = 8
 """Bytes: the oracle computes in float64."""
@@ -24,11 +22,8 @@ def is_large(layer: Layer) -> bool:
 
 
 def parameter_bytes(layer: Layer) -> int:
-    """The bytes of all parameters in float64. The layers of a stack are counted, not listed."""
-    part = "attention." if layer.part == "attention" else ""
-    of_one = sum(prod(p.shape(layer)) for p in PARAMETERS if p.held(layer) and p.name.startswith(part))
-    beside = sum(prod(p.shape(layer)) for p in (EMBEDDING, *FINAL_NORM) if p.held(layer))
-    return _ITEM * (layer.stack.layers * of_one + beside)
+    """The bytes of all parameters in float64."""
+    return _ITEM * parameter_count(layer)
 
 
 def refuse_larger(layer: Layer, limit: int, where: str) -> None:

@@ -1,56 +1,24 @@
 """The stages of an encoder: names, shapes, and the order in which they are computed (clauses T-1 and T-3).
 
-Sizes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads, d head_dim, F d_ff.
+They are read off the plan (`spec/plan.py`), which says what the letters of axes are.
 """
 
 import re
-from functools import lru_cache, partial
-from itertools import chain
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from encoder_conformance.spec.plan import STEPS, STEPS_OF_LAYERS, Step, layer_sizes, plan, stack_plan
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
     from encoder_conformance.spec.situation import Situation
 
-SHAPES: dict[str, str] = {
-    "norm1": "B S D",
-    "query": "B S D",
-    "key": "B T D",
-    "value": "B T D",
-    "query_heads": "B H S d",
-    "key_heads": "B H T d",
-    "value_heads": "B H T d",
-    "attention_scores": "B H S T",
-    "attention_weights": "B H S T",
-    "context": "B H S d",
-    "context_merged": "B S D",
-    "attention_output": "B S D",
-    "residual1": "B S D",
-    "norm2": "B S D",
-    "ffn_hidden": "B S F",
-    "ffn_activation": "B S F",
-    "ffn_output": "B S D",
-    "residual2": "B S D",
-    "embedded": "B S D",
-    "layer_k": "B S D",
-    "final_norm": "B S D",
-    "output": "B S D",
-}
+SHAPES: dict[str, str] = {step.makes: step.axes for step in STEPS.values() if step.shown} | {"layer_k": "B S D"}
 """`step_of` a stage → its axes. `layer_k` stands for every layer of a stack."""
-OF_KEYS = frozenset({"key", "value", "key_heads", "value_heads"})
+OF_KEYS = frozenset(stage for stage, axes in SHAPES.items() if "T" in axes.split()[:-1])
 """Stages with one row for each key."""
-LAST_AXIS_IS_KEYS = frozenset({"attention_scores", "attention_weights"})
-
-_ATTENTION = (
-    "query", "key", "value", "query_heads", "key_heads", "value_heads",
-    "attention_scores", "attention_weights", "context", "context_merged", "attention_output",
-)  # fmt: skip
-_FEED_FORWARD = ("ffn_hidden", "ffn_activation", "ffn_output")
-_ORDER = {
-    "pre": ("norm1", *_ATTENTION, "residual1", "norm2", *_FEED_FORWARD, "residual2", "output"),
-    "post": (*_ATTENTION, "residual1", "norm1", *_FEED_FORWARD, "residual2", "norm2", "output"),
-}
-
+LAST_AXIS_IS_KEYS = frozenset(stage for stage, axes in SHAPES.items() if axes.endswith("T"))
 
 INSIDE_UP_TO = 4
 """The largest number of layers of a stack that shows the stages inside them (clause T-3)."""
@@ -64,23 +32,22 @@ def shows_inside(layers: int) -> bool:
     return layers <= INSIDE_UP_TO
 
 
+@lru_cache(maxsize=512)
 def stages(layer: "Layer") -> tuple[str, ...]:
     """The stages of a layer or stack in the order in which they are computed."""
-    if layer.part == "attention":
-        return (*_ATTENTION, "output")
     if not layer.is_stack:
-        return _ORDER[layer.norm.placement]
-    embedded = ("embedded",) if layer.embedding is not None else ()
-    final_norm = ("final_norm",) if layer.stack.final_norm else ()
-    return (*embedded, *chain.from_iterable(map(partial(_of_layer, layer), range(layer.stack.layers))), *final_norm,
-            "output")  # fmt: skip
+        return _shown(plan(layer))
+    found: list[str] = []
+    for step in stack_plan(layer):
+        for number in range(layer.stack.layers) if step.form == "layers" else ():
+            inside = _shown(plan(layer, number))[:-1] if shows_inside(layer.stack.layers) else ()
+            found += [*(f"{layer_stage(number)}.{stage}" for stage in inside), layer_stage(number)]
+        found += _shown([step])
+    return tuple(found)
 
 
-def _of_layer(layer: "Layer", number: int) -> tuple[str, ...]:
-    """The stages inside layer `number` of a stack, where they are shown, and its output."""
-    name = layer_stage(number)
-    inside = _ORDER[layer.norm.placement][:-1] if shows_inside(layer.stack.layers) else ()
-    return (*(f"{name}.{stage}" for stage in inside), name)
+def _shown(steps: Iterable[Step]) -> tuple[str, ...]:
+    return tuple(step.makes for step in steps if step.shown)
 
 
 def layer_stage(number: int) -> str:
@@ -105,10 +72,13 @@ def layer_of(stage: str) -> str:
     return stage.removesuffix(step_of(stage)) if "." in stage else ""
 
 
+_INSIDE = frozenset(step.makes for step in STEPS_OF_LAYERS.values() if step.shown) - {"output"}
+
+
 def is_stage(name: str) -> bool:
     """Whether some layer or stack has a stage of this name, or of this kind."""
     inside = kind_of(name).startswith("layer_k.")
-    return step_of(name) in (_ORDER["pre"][:-1] if inside else SHAPES)
+    return step_of(name) in (_INSIDE if inside else SHAPES)
 
 
 def axes_of(stage: str) -> str:
@@ -117,13 +87,5 @@ def axes_of(stage: str) -> str:
 
 
 def stage_shape(stage: str, layer: "Layer", situation: "Situation") -> tuple[int, ...]:
-    sizes = {
-        "B": situation.batch,
-        "S": situation.sequence,
-        "T": situation.keys,
-        "D": layer.d_model,
-        "H": layer.attention.num_heads,
-        "d": layer.head_dim,
-        "F": layer.feed_forward.d_ff,
-    }
+    sizes = layer_sizes(layer) | {"B": situation.batch, "S": situation.sequence, "T": situation.keys}
     return tuple(sizes[letter] for letter in SHAPES[step_of(stage)].split())

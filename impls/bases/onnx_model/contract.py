@@ -23,6 +23,7 @@ import onnx.inliner
 import encoder_conformance
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.binding import bind
+from encoder_conformance.spec.plan import layer_sizes, with_attributes
 from encoder_conformance.spec.stages import axes_of
 
 PREFIX = "encoder-conformance."
@@ -83,15 +84,7 @@ def order_outputs(model: onnx.ModelProto, stages: Sequence[str]) -> None:
 def _state_shapes(graph: onnx.GraphProto, layer: Mapping[str, Any]) -> None:
     """Say every input's and output's shape in the contract's symbols, and leave those between to inference."""
     del graph.value_info[:]  # an exporter's are in symbols of its own
-    heads = layer["attention"]["num_heads"]
-    sizes: dict[str, int | str] = {
-        "B": "batch",
-        "S": "sequence",
-        "D": layer["d_model"],
-        "H": heads,
-        "d": layer["d_model"] // heads,
-        "F": layer["feed_forward"]["d_ff"],
-    }
+    sizes: dict[str, int | str] = {**layer_sizes(with_attributes(layer)), "B": "batch", "S": "sequence"}
     given = {"x": "B S" if layer["embedding"] else "B S D", "mask": "B H S S", "valid": "B S", "bias": "B H S S"}
     for tensor in graph.input:
         _state_shape(tensor, given[tensor.name], sizes)

@@ -8,7 +8,8 @@ import numpy as np
 
 from encoder_conformance import Adapter, Environment, Fresh, Tensors, serve
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import LayerInputs, encoder
+from encoder_conformance.oracle.encoder import encoder
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.tape import Node, Tape
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer

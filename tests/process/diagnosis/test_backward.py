@@ -17,18 +17,20 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.backward import gradients, played
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes, deviant
-from encoder_conformance.oracle.encoder import evaluate, given, softmax_choices
+from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.equation import Operands, named_inputs
+from encoder_conformance.oracle.forms import stage_equations
+from encoder_conformance.oracle.forms.needs import has_empty_row
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.kinks import kinked_rows
-from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.oracle.play import softmax_choices
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import constants, load
-from encoder_conformance.spec.stage_equations import stage_equations
 
 FLOAT32 = FORMATS["float32"]
 CASES = [

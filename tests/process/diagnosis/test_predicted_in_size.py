@@ -16,8 +16,8 @@ from encoder_conformance.oracle.catalogue import catalogue, is_noisy
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.oracle.steps.forward_only import narrowed
 from encoder_conformance.oracle.tape import Node
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.axes import Array

@@ -21,10 +21,12 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.deviant import changes, deviant
-from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, encoder, evaluate, given
+from encoder_conformance.oracle.encoder import encoder, evaluate
+from encoder_conformance.oracle.forms.embedding import table
 from encoder_conformance.oracle.golden.store import case_digest, read_golden, read_golden_manifest
+from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.oracle.kinks import kinked_rows
-from encoder_conformance.oracle.steps.embedding import table
+from encoder_conformance.oracle.play import Play
 from encoder_conformance.oracle.tape import Tape
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
@@ -34,6 +36,7 @@ from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.masking import Blind
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.worker.marshalling import encode_inputs, run_request
 
@@ -110,7 +113,7 @@ def test_a_stack_is_its_layers_one_after_the_other() -> None:
         own = {n.removeprefix(start): tape.leaf(v) for n, v in parameters.items() if n.startswith(start)}
         assert set(own) == set(Case(alone, case.situation).parameters())
         inputs = LayerInputs(x, {}, case.mask())
-        x = LayerPlay(tape, alone, own, inputs).run(tape.leaf(x))["output"].value
+        x = Play(tape, alone, own, inputs).run(plan(alone), x=tape.leaf(x))["output"].value
         assert np.array_equal(shown[f"layer_{number}"], x)
     centred = x - x.mean(-1, keepdims=True)
     normed = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + case.layer.norm.epsilon)

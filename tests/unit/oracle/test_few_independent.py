@@ -6,8 +6,9 @@ import pytest
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import ENOUGH, ONCE_IN, expectation, independent_numbers, sampled, widening
-from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load

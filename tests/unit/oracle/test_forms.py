@@ -7,7 +7,7 @@ from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.arithmetic import Arithmetic, Float32
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.encoder import evaluate
-from encoder_conformance.oracle.steps import VARIANTS
+from encoder_conformance.oracle.forms import VARIANTS
 from encoder_conformance.spec.load import load
 
 CASES = load().with_golden

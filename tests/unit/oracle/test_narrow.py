@@ -10,10 +10,11 @@ from products import every_third
 
 from encoder_conformance.judging.verdict import Verdict, judge, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.kinks import MARGIN, condition_at_kinks
 from encoder_conformance.oracle.measured import measured_condition
 from encoder_conformance.spec.axes import Array

@@ -9,13 +9,16 @@ import pytest
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
-from encoder_conformance.oracle.encoder import LayerInputs, LayerPlay, evaluate
+from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.kinks import kinked_rows
+from encoder_conformance.oracle.play import Play
 from encoder_conformance.oracle.tape import Tape
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.situation import Situation
 
 Array = np.ndarray[Any, Any]
@@ -88,9 +91,9 @@ def loss_of(case: Case, cotangent: Array) -> Callable[[dict[str, Array]], Any]:
     def loss(values: dict[str, Array]) -> Any:
         tape = Tape(Arithmetic(np.longdouble))
         parameters = {name: tape.leaf(values[name]) for name in case.parameters()}
-        memory = tape.leaf(values["memory"]) if "memory" in values else None
-        play = LayerPlay(tape, case.layer, parameters, LayerInputs(values["x"], {}, case.mask()))
-        stages = play.run(tape.leaf(values["x"]), memory)
+        leaves = {name: tape.leaf(values[name]) for name in ("x", "memory") if name in values}
+        play = Play(tape, case.layer, parameters, LayerInputs(values["x"], {}, case.mask()))
+        stages = play.run(plan(case.layer), **leaves)
         return (stages["output"].value * cotangent).sum()
 
     return loss
@@ -267,7 +270,9 @@ def gradients_with_bias(case: Case, cotangent: Array, unit: int, by: float) -> A
     values = case.parameters()
     values["feed_forward.hidden.bias"][unit] += by
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = LayerPlay(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(tape.leaf(case.x()))
+    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, case.mask())).run(
+        plan(case.layer), x=tape.leaf(case.x())
+    )
     wanted = {"weight": parameters["feed_forward.hidden.weight"]}
     return tape.gradients(stages["output"], cotangent, wanted)["weight"][:, unit]
 
@@ -298,7 +303,9 @@ def test_relu_slope_at_zero_is_zero() -> None:
         "feed_forward.hidden.bias": np.zeros(5),
     }
     parameters = {name: tape.leaf(value) for name, value in values.items()}
-    stages = LayerPlay(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(tape.leaf(case.x()))
+    stages = Play(tape, case.layer, parameters, LayerInputs(case.x(), {}, None)).run(
+        plan(case.layer), x=tape.leaf(case.x())
+    )
     gradients = tape.gradients(stages["output"], case.cotangent(NO_ROWS), parameters)
     assert not np.any(gradients["feed_forward.hidden.bias"])
     assert not np.any(gradients["feed_forward.hidden.weight"])

@@ -7,7 +7,8 @@ import pytest
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import expectation
-from encoder_conformance.oracle.encoder import forward, given
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.measured import disturbed, measured_condition, sampled_conditions
 from encoder_conformance.spec.load import load
 

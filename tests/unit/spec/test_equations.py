@@ -6,12 +6,13 @@ import pytest
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import changes
-from encoder_conformance.oracle.encoder import LayerInputs, forward, given
+from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.equation import Operands, evaluate
+from encoder_conformance.oracle.forms import stage_equations
+from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
-from encoder_conformance.spec.stage_equations import stage_equations
 
 CASES = load().cases
 SITUATIONS = (

@@ -16,7 +16,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS, SPECS
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST
 from encoder_conformance.spec.load import Constants, clauses, load
-from encoder_conformance.spec.parameters import EMBEDDING, FINAL_NORM, PARAMETERS
+from encoder_conformance.spec.plan import STEPS
 from encoder_conformance.spec.stages import SHAPES, stages
 from encoder_conformance.spec.yaml_file import read_model
 from tools.pages.schema import schema_files
@@ -157,15 +157,12 @@ def test_the_counts_that_are_written_out_are_those_of_the_specification() -> Non
 
 def test_the_parameter_table_of_the_readme_is_the_one_that_is_used() -> None:
     readme = (SPECS / "README.md").read_text(encoding="utf-8")
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, str] = {}
     for names, shapes in re.findall(r"^\| ((?:`[\w.]+\.\w+`(?:, )?)+) \| (.+?) \|$", readme, re.MULTILINE):
         listed, sizes = re.findall(r"[\w.]+", names), re.findall(r"\[([^\]]+)\]", shapes)
         for name, size in zip(listed, sizes * (len(listed) if len(sizes) == 1 else 1), strict=True):
-            found[name] = tuple(
-                {"D": "d_model", "P": "projection", "F": "d_ff", "V": "vocabulary"}[letter]
-                for letter in size.split(", ")
-            )
-    assert found == {parameter.name: parameter.sizes for parameter in (EMBEDDING, *PARAMETERS, *FINAL_NORM)}
+            found[name] = size.replace(",", "")
+    assert found == {name: axes for step in STEPS.values() for name, axes in step.parameter_axes().items()}
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ import numpy as np
 
 from encoder_conformance.commands.inspect.trace import TracedRow
 from encoder_conformance.implementation.task import Task
+from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.streamed import Array
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.stages import step_of
+from encoder_conformance.spec.plan import plan
+from encoder_conformance.spec.stages import layer_stage, step_of
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
@@ -78,17 +80,15 @@ def _sums(layer: Layer) -> Iterator[_Sum]:
 
     Without the first of a stack of token ids: what it is given has a dropout of its own.
     """
-    pre = layer.norm.placement == "pre"
-    if not layer.is_stack:
-        yield _Sum("attention_output", ("residual1",), "x")
-        yield _Sum("ffn_output", ("residual2", "output") if pre else ("residual2",), "residual1" if pre else "norm1")
-        return
+    steps = plan(layer)
+    sums = [step for step in steps if step.form == "sum"]
     for k in range(layer.stack.layers):
-        inside, before = f"layer_{k}.", f"layer_{k - 1}" if k else "x"
-        if k or layer.embedding is None:
-            yield _Sum(f"{inside}attention_output", (f"{inside}residual1",), before)
-        names = (f"{inside}residual2", f"layer_{k}") if pre else (f"{inside}residual2",)
-        yield _Sum(f"{inside}ffn_output", names, f"{inside}{'residual1' if pre else 'norm1'}")
+        around = {"x": layer_stage(k - 1) if k else "x", "output": layer_stage(k)} if layer.is_stack else {}
+        inside = f"{layer_stage(k)}." if layer.is_stack else ""
+        for step in sums if k or layer.embedding is None else sums[1:]:
+            same = [s.makes for s in steps if s.reads == (step.makes,) and FORMS[s.form].makes_no_tensor]
+            beside, branch, *of = (around.get(stage, inside + stage) for stage in (*step.reads, step.makes, *same))
+            yield _Sum(branch, tuple(of), beside)
 
 
 def _describe(left: Array, branch: Array, total: Array, roundoff: float) -> str | None:

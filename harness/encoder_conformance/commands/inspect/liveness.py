@@ -15,11 +15,12 @@ The model, for unfused attention and a layer that is run by itself:
 
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
 
+from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer, Placement
+from encoder_conformance.spec.plan import plan
 
-Placement = Literal["pre", "post"]
 PLACEMENTS: tuple[Placement, ...] = ("pre", "post")
 DROPPED, MASK = "dropped ", "mask of "
 """Prefixes of a stage's name: for the output of its dropout, and for the mask that its dropout saves."""
@@ -54,9 +55,9 @@ class Liveness:
 
 def liveness(case: Case, placement: Placement) -> Liveness:
     """The liveness at the case's sizes and activation, as a pre-norm or post-norm layer by `placement`."""
-    activation = case.layer.feed_forward.activation
-    steps = _layer_steps(placement, activation, frozenset())
-    steps_in_training = _layer_steps(placement, activation, frozenset(case.layer.dropout.rates()))
+    layer = case.layer.model_copy(update={"norm": case.layer.norm.model_copy(update={"placement": placement})})
+    steps = layer_operations(layer, frozenset())
+    steps_in_training = layer_operations(layer, frozenset(layer.dropout.rates()))
     sizes = {"x": case.x_shape, **case.expected_shapes("stages")}
     last_read = {name: at for at, step in enumerate(steps) for name in (*step.reads, step.makes)}
     last_read[steps[-1].makes] = len(steps)
@@ -86,59 +87,23 @@ def _collect_kept(steps: list[ForwardOperation]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for step in steps for name in step.keeps))
 
 
-def _layer_steps(placement: Placement, activation: str, dropped: frozenset[str]) -> list[ForwardOperation]:
-    """The operations in order. `dropped`: the stages that have dropout."""
-    attention_dropout, attention_output = _dropout_steps("attention_output", dropped)
-    ffn_dropout, ffn_output = _dropout_steps("ffn_output", dropped)
-    if placement == "pre":
-        return [
-            ForwardOperation("norm1", ("x",), ("x",)),
-            *_attention_steps("norm1", dropped),
-            *attention_dropout,
-            ForwardOperation("residual1", ("x", attention_output), ()),
-            ForwardOperation("norm2", ("residual1",), ("residual1",)),
-            *_feed_forward_steps("norm2", activation, dropped),
-            *ffn_dropout,
-            ForwardOperation("residual2", ("residual1", ffn_output), ()),
-        ]
-    return [
-        *_attention_steps("x", dropped),
-        *attention_dropout,
-        ForwardOperation("residual1", ("x", attention_output), ()),
-        ForwardOperation("norm1", ("residual1",), ("residual1",)),
-        *_feed_forward_steps("norm1", activation, dropped),
-        *ffn_dropout,
-        ForwardOperation("residual2", ("norm1", ffn_output), ()),
-        ForwardOperation("norm2", ("residual2",), ("residual2",)),
-    ]
-
-
-def _attention_steps(x: str, dropped: frozenset[str]) -> list[ForwardOperation]:
-    dropout, weights = _dropout_steps("attention_weights", dropped)
-    return [
-        *(ForwardOperation(name, (x,), (x,)) for name in ("query", "key", "value")),
-        ForwardOperation("attention_scores", ("query", "key"), ("query", "key")),
-        ForwardOperation("attention_weights", ("attention_scores",), ("attention_weights",)),
-        *dropout,
-        ForwardOperation("context", (weights, "value"), (weights, "value")),
-        ForwardOperation("context_merged", ("context",), ()),
-        ForwardOperation("attention_output", ("context_merged",), ("context_merged",)),
-    ]
-
-
-def _feed_forward_steps(x: str, activation: str, dropped: frozenset[str]) -> list[ForwardOperation]:
-    kept = "ffn_activation" if activation == "relu" else "ffn_hidden"
-    dropout, hidden = _dropout_steps("ffn_activation", dropped)
-    return [
-        ForwardOperation("ffn_hidden", (x,), (x,)),
-        ForwardOperation("ffn_activation", ("ffn_hidden",), (kept,)),
-        *dropout,
-        ForwardOperation("ffn_output", (hidden,), (hidden,)),
-    ]
-
-
-def _dropout_steps(stage: str, dropped: frozenset[str]) -> tuple[list[ForwardOperation], str]:
-    """The dropout operation of a stage, if it has one, and the name of its output."""
-    if stage not in dropped:
-        return [], stage
-    return [ForwardOperation(DROPPED + stage, (stage,), (MASK + stage,))], DROPPED + stage
+def layer_operations(layer: Layer, dropped: frozenset[str]) -> list[ForwardOperation]:
+    """The operations in order, each with the tensors that its equation names. `dropped`: stages that have dropout."""
+    steps = [(step, FORMS[step.form]) for step in plan(layer)]
+    unshown = {step.makes for step, _ in steps if not step.shown}
+    # A step's result, where it is no stage → the stage that is the same tensor.
+    shown_as = {s.reads[0]: s.makes for s, form in steps if form.makes_no_tensor and s.shown and s.reads[0] in unshown}
+    tensor_of: dict[str, str] = {}
+    operations = []
+    for step, form in steps:
+        makes = shown_as.get(step.makes, step.makes)
+        reads = tuple(tensor_of.get(name, name) for name in form.reads(step))
+        if form.makes_no_tensor:
+            tensor_of[step.makes] = reads[0]
+            continue
+        operations.append(ForwardOperation(makes, reads, form.kept(step.right, reads, makes)))
+        tensor_of[step.makes] = makes
+        if makes in dropped:
+            operations.append(ForwardOperation(DROPPED + makes, (makes,), (MASK + makes,)))
+            tensor_of[step.makes] = DROPPED + makes
+    return operations

@@ -3,21 +3,38 @@
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, prod
 
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameter_count
+from encoder_conformance.spec.plan import layer_sizes
+from encoder_conformance.spec.stages import axes_of
 
 MIB = 2**20
-PARTS: dict[str, str] = {
-    "input": "B·S·D",
-    "qkv": "3·B·S·D",
-    "attn_scores": "B·H·S²",
-    "attn_out": "B·S·D",
-    "ffn_hidden": "B·S·F",
+_STAGES = {
+    "input": ("x",),
+    "qkv": ("query", "key", "value"),
+    "attn_scores": ("attention_scores",),
+    "attn_out": ("attention_output",),
+    "ffn_hidden": ("ffn_hidden",),
 }
-"""Part → number of elements. Every part counts once, as if nothing were freed and nothing stored twice."""
+"""Part → the stages that it counts. Every part counts once, as if nothing were freed and nothing stored twice."""
+
+
+def _axes(part: str) -> list[str]:
+    """The letters of the axes of each stage of a part, of which P, H·d, is D here."""
+    return [axes_of(stage).replace("P", "D") if stage != "x" else "B S D" for stage in _STAGES[part]]
+
+
+def _count(part: str) -> str:
+    axes = _axes(part)
+    product = axes[0].replace("S S", "S²").replace(" ", "·")
+    return product if len(axes) == 1 else f"{len(axes)}·{product}"
+
+
+PARTS: dict[str, str] = {part: _count(part) for part in _STAGES}
+"""Part → number of elements."""
 
 PUBLISHED_PARTS = tuple(part for part in PARTS if part != "attn_out")
 """A published estimate of one forward pass counts these four, another all five (docs/systems.md, A and D)."""
@@ -42,15 +59,10 @@ _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*")
 
 def parts(layer: Layer, batch: int, sequence: int, itemsize: int) -> dict[str, int]:
     """Part → bytes, for numbers of `itemsize` bytes."""
-    B, S, D = batch, sequence, layer.d_model
-    counts = {
-        "input": B * S * D,
-        "qkv": 3 * B * S * D,
-        "attn_scores": B * layer.attention.num_heads * S * S,
-        "attn_out": B * S * D,
-        "ffn_hidden": B * S * layer.feed_forward.d_ff,
+    sizes = layer_sizes(layer) | {"B": batch, "S": sequence}
+    return {
+        part: itemsize * sum(prod(sizes[letter] for letter in axes.split()) for axes in _axes(part)) for part in _STAGES
     }
-    return {part: count * itemsize for part, count in counts.items()}
 
 
 def total(layer: Layer, batch: int, sequence: int, itemsize: int, layers: int = 1) -> int:
@@ -71,12 +83,14 @@ def states(layer: Layer, kept: str, itemsize: int, layers: int) -> dict[str, int
 def longest_sequence(layer: Layer, batch: int, itemsize: int, layers: int, limit: int) -> int:
     """The largest S whose `total` is at most `limit` bytes; 0 if there is none, and where `limit` is below 0.
 
-    In elements per layer that is a·S² + c·S ≤ q with a = B·H and c = B·(5·D + F), so S is the integer part of
-    (√(c² + 4·a·q) − c) / 2a; the integer root loses nothing, since the integer part of a quotient by an integer is
-    that of its dividend's integer part.
+    In elements per layer that is a·S² + c·S ≤ q, so S is the integer part of (√(c² + 4·a·q) − c) / 2a; the integer root
+    loses nothing, since the integer part of a quotient by an integer is that of its dividend's integer part.
     """
-    a = batch * layer.attention.num_heads
-    c = batch * (5 * layer.d_model + layer.feed_forward.d_ff)
+    sizes = layer_sizes(layer) | {"B": batch, "S": 1}
+    coefficients = {1: 0, 2: 0}  # of S and of S²
+    for axes in (axes.split() for part in _STAGES for axes in _axes(part)):
+        coefficients[axes.count("S")] += prod(sizes[letter] for letter in axes)
+    c, a = coefficients[1], coefficients[2]
     q = max(limit, 0) // (layers * itemsize)
     return (isqrt(c * c + 4 * a * q) - c) // (2 * a)
 

@@ -19,8 +19,8 @@ from encoder_conformance.judging.verdict import judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import ExpectedTensor
+from encoder_conformance.oracle.forms.needs import has_empty_row
 from encoder_conformance.oracle.kinks import kinked_rows
-from encoder_conformance.oracle.steps.needs import has_empty_row
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.axes import Array

@@ -15,9 +15,10 @@ from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import DEPLOYED, RuntimeRun
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import Expectation
-from encoder_conformance.oracle.encoder import evaluate, given
+from encoder_conformance.oracle.encoder import evaluate
 from encoder_conformance.oracle.expected import NOTHING, Expected
 from encoder_conformance.oracle.golden.thinning import thin
+from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.protocol.description import FileDescription

@@ -9,10 +9,10 @@ import numpy as np
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.oracle.deviant import active_parts, deviant
-from encoder_conformance.oracle.steps.needs import leaves_no_key
+from encoder_conformance.oracle.forms.activation import LAYER as ACTIVATIONS
+from encoder_conformance.oracle.forms.needs import leaves_no_key
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.stage_equations import ACTIVATIONS
 
 _CEILING = 20.0
 """The rms error, in σ, above which a gradient is not what follows: the noise of a wrong backward pass is a guess."""
@@ -44,7 +44,7 @@ def _followed(seen: Iterable[ObservedGradients], deviations: Sequence[Deviation]
     for each in (each for each in seen if each.case.valid().all()):
         acting = active_parts(each.case, deviations)
         wrong = deviant(each.case, acting)
-        layer = _with_choices(wrong.layer, wrong.given.forms)
+        layer = _with_choices(wrong.layer, wrong.given.variants)
         if layer and not any(one.patch.parameters for one in acting) and not leaves_no_key(wrong.given.mask):
             yield replace(each, explained=replace(wrong, layer=layer))
 

@@ -16,6 +16,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_co
 from encoder_conformance.oracle.backward import through_each_part
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.plan import MAKING, form_of
 
 _SIZES = (
     "1 / batch_size",
@@ -144,13 +145,12 @@ def _is(value: float, number: Number) -> bool:
 
 def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:
     """Yield (stage, equation) with the same values, and the derivative of something else."""
-    if "ffn_activation" in equations:
-        text = equations["ffn_activation"].text
-        for other in activations("ffn_hidden"):
+    for stage in filter(lambda stage: form_of(stage) == "activation", equations):
+        for other in activations(*MAKING[stage].reads):
             if not has_constant(other):
-                yield "ffn_activation", _with_derivative_of(text, ast.unparse(other))
-    for stage in ("attention_weights",):
-        match equations[stage].tree if stage in equations else None:
+                yield stage, _with_derivative_of(equations[stage].text, ast.unparse(other))
+    for stage in filter(lambda stage: form_of(stage) == "softmax", equations):
+        match equations[stage].tree:
             case ast.Call(func=ast.Name(id="softmax"), args=[scores, ast.Name(id="mask")]):
                 above = _EXPONENTIALS.format(ast.unparse(scores))
                 yield stage, f"{above} / detach(sum({above}, -1))"

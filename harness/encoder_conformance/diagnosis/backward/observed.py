@@ -12,17 +12,18 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.backward import Gradients, Played, gradients, played
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant
-from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
 from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
-from encoder_conformance.oracle.steps.needs import has_empty_row
+from encoder_conformance.oracle.forms import stage_equations
+from encoder_conformance.oracle.forms.needs import has_empty_row
+from encoder_conformance.oracle.inputs import given
+from encoder_conformance.oracle.play import softmax_choices
 from encoder_conformance.protocol.answers import Answers, Sampled, values_at
 from encoder_conformance.spec.axes import BSD, Array, P
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.size import is_large
-from encoder_conformance.spec.stage_equations import stage_equations
 
 EXACT = Arithmetic(np.float64)
 Equations = Mapping[str, Equation]

@@ -17,6 +17,7 @@ from encoder_conformance.diagnosis.identify.step_characteristics import (
 from encoder_conformance.diagnosis.identify.suggested import wrong_slices
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.stages import LAST_AXIS_IS_KEYS
 
 _MOST = 3
 """Sentences that are said of a stage."""
@@ -47,7 +48,7 @@ def _in_some_slices(stage: str, samples: Sequence[Sample]) -> str:
     """Say which slices of an axis are out of line, where others are right."""
     for slices in wrong_slices(samples[0].specified.tree, samples):
         axes = _AXES[len(samples[0].shape)]
-        of_keys = stage in ("attention_scores", "attention_weights")
+        of_keys = stage in LAST_AXIS_IS_KEYS
         name = "features" if slices.axis == -1 and not of_keys else axes[slices.axis]
         return f"{stage} is out of line at {name} {slices.text} alone, and right at the others."
     return ""

@@ -25,6 +25,7 @@ from encoder_conformance.diagnosis.identify.suggested import (
     restricted_to,
     wrong_slices,
 )
+from encoder_conformance.spec.plan import MAKING, form_of
 
 _FIT = 6
 """Evaluations that fitting a number takes the time of, about."""
@@ -139,11 +140,11 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
     """Yield equations one edit away, and the activations or norms that may stand in the place of the whole."""
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
     yield from edits(tree, shapes, sample.stage_shape)
-    if stage == "ffn_activation":
-        yield from activations("ffn_hidden")
-    if stage == "attention_scores":
+    if form_of(stage) == "activation":
+        yield from activations(*MAKING[stage].reads)
+    if form_of(stage) == "scores":
         yield from positional_scores(tree)
-    if stage in ("norm1", "norm2"):
+    if form_of(stage) == "norm":
         named = sorted(name for name in sample.specified.names if "." not in name)
         for source in (name for name in named if shapes.get(name) == sample.stage_shape):
             yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")

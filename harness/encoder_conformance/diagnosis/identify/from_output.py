@@ -21,10 +21,10 @@ from encoder_conformance.diagnosis.identify.equation_search import (
 from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, largest_rms, operands_of
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
+from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.size import is_large
-from encoder_conformance.spec.stage_equations import stage_equations
 
 Patches = Mapping[str, Mapping[str, str]]
 """Stage → the specified equation → the one that was found."""

@@ -9,12 +9,13 @@ import numpy as np
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, in_sigma, rms, robust_cost
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import given, softmax_choices
 from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
+from encoder_conformance.oracle.forms import stage_equations
+from encoder_conformance.oracle.inputs import given
+from encoder_conformance.oracle.play import softmax_choices
 from encoder_conformance.spec.axes import Array, P
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.parameters import prefix
-from encoder_conformance.spec.stage_equations import stage_equations
 from encoder_conformance.spec.stages import layer_stage
 
 EXACT = Arithmetic(np.float64)

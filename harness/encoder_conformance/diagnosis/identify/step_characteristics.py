@@ -12,6 +12,7 @@ from encoder_conformance.diagnosis.identify.suggested import WEIGHT_TOLERANCE, L
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.load import constants
+from encoder_conformance.spec.plan import MAKING, form_of
 
 IN_LINE = constants().rms_limit
 """rms, in σ, as of every comparison."""
@@ -68,11 +69,12 @@ def _shape(given: Array, seen: Array, span: float) -> str:
 
 def activation(stage: str, samples: Sequence[Sample]) -> str:
     """Describe the curve of an activation, or that there is none."""
-    if stage != "ffn_activation":
+    if form_of(stage) != "activation":
         return ""
-    parts = [(s.operands["ffn_hidden"].reshape(-1)[s.positions], s.observed) for s in samples]
+    [source] = MAKING[stage].reads
+    parts = [(s.operands[source].reshape(-1)[s.positions], s.observed) for s in samples]
     given, seen = (np.concatenate(values) for values in zip(*parts, strict=True))
-    return curve(stage, "ffn_hidden", given, seen) or f"{stage} follows no smooth curve of ffn_hidden."
+    return curve(stage, source, given, seen) or f"{stage} follows no smooth curve of {source}."
 
 
 def linear(stage: str, samples: Sequence[Sample]) -> str:
@@ -140,7 +142,7 @@ def _range(at: Array) -> str:
 
 def weights(stage: str, samples: Sequence[Sample]) -> Iterator[str]:
     """Describe what the keys' axis sums to, and where weights are 0, against the mask."""
-    if stage != "attention_weights":
+    if form_of(stage) != "softmax":
         return
     sums, hidden, leaked, most, compared = list[Array](), 0, 0, 0.0, 0
     for sample in samples:
@@ -167,7 +169,7 @@ def weights(stage: str, samples: Sequence[Sample]) -> Iterator[str]:
 
 def norm(stage: str, samples: Sequence[Sample]) -> str:
     """Describe centre and divisor, where each row is (x − centre) / divisor · gain + shift."""
-    if stage not in ("norm1", "norm2"):
+    if form_of(stage) != "norm":
         return ""
     divisors, centres, worst = list[Array](), list[Array](), 0.0
     for sample in samples:
@@ -204,7 +206,7 @@ def _span(values: Array) -> str:
 
 def sum_by_feature(stage: str, samples: Sequence[Sample]) -> str:
     """Describe the factors of each feature in a sum of two, the same in every row of one layer's cases."""
-    if stage not in ("residual1", "residual2"):
+    if form_of(stage) != "sum":
         return ""
     names = sorted(name for name in samples[0].specified.names if "." not in name)
     layer = samples[0].evidence.case.layer.layer
@@ -228,7 +230,7 @@ def sum_by_feature(stage: str, samples: Sequence[Sample]) -> str:
 
 def scores(stage: str, samples: Sequence[Sample]) -> str:
     """Describe scores that are a function of the specified score, or wrong by what positions alone decide."""
-    if stage != "attention_scores":
+    if form_of(stage) != "scores":
         return ""
     specified = parsed(samples[0].specified.form)
     given, seen, alone = list[Array](), list[Array](), True

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.protocol.description import LiveProof
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap

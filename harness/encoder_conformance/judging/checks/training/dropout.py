@@ -20,19 +20,20 @@ from encoder_conformance.oracle.deviant import changes, patched_layer
 from encoder_conformance.protocol.messages import AsGiven, Build, Run
 from encoder_conformance.protocol.streamed import Streamed, parts_of
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import Dropout
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.parameters import Parameter, parameters_of
 from encoder_conformance.spec.situation import Mode
+from encoder_conformance.spec.stages import SHAPES
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
+_AXIS = {"B": "items", "H": "heads", "S": "positions", "T": "keys", "D": "features", "F": "hidden units"}
 AXES = {
-    "attention_weights": ("items", "heads", "queries", "keys"),
-    "attention_output": ("items", "positions", "features"),
-    "ffn_activation": ("items", "positions", "hidden units"),
-    "ffn_output": ("items", "positions", "features"),
-    "embedded": ("items", "positions", "features"),
+    stage: tuple("queries" if axis == "S" and "T" in axes else _AXIS[axis] for axis in axes.split())
+    for stage, axes in ((stage, SHAPES[stage]) for stage in Dropout.model_fields)
 }
+"""Stage that dropout follows → the names of its axes."""
 AnyProbe = Probe | EmbeddedProbe
 _ONE_AT_A_TIME = threading.Lock()
 """Workers' answers are read and judged one at a time: those of a large layer take tens of megabytes."""

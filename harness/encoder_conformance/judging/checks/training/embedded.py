@@ -15,7 +15,7 @@ import numpy as np
 from encoder_conformance.judging.checks.training.reading import NoReading, Reading, smallest_and_largest
 from encoder_conformance.judging.checks.training.statistics import DROPPED, HIDDEN, KEPT
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.embedding import table
+from encoder_conformance.oracle.forms.embedding import table
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import Parameter, without_prefix

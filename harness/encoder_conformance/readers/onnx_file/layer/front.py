@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from encoder_conformance import Tensors
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.norm import layer_norm
+from encoder_conformance.oracle.forms.norm import layer_norm
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from encoder_conformance import Tensors
 from encoder_conformance.oracle.catalogue import catalogue
-from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
@@ -47,8 +47,8 @@ class InferredLayer:
 
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
-        forms = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
-        return LayerInputs(x.astype(np.float64), self.values, None, forms=forms)
+        variants = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
+        return LayerInputs(x.astype(np.float64), self.values, None, variants=variants)
 
     @property
     def values(self) -> Tensors:

@@ -18,9 +18,7 @@ from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import Symboli
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.stages import axes_of
 
-LETTERS = {"B S D": "BSD", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
-BY_HEADS = frozenset(("query", "key", "value", "context_merged"))
-"""Stages [B, S, D] whose features are those of one head after the other."""
+LETTERS = {"B S D": "BSD", "B S P": "BSHd", "B S F": "BSF", "B H S d": "BHSd", "B H S S": "BHQK"}
 
 
 @dataclass(frozen=True)
@@ -53,13 +51,12 @@ class StageTarget:
 
 def letters(stage: str) -> str:
     """The letters of a stage's axes; features of heads have an axis of their own."""
-    if stage in BY_HEADS:
-        return "BSHd"
     return LETTERS[axes_of(stage)]
 
 
 def sizes_at(B: int, S: int, d_model: int, num_heads: int, d_ff: int) -> Sizes:
-    return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads, "F": d_ff}
+    return {"B": B, "S": S, "Q": S, "K": S, "D": d_model, "H": num_heads, "d": d_model // num_heads,
+            "P": d_model, "F": d_ff}  # fmt: skip
 
 
 def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:

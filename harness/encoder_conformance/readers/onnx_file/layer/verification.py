@@ -8,8 +8,9 @@ import numpy as np
 from encoder_conformance import Tensors
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.encoder import LayerInputs, forward
+from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.expected import ExpectedTensor
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics

@@ -14,7 +14,7 @@ from encoder_conformance import Tensors
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF
-from encoder_conformance.oracle.encoder import LayerInputs
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.measured import conditions_of, disturbed
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, error_text, showing

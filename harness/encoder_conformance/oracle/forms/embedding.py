@@ -3,7 +3,9 @@
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forward_only, left_on, pass_on
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forward_only, left_on, pass_on
+from encoder_conformance.oracle.forms.needs import MANY_LAYERS
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BS, BSD, SD, VD
 
@@ -65,18 +67,22 @@ def dropout(a: Arithmetic, x: BSD, *, dropout: float) -> BSD:
     return left_on(a, x, "embedded", x.shape, dropout)
 
 
-TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
-POSITIONS: dict[str, Step] = {
+_TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
+_POSITIONS: dict[str, Step] = {
     "standard": sinusoidal,
-    "none": pass_on,  # the choice of a layer
     "missing": forward_only(lambda a, x: x),
     "from-one": forward_only(from_one),
     "halves": forward_only(halves),
 }
-AFTER: dict[str, Step] = {
+_AFTER: dict[str, Step] = {
     "standard": lambda a, x, *, dropout: pass_on(a, x),
     "dropout": forward_only(dropout),
 }
 """The step between the embedded tokens and the first layer outside of training (A-3)."""
-BETWEEN: dict[str, Step] = {"standard": pass_on, "positions-again": sinusoidal}
+_BETWEEN: dict[str, Step] = {"standard": pass_on, "positions-again": sinusoidal}
 """The step before each layer of a stack but the first."""
+
+TOKENS = Form(_TOKENS, {"standard": ""}, ("weight",))
+POSITIONS = Form(_POSITIONS, {"standard": ""})
+AFTER_EMBEDDING = Form(_AFTER, {"standard": ""}, makes_no_tensor=True)
+BETWEEN_LAYERS = Form(_BETWEEN, {"standard": ""}, makes_no_tensor=True, needs={"positions-again": (MANY_LAYERS,)})

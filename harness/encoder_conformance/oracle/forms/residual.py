@@ -1,7 +1,9 @@
 """Residual sums (E-3, E-4), and their wrong forms."""
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forward_only
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forward_only
+from encoder_conformance.oracle.forms.needs import NORMED_APART
 from encoder_conformance.oracle.tape import Pullback, Step
 from encoder_conformance.spec.axes import BSD
 
@@ -44,3 +46,5 @@ VARIANTS: dict[str, Step] = {
     "twice": forward_only(twice),
     "subtracted": forward_only(subtracted),
 }
+
+SUM = Form(VARIANTS, {"standard": "{0} + {1}"}, needs={"from-normed": (NORMED_APART,)})

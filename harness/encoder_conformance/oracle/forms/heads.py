@@ -1,7 +1,9 @@
 """Splitting features into heads and merging them again (E-5), and the wrong forms of both."""
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forward_only
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forward_only
+from encoder_conformance.oracle.forms.needs import MANY_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
 from encoder_conformance.oracle.tape import Pullback, Step
 from encoder_conformance.spec.axes import BSD, BHSd
 
@@ -86,3 +88,9 @@ MERGE: dict[str, Step] = {
     "reversed": forward_only(merge_reversed),
     "without-last": forward_only(merge_without_last),
 }
+
+_HEADS: dict[str, tuple[Need, ...]] = {"interleaved": (MANY_HEADS, WIDE_HEADS), "by-reshape": (MANY_HEADS,)}
+SPLIT_HEADS = Form(
+    SPLIT, {"standard": "split_heads({0})"}, makes_no_tensor=True, needs={**_HEADS, "across-batch": (ONE_SEQUENCE,)}
+)
+MERGE_HEADS = Form(MERGE, {"standard": "merge_heads({0})"}, needs={**_HEADS, "reversed": (MANY_HEADS,)})

@@ -7,7 +7,9 @@ the size by whose root the scores are divided.
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forms_of, forward_only, in_narrower
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_narrower
+from encoder_conformance.oracle.forms.needs import HAS_BIAS, MANY_HEADS, SCALED
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import KM, M, Mapped, Rows
 
@@ -94,7 +96,7 @@ def scaled_before_bias(a: Arithmetic, x: Rows, weight: KM, bias: M, num_heads: i
 _SCALED: dict[str, Step] = {"scaled": forward_only(scaled), "scaled-before-bias": forward_only(scaled_before_bias)}
 _OF_ANY_MAP = {name: _ignoring_sizes(VARIANTS[name]) for name in ("not-applied", "bias-twice")} | _SCALED
 
-PROJECTION: dict[str, Step] = {
+_PROJECTION: dict[str, Step] = {
     **{name: _ignoring_sizes(form) for name, form in VARIANTS.items()},
     "shared_by_heads": shared_by_heads,
     **forms_of("shared_by_heads", in_narrower(shared_by_heads)),
@@ -103,3 +105,19 @@ PROJECTION: dict[str, Step] = {
     **_SCALED,
 }
 """The forms of query, key and value."""
+
+_EQUATION = "{0} @ {weight}[ + {bias}]"
+LINEAR = Form(VARIANTS, {"standard": _EQUATION}, ("weight", "bias"), "what it reads", needs={"bias-twice": (HAS_BIAS,)})
+PROJECTION = Form(
+    _PROJECTION,
+    {"standard": _EQUATION, "shared_by_heads": "by_heads({0}, {weight}, {bias})"},
+    ("weight", "bias"),
+    "what it reads",
+    needs={
+        "bias-twice": (HAS_BIAS,),
+        "first-head-for-all": (MANY_HEADS,),
+        "scaled": (SCALED,),
+        "scaled-before-bias": (SCALED,),
+    },
+    is_choice={"first-head-for-all": "shared_by_heads"},
+)

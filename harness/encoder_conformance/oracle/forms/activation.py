@@ -3,7 +3,8 @@
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forward_only, left_on, pass_on
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forward_only, left_on, pass_on
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import Elementwise
 
@@ -118,3 +119,20 @@ AFTER: dict[str, Step] = {
     "gelu": _ignoring_rate(gelu),
     "dropout": forward_only(dropout),
 }
+
+ACTIVATION = Form(
+    VARIANTS,
+    {
+        "relu": "maximum({0}, 0)",
+        "gelu": "0.5 * {0} * (1 + erf({0} / sqrt(2)))",
+        "gelu_tanh": "0.5 * {0} * (1 + tanh(sqrt(2 / pi) * ({0} + 0.044715 * {0} ** 3)))",
+        "silu": "{0} * sigmoid({0})",
+    },
+    keeps={
+        "relu": "what it makes",
+        "gelu": "what it reads",
+        "gelu_tanh": "what it reads",
+        "silu": "what it reads",
+    },
+)
+AFTER_FFN = Form(AFTER, {"standard": "{0}"}, makes_no_tensor=True)

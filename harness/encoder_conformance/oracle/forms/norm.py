@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forms_of, forward_only, in_float32, narrowed
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_float32, narrowed
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BSD, D
 
@@ -203,7 +204,7 @@ VARIANTS: dict[str, Step] = {
     **forms_of("rms_norm", {**_of_either_norm(_as_it_is), "layer-norm": layer_norm, **_in_narrower(rms_norm)}),
 }
 
-STACK: dict[str, Step] = {
+_STACK: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
     "missing": forward_only(skipped),
@@ -211,7 +212,7 @@ STACK: dict[str, Step] = {
 }
 """The final norm of a stack that has one (E-14)."""
 
-STACK_END: dict[str, Step] = {
+_STACK_END: dict[str, Step] = {
     "standard": stack_end,
     "rms_norm": stack_end,
     "normed": _once_more(layer_norm),
@@ -219,10 +220,25 @@ STACK_END: dict[str, Step] = {
 }
 """The end of a stack that has none: nothing, or a norm as it is made, with a gain of 1 and a shift of 0."""
 
-FINAL: dict[str, Step] = {
+_FINAL: dict[str, Step] = {
     "standard": pass_on,
     "rms_norm": pass_on,
     "extra": _once_more(layer_norm),
     "rms_norm-extra": _once_more(rms_norm),
 }
 """After the last residual of a pre-norm layer: nothing, or one norm too many, with the second norm's parameters."""
+
+_ROLES = ("gain", "shift")
+_LAYER_NORM = "({0} - mean({0}, -1)) / sqrt(var({0}, -1) + epsilon) * {gain}[ + {shift}]"
+_EQUATIONS = {"standard": _LAYER_NORM, "rms_norm": "{0} / sqrt(mean({0} ** 2, -1) + epsilon) * {gain}"}
+NORM = Form(
+    VARIANTS,
+    _EQUATIONS,
+    _ROLES,
+    "what it reads",
+    is_choice={"root-mean-square": "rms_norm", "layer-norm": "standard"},
+)
+STACK_NORM = Form(_STACK, _EQUATIONS, _ROLES, "what it reads")
+_PASSED_ON = {"standard": "{0}", "rms_norm": "{0}"}
+STACK_END = Form(_STACK_END, _PASSED_ON, _ROLES, makes_no_tensor=True)
+END = Form(_FINAL, _PASSED_ON, makes_no_tensor=True)

@@ -5,8 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import forms_of, forward_only, in_float32_of, in_narrower, narrowed
-from encoder_conformance.oracle.steps.softmax import MaskedSoftmax
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_float32_of, in_narrower, narrowed
+from encoder_conformance.oracle.forms.needs import INEXACT_ROOT, MANY_HEADS, ONE_SEQUENCE, SCALED, WIDE_HEADS
+from encoder_conformance.oracle.forms.softmax import MaskedSoftmax
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, BHSd, BHTd
 
@@ -134,7 +136,7 @@ def _context_in_float32(a: Arithmetic, scores: BHST, value: BHTd, softmax: Maske
     return context.astype(value.dtype)
 
 
-SCORES: dict[str, Step] = {
+_SCORES: dict[str, Step] = {
     "standard": attention_scores,
     "by-d-model": scores_by_d_model,
     "by-head-dim": attention_scores,  # the choice of most layers; wrong where one chooses d_model
@@ -166,7 +168,7 @@ def _bias_as_mask(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
     return np.where(bias == 0.0, scores, -np.inf)
 
 
-BIAS: dict[str, Step] = {
+_BIAS: dict[str, Step] = {
     "standard": attention_bias,
     "missing": _biased(0.0),
     "subtracted": _biased(-1.0),
@@ -176,7 +178,7 @@ BIAS: dict[str, Step] = {
 }
 
 
-ATTEND: dict[str, Step] = {
+_ATTEND: dict[str, Step] = {
     "standard": attend,
     "identity": forward_only(_identity),
     "in-bfloat16": _context_in("bfloat16"),
@@ -184,3 +186,22 @@ ATTEND: dict[str, Step] = {
     "in-tf32": _context_in("tf32"),
     "in-float32": forward_only(_context_in_float32),
 }
+
+SCORES = Form(
+    _SCORES,
+    {
+        "standard": "{0} @ transpose({1}) / sqrt(head_dim)",
+        "by-d-model": "{0} @ transpose({1}) / sqrt(d_model)",
+    },
+    keeps="what it reads",
+    needs={
+        **dict.fromkeys(("not-scaled", "scaled-twice", "multiplied"), (SCALED,)),
+        "scale-in-float32": (INEXACT_ROOT,),
+        "by-d-model": (MANY_HEADS,),
+        "by-head-dim": (MANY_HEADS,),
+        "key-by-reshape": (WIDE_HEADS,),
+    },
+    is_choice={"by-d-model": "by-d-model", "by-head-dim": "standard"},
+)
+BIAS = Form(_BIAS, {"standard": "{0} + {bias}"}, makes_no_tensor=True, needs={"of-head-0": (MANY_HEADS,)})
+ATTEND = Form(_ATTEND, {"standard": "{weights} @ {1}"}, keeps="what it reads", needs={"identity": (ONE_SEQUENCE,)})

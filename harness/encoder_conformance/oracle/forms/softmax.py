@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.steps.forward_only import in_float32_of, left_on, narrowed
+from encoder_conformance.oracle.forms.form import Form
+from encoder_conformance.oracle.forms.forward_only import in_float32_of, left_on, narrowed
+from encoder_conformance.oracle.forms.needs import EMPTY_ROW, MASK, ROW_SPECIFIED, not_its_fill, not_its_row
 from encoder_conformance.spec.axes import BHST
 
 
@@ -210,12 +212,12 @@ def _empty_row(gives: str) -> Callable[..., MaskedSoftmax]:
     return softmax
 
 
-EMPTY_ROW = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
+EMPTY_ROWS = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
 """Form → what it gives a query with no key; every other query it gives what is right."""
 
-SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
+_SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
     "standard": masked_softmax,
-    **{form: _empty_row(row) for form, row in EMPTY_ROW.items()},
+    **{form: _empty_row(row) for form, row in EMPTY_ROWS.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
     **{form: _added(value) for form, value in ADDED.items()},
     "multiplied": _wrong(_multiplied),
@@ -232,3 +234,15 @@ SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
     "in-float16": _in("float16"),
     "in-float32": _as_asked(_in_float32),
 }
+
+SOFTMAX = Form(
+    _SOFTMAX,
+    {"standard": "softmax({0}, mask)"},
+    keeps="what it makes",
+    needs={
+        **{form: (MASK, not_its_fill(value)) for form, value in FILLED_WITH.items()},
+        **dict.fromkeys((*ADDED, "multiplied", "masked-after", "masked-after-renormalised"), (MASK,)),
+        **{form: (EMPTY_ROW, not_its_row(row)) for form, row in EMPTY_ROWS.items()},
+        "empty-row-zero": (EMPTY_ROW, not_its_row("zero"), ROW_SPECIFIED),
+    },
+)

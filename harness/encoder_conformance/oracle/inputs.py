@@ -1,0 +1,59 @@
+"""The inputs of a play: what a case gives a layer, and what a wrong implementation makes of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.equation import Equation
+
+
+@dataclass(frozen=True)
+class LayerInputs:
+    """The inputs of a layer: x [B, S, D], or token ids [B, S] if it has an embedding; every parameter; mask and bias of
+    the scores, broadcastable to [B, H, S, T], or None; and for attention alone the memory [B, T, D]."""
+
+    x: Array
+    parameters: Mapping[str, Array]
+    mask: Array | None
+    bias: Array | None = None
+    variants: Mapping[str, str] = field(default_factory=dict)
+    """Step → the wrong variant of its form that is played; every other step takes the layer's right one."""
+    epsilons: Mapping[str, float] = field(default_factory=dict)
+    """Norm → the wrong epsilon that it has; every other has the layer's."""
+    equations: Mapping[str, Equation] = field(default_factory=dict)
+    """Stage → the wrong equation that it is computed by (rule V-12)."""
+    items: tuple[int, ...] | None = None
+    """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
+    memory: Array | None = None
+    through_largest: bool = False
+    """Whether a gradient goes through the maximum that the softmax takes off (rule C-6)."""
+
+    def of_items(self, values: Array) -> Array:
+        """[B or 1, …] at the items that are evaluated."""
+        return values if self.items is None or len(values) == 1 else values[list(self.items)]
+
+    @property
+    def evaluated(self) -> "LayerInputs":
+        """These inputs at the evaluated items."""
+        mask, bias, memory = (
+            None if each is None else self.of_items(each) for each in (self.mask, self.bias, self.memory)
+        )
+        return replace(self, x=self.of_items(self.x), mask=mask, bias=bias, memory=memory)
+
+    def of_batch(self, values: Array) -> Array:
+        """[items, …] as [B, …], the inverse of `of_items`; 0 at the other items."""
+        if self.items is None:
+            return values
+        whole = np.zeros((len(self.x), *values.shape[1:]), dtype=values.dtype)
+        whole[list(self.items)] = values
+        return whole
+
+
+def given(case: Case) -> LayerInputs:
+    """The inputs of the case's layer, all right."""
+    x = case.x() if case.layer.embedding is None else case.ids()
+    items = case.situation.items
+    return LayerInputs(x, case.parameters(), case.mask(), case.attention_bias(), items=items, memory=case.memory())

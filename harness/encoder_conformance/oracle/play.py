@@ -1,0 +1,159 @@
+"""Plays a plan: each step in its order, by the right variant of its form or by a wrong one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.oracle.equation import Operands, evaluate, named_inputs
+from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.forms.softmax import MaskedSoftmax
+from encoder_conformance.oracle.inputs import LayerInputs
+from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
+from encoder_conformance.spec.axes import D
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import prefix
+from encoder_conformance.spec.plan import Step, between_layers, layer_sizes, plan
+from encoder_conformance.spec.stages import layer_stage, shows_inside
+
+Stages = dict[str, Node]
+
+
+class Play:
+    """The play of one layer, or of attention alone; `stages` has what it has shown, in order.
+
+    `inputs` are those of the evaluated items, `known` the nodes of x and memory, and then of each step. `onward` may
+    replace a stage for the steps after it.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        layer: Layer,
+        parameters: Mapping[str, Node],
+        inputs: LayerInputs,
+        onward: Onward = as_computed,
+    ) -> None:
+        self.tape, self.layer, self.parameters, self.inputs, self.onward = tape, layer, parameters, inputs, onward
+        self.stages: Stages = {}
+        self.known: Stages = {}
+        self._softmax: MaskedSoftmax | None = None
+        self._taken: dict[str, Callable[[Step], Node]] = {
+            "same": lambda step: self.known[step.reads[0]],
+            "end": self._end,
+            "softmax": self._masked_softmax,
+            "attend": self._attend,
+        }
+
+    def run(self, steps: Iterable[Step], **given: Node) -> Stages:
+        """Every stage, in order. Given are x [B, S, D] or ids [B, S], and for attention alone memory [B, T, D]."""
+        self.known |= given
+        if self.inputs.bias is not None:
+            self.known["bias"] = Node(self.inputs.bias)
+        for step in steps:
+            self.take(step)
+        return self.stages
+
+    def take(self, step: Step) -> None:
+        """Computes a step, and shows the stage if it is one."""
+        if not all(name in self.known for name in step.beside.values()):  # without an input nothing is done with it
+            node = self.known[step.reads[0]]
+        else:
+            node = self._taken.get(step.form, self._apply)(step)
+        self.known[step.makes] = self.show(step.makes, node) if step.shown else node
+
+    def show(self, name: str, node: Node) -> Node:
+        """Records a stage, computed by its wrong equation if it has one. Returns the node that later steps read."""
+        if name in self.inputs.equations:
+            node = Node(evaluate(self.inputs.equations[name], self.tape.arithmetic, self._operands()))
+        self.stages[name] = node
+        return self.onward(name, node)
+
+    def variant(self, step: Step) -> Any:
+        return FORMS[step.form].variants[self.inputs.variants.get(step.step, step.right)]
+
+    def _apply(self, step: Step, **more: object) -> Node:
+        """What the step reads and its parameters are operands; its choices, and what is beside it, are arguments."""
+        operands = [self.known[name] for name in step.reads]
+        operands += [self._parameter(step, role) for role in FORMS[step.form].roles]
+        beside = {argument: self.known[name].value for argument, name in step.beside.items()}
+        return self.tape.apply(self.variant(step), *operands, **self._choices(step), **(beside | more))
+
+    def _choices(self, step: Step) -> Mapping[str, object]:
+        epsilon = self.inputs.epsilons.get(step.makes)
+        return step.choices if epsilon is None else {**step.choices, "epsilon": epsilon}
+
+    def _parameter(self, step: Step, role: str) -> Node:
+        """A parameter of the step. A bias or shift that the layer does not have adds nothing, and no noise."""
+        if (name := f"{step.owner}.{role}") in self.parameters:
+            return self.parameters[name]
+        like = next((self.parameters[name] for name in step.parameter_axes()), None)
+        size = layer_sizes(self.layer)[step.axes[-1]] if like is None else like.value.shape[-1]
+        return self.tape.leaf(_constant(size, float(role == "gain")))
+
+    def _end(self, step: Step) -> Node:
+        norm = {role: self._parameter(step, role).value for role in ("gain", "shift")}
+        return self._apply(step, **norm)
+
+    def _masked_softmax(self, step: Step) -> Node:
+        """The weights are shown; their gradient goes through `attend` as a whole."""
+        scores = self.known[step.reads[0]].value
+        self._softmax = self.tape.call(self.variant(step), scores, self.inputs.mask, **step.choices)
+        return Node(self._softmax.weights)
+
+    def _attend(self, step: Step) -> Node:
+        assert self._softmax is not None
+        weights = self.known[step.beside["weights"]].value
+        softmax = replace(self._softmax, weights=weights, through_largest=self.inputs.through_largest)
+        return self.tape.apply(self.variant(step), *(self.known[name] for name in step.reads), softmax=softmax)
+
+    def _operands(self) -> Operands:
+        """What a wrong equation may name: parameters, inputs, and every stage so far."""
+        values = {name: node.value for name, node in {**self.parameters, **self.known}.items()}
+        return Operands(self.layer, named_inputs(values, mask=self.inputs.mask), softmax_choices(self.layer))
+
+
+class StackPlay(Play):
+    """The play of a stack; `stages` has every stage, and `layers` those of each layer."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.layers: list[Stages] = []
+        self._taken["layers"] = self._layers
+
+    def _layers(self, step: Step) -> Node:
+        x = self.known[step.reads[0]]
+        for number, taken in enumerate(self.variant(step)(self.layer.stack.layers)):
+            for between in between_layers(self.layer) if number else ():
+                x = self.tape.apply(self.variant(between), x)
+            self.layers.append(self._layer(number, taken, x))
+            x = self.show(layer_stage(number), self.layers[-1]["output"])
+        return x
+
+    def _layer(self, number: int, taken: int | None, x: Node) -> Stages:
+        """The stages of layer `number`, with the parameters of layer `taken`; those of a layer left out are NaN."""
+        start, stage = prefix(number if taken is None else taken), layer_stage(number)
+        own = {name.removeprefix(start): self.parameters[name] for name in self.parameters if name.startswith(start)}
+        shown = shows_inside(self.layer.stack.layers)
+        onward = (lambda name, node: self.onward(f"{stage}.{name}", node)) if shown else as_computed
+        inside = Play(self.tape, self.layer, own, self.inputs, onward).run(plan(self.layer, number), x=x)
+        if taken is None:
+            inside = {name: Node(np.full_like(node.value, np.nan)) for name, node in inside.items()} | {"output": x}
+        if shown:
+            self.stages |= {f"{stage}.{name}": node for name, node in inside.items() if name != "output"}
+        return inside
+
+
+@lru_cache
+def _constant(size: int, value: float) -> D:
+    """[size] of one value, the same array each time, so that a `Recall` finds what was computed from it."""
+    array = np.full(size, value)
+    array.flags.writeable = False
+    return array
+
+
+def softmax_choices(layer: Layer) -> Mapping[str, Any]:
+    """The arguments of the layer's masked softmax."""
+    return next(step.choices for step in plan(layer) if step.form == "softmax")
