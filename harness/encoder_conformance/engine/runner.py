@@ -234,6 +234,6 @@ class SuiteRun:
     def _run_task(self, session: Session, task: Task, upcoming: Iterable[Task]) -> UnjudgedAnswer | None:
         """Run one task. None if the run was ended meanwhile."""
         send_ahead(session, chain([task], upcoming), self._expected)
-        answer = put(session, task, self._expected, coming=upcoming)
+        answer = put(session, task, self._expected, upcoming=upcoming)
         # An abort ends the run and is not this worker's crash; earlier answers are judged.
         return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer
