@@ -20,13 +20,13 @@ UNMASKED = (
 )  # fmt: skip
 
 
-def errors(folder: Path, *edits: tuple[str, str], **constants: Any) -> list[str]:
+def errors(folder: Path, *edits: tuple[str, str], batch: str = "batch", opset: int = 18, **constants: Any) -> list[str]:
     """What is said of the layer after the sentence that all begin with."""
     body = PLANTS["PRE"]
     for old, new in (*UNMASKED, *edits):
         assert old in body, old
         body = body.replace(old, new)
-    model = PLANTS["model_of"](body, FIXED, 18, **constants)
+    model = PLANTS["model_of"](body, FIXED.replace("batch", batch), opset, **constants)
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     seen = inspect(path, None, thoroughly=False)
@@ -80,6 +80,13 @@ ROPE = "rotary positions (RoPE) turn query and key before their product; the spe
 def test_a_rotation_is_read_by_its_values(tmp_path: Path, rotation: str, constants: dict[str, Any], said: str) -> None:
     [found] = errors(tmp_path, turned_query(rotation), **constants, **SHAPES)
     assert found == f"{ROPE} (a rotation by position ({said}) after query, first at 'qh')"
+
+
+def test_the_operator_is_a_rotation_as_any_other(tmp_path: Path) -> None:
+    angles = {name: np.stack([value[:, : d // 2]] * 2) for name, value in table(1e4, d, "halves").items()}
+    turned = turned_query("qt = RotaryEmbedding(qp, cos, sin)")
+    [found] = errors(tmp_path, turned, batch="2", opset=23, **angles)
+    assert "(halves, all 8 features, theta 10000) after query" in found
 
 
 def test_query_and_key_are_one_finding_and_a_gate_another(tmp_path: Path) -> None:

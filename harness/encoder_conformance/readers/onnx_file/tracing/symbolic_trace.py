@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
-from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import (
     ELEMENTWISE,
     FLOAT_TYPES,
@@ -90,8 +90,11 @@ class SymbolicTrace(ValueTable):
             return [self._elementwise(node, inputs)]
         if op in REDUCTIONS or op in ROWWISE:
             return [self._rowwise(node)]
-        if op == "Attention" and node.domain in ("", "ai.onnx"):
+        if op == "Attention" and node.domain in STANDARD:
             return attention_operator(self, node)
+        if op == "RotaryEmbedding" and node.domain in STANDARD:
+            settle_norm(self, node.input[0])
+            return [Mixture(self.value(node.input[0]).operation)]  # type: ignore[union-attr]
         message = f"{op} has no place in an encoder layer as the specification knows it"
         raise UnsupportedPattern(message, OPERATORS.get(op))
 
