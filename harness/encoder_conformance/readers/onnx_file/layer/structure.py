@@ -38,7 +38,7 @@ class EncoderLayer:
 
     @property
     def output(self) -> Operation:
-        return self.steps["norm2" if self.placement == "post" else "residual2"]
+        return self.steps[PLANS[self.placement][-1].reads[0]]
 
 
 @dataclass(frozen=True)

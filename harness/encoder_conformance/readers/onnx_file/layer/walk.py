@@ -152,7 +152,7 @@ def _projected(walk: Walk, step: Step, found: Linear) -> None:
     """The linear map of which query, key or value are columns."""
     columns = walk.columns[step.makes]
     if len(set(columns.tolist())) < len(columns):
-        walk.differ("heads that several share", step, found, "grouped_queries")
+        walk.differ("heads that several share, in", step, found, "grouped_queries")
     _of(walk, step, found)
 
 
