@@ -174,7 +174,8 @@ def _scored(walk: Walk, step: Step, found: Scores) -> None:
 def _added(walk: Walk, step: Step, found: Sum) -> None:
     """What is skipped, and what the sub-layer gives."""
     skip, branch = step.reads
-    sides = found.sides if isinstance(_body(found.sides[1]), _kind_of_body(branch)) else found.sides[::-1]
+    kinds = _kind_of_body(branch), Gate
+    sides = sorted(found.sides, key=lambda side: (isinstance(_body(side), kinds), isinstance(side, Linear)))
     walk.reach(branch, sides[1], step)
     walk.reach(skip, sides[0], step)
 
@@ -188,8 +189,8 @@ def _kind_of_body(value: str) -> type[Operation]:
 
 def _body(side: Operation) -> Operation:
     """The operation of a sub-layer that is more than norms and maps."""
-    while isinstance(side, TracedNorm | Linear | RowMap | Gate):
-        side = side.one.operation if isinstance(side, Gate) else side.of.operation
+    while isinstance(side, TracedNorm | Linear | RowMap):
+        side = side.of.operation
     return side
 
 
