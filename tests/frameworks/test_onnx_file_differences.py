@@ -142,7 +142,7 @@ def test_gains_after_both_sublayers_are_one_finding(tmp_path: Path) -> None:
         (("qr = Reshape(qb, split)", "qg = Mul(qb, s2)  qr = Reshape(qg, split)"),
          "a gain by feature after query, first at 'qh': the layer language has no key for it"),
         (("h = MatMul(n2, W1)", "h = MatMul(r1, W1)"), "no norm as norm2, first at 'r1'"),
-        (("v = MatMul(n1, Wv)", "v = MatMul(x, Wv)"), "taken for key and query"),
+        (("v = MatMul(n1, Wv)", "v = MatMul(x, Wv)"), "taken for query and key"),
     ],
 )  # fmt: skip
 def test_what_the_layer_language_has_no_key_for_is_named(tmp_path: Path, edit: tuple[str, str], said: str) -> None:
