@@ -89,6 +89,18 @@ def test_the_operator_is_a_rotation_as_any_other(tmp_path: Path) -> None:
     assert "(halves, all 8 features, theta 10000) after query" in found
 
 
+def test_a_rotation_of_a_part_of_one_map_of_all_three(tmp_path: Path) -> None:
+    """Query, key and value in one product: the rotation is that of the query's features alone."""
+    three = """all = MatMul(n1, Wall)  qb, kb, vb = Split<axis=-1, num_outputs=3>(all)"""
+    apart = (
+        "q = MatMul(n1, Wq)  qb = Add(q, bq)  k = MatMul(n1, Wk)  kb = Add(k, bk)  v = MatMul(n1, Wv)  vb = Add(v, bv)"
+    )
+    weight = np.random.default_rng(0).normal(size=(D, 3 * D)).astype(np.float32)
+    turned = turned_query(halves("q")), turned_key(halves("k"))
+    [found] = errors(tmp_path, (apart, three), *turned, **table(1e4, d, "halves"), Wall=weight)
+    assert "(halves, all 8 features, theta 10000) after query and key, first at" in found
+
+
 def test_query_and_key_are_one_finding_and_a_gate_another(tmp_path: Path) -> None:
     gate = ("f = MatMul(a, W2)", "gate = MatMul(n2, W1)  gated = Mul(a, gate)  f = MatMul(gated, W2)")
     turned = turned_query(halves("q")), turned_key(halves("k"))

@@ -47,8 +47,8 @@ def row_map(of: Function, shape: tuple[int, ...], S: int) -> tuple[Array, float,
             continue
         units = np.stack([of(np.tile(np.eye(d)[each], (N, F // d))) for each in range(d)], -1)
         if _is_linear(of, units, rows, heads, (N, F // d, d)):
-            place = _places(rows.reshape(-1) * (F // d) + heads.reshape(-1), N * F // d, d)
-            found = _of_a_head(units.reshape(-1, d), place, (N, F // d, d), S)
+            place = _places(rows.reshape(-1) * (F // d) + heads.reshape(-1), d)
+            found = _of_a_head(units.reshape(-1, d), place, N, S)
             if found is not None:
                 factor, form = taken_apart(found)
                 return place.reshape(plain.shape), factor, form
@@ -72,25 +72,28 @@ def _is_linear(of: Function, units: Array, rows: Array, heads: Array, sizes: tup
     return bool(np.abs(observed - due).max() <= CLOSE * np.abs(due).max())
 
 
-def _places(group: Array, groups: int, d: int) -> Array:
-    """The number of each element [n] of the result among features [N, F]; `group` is its row and head, of `groups`.
+def _places(group: Array, d: int) -> Array:
+    """The number of each element [n] of the result among features [N, F]; `group` numbers its row and head.
 
-    A head that several share is there several times, and its elements in one order each time.
+    A head that several share is there several times, and its elements in one order each time; one that is another's,
+    such as a key's in one map with the query's, is not.
     """
-    count, left = divmod(len(group), groups * d)
-    if left or not (np.bincount(group, minlength=groups) == count * d).all():
+    present, counts = np.unique(group, return_counts=True)
+    if (counts != counts[0]).any() or counts[0] % d:
         raise UnsupportedPattern("the features of a row are mixed, and some are left out")
     place = np.empty(len(group), np.int64)
-    place[np.argsort(group, kind="stable")] = (
-        np.arange(groups)[:, None, None] * d + np.arange(d) + np.zeros((count, 1), np.int64)
-    ).reshape(-1)
+    numbers = present[:, None, None] * d + np.arange(d) + np.zeros((counts[0] // d, 1), np.int64)
+    place[np.argsort(group, kind="stable")] = numbers.reshape(-1)
     return place
 
 
-def _of_a_head(units: Array, place: Array, sizes: tuple[int, int, int], S: int) -> Array | None:
+def _of_a_head(units: Array, place: Array, N: int, S: int) -> Array | None:
     """The matrices [S, d, d] of the positions, where they are those of every head and item; of answers [n, d]."""
-    N, H, d = sizes
-    matrices = units[np.argsort(place, kind="stable")].reshape(N // S, S, H, d, -1, d)
+    d, present = units.shape[-1], len(np.unique(place))
+    if present % (N * d):
+        raise UnsupportedPattern("the features of a row are mixed at some of the positions alone")
+    order = np.argsort(place, kind="stable")
+    matrices = units[order].reshape(N // S, S, present // (N * d), d, len(place) // present, d)
     first = matrices[:1, :, :1, :, :1]
     alike = np.abs(matrices - first).max() <= CLOSE * np.abs(first).max()
     found: Array = first[0, :, 0, :, 0]
