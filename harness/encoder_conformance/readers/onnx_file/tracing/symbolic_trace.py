@@ -164,7 +164,7 @@ class SymbolicTrace(ValueTable):
                     return self._with_bias(node, value, self.source(other))
         return self._expression(node, values)
 
-    def _expression(self, node: onnx.NodeProto, values: list[Value]) -> Expression | Mixture:
+    def _expression(self, node: onnx.NodeProto, values: list[Value]) -> Expression | Mixture | View:
         dependent = [value for value in values if isinstance(value, View | Expression)]
         operation = dependent[0].operation
         shape = np.broadcast_shapes(*(v.value.shape if isinstance(v, Constant) else v.index.shape for v in values))  # type: ignore[union-attr]
@@ -179,14 +179,26 @@ class SymbolicTrace(ValueTable):
             if node.op_type in ("Add", "Sub") and len(operation.shape) == 2:
                 return Mixture(operation)
             message = f"{node.op_type} of different elements of {operation.name!r} with each other"
-            gated = node.op_type == "Mul" and isinstance(operation, Linear)
-            raise UnsupportedPattern(message, "gated" if gated else None)
+            if node.op_type == "Mul" and isinstance(operation, Linear):
+                return self._gate_of_parts(node, message)
+            raise UnsupportedPattern(message)
         own_rows = rows_of(operation, whole[0], axis, width) if whole else rows[0]
         if any(not np.array_equal(index, own_rows) for index in rows):
             raise UnsupportedPattern(f"{node.op_type} of an element of {operation.name!r} with another row's")
         return Expression(
             operation, whole[0] if whole else rows[0], any(v.rowwise for v in expressions), not whole, axis, width
         )
+
+    def _gate_of_parts(self, node: onnx.NodeProto, message: str) -> View:
+        """The product of two parts of one linear map, as a gate has it whose two maps are one."""
+        one, two = (view_of(self, name) for name in node.input)
+        N, width = one.operation.shape
+        rows, features = one.index // width, one.index % width
+        if not np.array_equal(rows, two.index // width) or one.factor * two.factor != 1:
+            raise UnsupportedPattern(message, "gated")
+        present = np.unique(features)
+        gate = Gate((N, len(present)), node.output[0], one, two)
+        return View(gate, rows * len(present) + np.searchsorted(present, features))
 
     def _takes_bias(self, view: View, other: str) -> bool:
         """Whether adding this constant, of which no input is a part, to the view gives a linear map its bias."""
