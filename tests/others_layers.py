@@ -1,5 +1,5 @@
-"""Encoder layers of transformers, each made of its own class and configuration, and where the specification's parameters
-are in them.
+"""Encoder layers of transformers, each made of its own class and configuration, and the places of the specification's
+parameters in them.
 
 transformers and its models are imported when a layer is made: a class that is there no more raises then.
 """
