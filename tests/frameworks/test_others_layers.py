@@ -7,6 +7,7 @@ The plan, the oracle and our encoders have one author; these layers have others.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -26,10 +27,10 @@ from encoder_conformance.spec.load import load
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.published import Bias, PublishedEncoder, published
 
-LIMIT = 1e-12
-"""The relative error from which on two float64 computations differ by more than roundings."""
+LIMIT = 1e-10
+"""Relative error. Roundings alone come to 1e-13, and in low-variance to 1e-11: what the query's gradient sums cancels."""
 SITUATIONS = ("no-mask", "padding-right", "low-variance")
-"""In the last the norms' epsilon decides."""
+"""In low-variance the norms' epsilon decides."""
 QUERY_BIAS, KEY_BIAS = "attention.query.bias", "attention.key.bias"
 """A key's bias adds one number to all scores of a query, and changes no weight: its gradient is 0. The roundings found
 there are compared with the gradient by the query's bias."""
@@ -110,11 +111,15 @@ class Comparison:
         return torch.tensor(np.broadcast_to(added, (B, 1, S, S)).copy())
 
 
-def comparisons(encoder: str) -> Iterator[Comparison]:
+@cache
+def comparisons(encoder: str) -> tuple[Comparison, ...]:
     (entry,) = (each for each in published() if each.encoder == encoder)
-    for layer, theirs in zip(layers_of(entry), LAYERS[encoder], strict=True):
-        module = theirs.made(encoder, layer)
-        yield Comparison(layer, module, theirs.places(module), theirs.needs_mask)
+    pairs = [*zip(layers_of(entry), LAYERS[encoder], strict=True)]
+    modules = [theirs.made(encoder, layer) for layer, theirs in pairs]
+    return tuple(
+        Comparison(layer, module, theirs.places(module), theirs.needs_mask)
+        for module, (layer, theirs) in zip(modules, pairs, strict=True)
+    )
 
 
 def test_every_encoder_that_the_layer_language_describes_is_compared() -> None:
@@ -178,6 +183,6 @@ def test_a_mistake_is_seen_at_every_layer(mistake: Mistake) -> None:
         encoder
         for encoder in LAYERS
         for right in comparisons(encoder)
-        if max(mistake(right).errors("low-variance").values()) < 1e6 * LIMIT
+        if max(mistake(right).errors("low-variance").values()) < 1000 * LIMIT
     ]
     assert not unseen
