@@ -28,7 +28,8 @@ from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.published import Bias, PublishedEncoder, published
 
 LIMIT = 1e-10
-"""Relative error. Roundings alone come to 1e-13, and in low-variance to 1e-11: what the query's gradient sums cancels."""
+"""Relative error. Roundings come to 1e-13, and in low-variance to 1e-11: keys are alike, and the query's gradient, which
+is a sum of their differences, cancels."""
 SITUATIONS = ("no-mask", "padding-right", "low-variance")
 """In low-variance the norms' epsilon decides."""
 QUERY_BIAS, KEY_BIAS = "attention.query.bias", "attention.key.bias"
