@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from others_layers import LAYERS, Place
+from others_layers import LAYERS, Place, Theirs
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -28,8 +28,8 @@ from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.published import Bias, PublishedEncoder, published
 
 LIMIT = 1e-10
-"""Relative error. Roundings come to 1e-13, and in low-variance to 1e-11: keys are alike, and the query's gradient, which
-is a sum of their differences, cancels."""
+"""Relative error. Roundings come to 1e-13, and in low-variance to 1e-11: its keys are alike, and the query's gradient
+sums their differences."""
 SITUATIONS = ("no-mask", "padding-right", "low-variance")
 """In low-variance the norms' epsilon decides."""
 QUERY_BIAS, KEY_BIAS = "attention.query.bias", "attention.key.bias"
@@ -115,12 +115,13 @@ class Comparison:
 @cache
 def comparisons(encoder: str) -> tuple[Comparison, ...]:
     (entry,) = (each for each in published() if each.encoder == encoder)
-    pairs = [*zip(layers_of(entry), LAYERS[encoder], strict=True)]
-    modules = [theirs.made(encoder, layer) for layer, theirs in pairs]
-    return tuple(
-        Comparison(layer, module, theirs.places(module), theirs.needs_mask)
-        for module, (layer, theirs) in zip(modules, pairs, strict=True)
-    )
+    rows = zip(layers_of(entry), LAYERS[encoder], strict=True)
+    return tuple(_comparison(encoder, layer, theirs) for layer, theirs in rows)
+
+
+def _comparison(encoder: str, layer: Layer, theirs: Theirs) -> Comparison:
+    module = theirs.made(encoder, layer)
+    return Comparison(layer, module, theirs.places(module), theirs.needs_mask)
 
 
 def test_every_encoder_that_the_layer_language_describes_is_compared() -> None:
