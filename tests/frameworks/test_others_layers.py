@@ -27,11 +27,9 @@ from encoder_conformance.spec.load import load
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.published import Bias, PublishedEncoder, published
 
-LIMIT = 1e-10
-"""Relative error. Roundings come to 1e-13, and in low-variance to 1e-11: its keys are alike, and the query's gradient
-sums their differences."""
-SITUATIONS = ("no-mask", "padding-right", "low-variance")
-"""In low-variance the norms' epsilon decides."""
+LIMITS = {"no-mask": 1e-13, "padding-right": 1e-13, "low-variance": 1e-10}
+"""Situation → the relative error that is allowed. Found were 1.2e-15, and 8e-12 in the last, where the norms' epsilon
+decides: its keys are alike, and the query's gradient sums their differences."""
 QUERY_BIAS, KEY_BIAS = "attention.query.bias", "attention.key.bias"
 """A key's bias adds one number to all scores of a query, and changes no weight: its gradient is 0. The roundings found
 there are compared with the gradient by the query's bias."""
@@ -131,9 +129,9 @@ def test_every_encoder_that_the_layer_language_describes_is_compared() -> None:
 
 @pytest.mark.parametrize("encoder", LAYERS)
 def test_the_oracle_agrees_with_their_layer(encoder: str) -> None:
-    for comparison, situation in product(comparisons(encoder), SITUATIONS):
+    for comparison, situation in product(comparisons(encoder), LIMITS):
         errors = comparison.errors(situation)
-        wrong = {name: error for name, error in errors.items() if not error <= LIMIT}
+        wrong = {name: error for name, error in errors.items() if not error <= LIMITS[situation]}
         assert not wrong, (comparison.layer.norm, comparison.layer.feed_forward, situation)
 
 
@@ -185,6 +183,6 @@ def test_a_mistake_is_seen_at_every_layer(mistake: Mistake) -> None:
         encoder
         for encoder in LAYERS
         for right in comparisons(encoder)
-        if max(mistake(right).errors("low-variance").values()) < 1000 * LIMIT
+        if max(mistake(right).errors("low-variance").values()) < 1000 * LIMITS["low-variance"]
     ]
     assert not unseen
