@@ -11,9 +11,9 @@ CASE = "pre-quick-gelu/no-mask"
 
 
 def test_an_implementation_that_is_older_is_asked_nothing_and_fails_nothing(
-    conform: Callable[..., Any], honest: Any
+    conform: Callable[..., Any], fake: Callable
 ) -> None:
-    ended = conform("run", "--impl", honest, "--case", CASE)
+    ended = conform("run", "--impl", fake("older", additions="[]"), "--case", CASE)
     assert set(ended.outcomes()) == {Outcome.UNSUPPORTED.value}
     assert "quick_gelu is not among its capabilities" in ended.messages()
     assert ended.status == 0
