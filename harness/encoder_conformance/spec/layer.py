@@ -1,7 +1,7 @@
 """The layer language: the sizes and choices of a correct encoder layer (clauses L-*)."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
@@ -15,8 +15,9 @@ Placement = Literal["pre", "post"]
 NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
 PaddingContent = Literal["finite", "any"]
+Addition = Literal["quick_gelu"]
 Family = Literal[
     "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
     "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
@@ -186,6 +187,11 @@ class Layer(Strict):
         return self.model_copy(update=update) if self.is_stack else self
 
     @property
+    def additions(self) -> tuple[Addition, ...]:
+        """What it uses of that which the language was extended by."""
+        return tuple(name for name, is_used in ADDITIONS.items() if is_used(self))
+
+    @property
     def takes_memory(self) -> bool:
         """Whether keys and values come from a second input, the memory (clause E-17)."""
         return self.part == "attention"
@@ -196,6 +202,11 @@ class Layer(Strict):
             raise ValueError("; ".join(found))
         return self
 
+
+ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
+    "quick_gelu": lambda layer: not layer.takes_memory and layer.feed_forward.activation == "quick_gelu",
+}
+"""What the language was extended by → whether a layer uses it (L-7)."""
 
 _NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
