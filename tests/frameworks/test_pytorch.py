@@ -259,6 +259,32 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
         assert np.array_equal(gradient, again[name]), name
 
 
+@pytest.mark.parametrize("lacking", [("attention.key",), ("attention.value", "feed_forward.hidden")], ids=", ".join)
+def test_a_map_without_the_bias_of_its_like_is_built_so(lacking: tuple[str, ...]) -> None:
+    import numpy as np
+
+    from encoder_conformance import Masks, RunRequest
+    from encoder_conformance.impls.pytorch.adapter import PyTorch
+    from encoder_conformance.oracle.X import exact_stages
+    from encoder_conformance.oracle.inputs import given
+    from encoder_conformance.spec.case import Case
+    from encoder_conformance.spec.load import load
+
+    case = Case(load().layers["pre-gelu"].lacking(lacking), load().situations["padding-right"])
+    adapter, parameters = PyTorch(), {name: np.asarray(value) for name, value in case.parameters().items()}
+    adapter.start("cpu", 1)
+    held = adapter.build(case.layer.model_dump(mode="json"), parameters, "float64")
+    assert held.keys() == parameters.keys()
+    assert not {f"{each}.bias" for each in lacking} & held.keys()
+    masks, run = Masks(case.padding_mask(), None), RunRequest(mode="eval", seed=0)
+    found, due = adapter.stages(case.x(), masks, run), exact_stages(case.layer, given(case))
+    for stage, value in found.items():
+        rows = case.compared("stages")[stage]
+        np.testing.assert_allclose(value[rows], due[stage][rows], rtol=1e-9, atol=1e-12, err_msg=stage)
+    gradients = adapter.gradients(case.x(), masks, run, case.cotangent())
+    assert gradients.keys() == case.expected_shapes("gradients").keys()
+
+
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("pytorch"))
     assert ended.status == 0, ended.stdout + ended.stderr

@@ -79,9 +79,9 @@ class Case:
 
     @property
     def own_level(self) -> Level:
-        """The level without regard to the core: the situation's, at most `recommended` for some families (V-9)."""
-        required = self.situation.level == "required"
-        return "recommended" if required and self.layer.family in RECOMMENDED_AT_MOST else self.situation.level
+        """The level without regard to the core: the situation's, at most `recommended` for some layers (V-9)."""
+        weaker = self.layer.family in RECOMMENDED_AT_MOST or self.layer.additions
+        return "recommended" if weaker and self.situation.level == "required" else self.situation.level
 
     @property
     def is_required(self) -> bool:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.plan import OWN_BIAS
 from encoder_conformance.spec.situation import Situation
 
 LANGUAGES: dict[str, type[BaseModel]] = {"layer": Layer, "situation": Situation}
@@ -34,8 +35,14 @@ class ValueCount:
     cases: int
 
 
-OF_FILES = frozenset({("situation", "input.pattern", "raised")})
-"""Values that no case of the suite has: they are for ONNX files with parameters of their own (P-4)."""
+OF_FILES = frozenset(
+    {
+        ("situation", "input.pattern", "raised"),
+        *(("layer", key, value) for key in OWN_BIAS for value in ("true", "false")),
+    }
+)
+"""Values that no case of the suite has. They are for ONNX files with parameters of their own (P-4), and for maps that
+lack the bias of their like, as they are read off files and modules (L-3)."""
 
 
 def coverage(cases: Iterable[Case]) -> list[ValueCount]:
