@@ -35,14 +35,18 @@ class ValueCount:
     cases: int
 
 
-OF_FILES = frozenset(
+_KINDS_OF_POSITIONS = ("offset", "left_padding", "restart", "grid")
+WITHOUT_CASE = frozenset(
     {
         ("situation", "input.pattern", "raised"),
         *(("layer", key, value) for key in OWN_BIAS for value in ("true", "false")),
+        ("situation", "positions", "given"),
+        *(("situation", "positions.kind", kind) for kind in _KINDS_OF_POSITIONS),
+        *(("situation", f"positions.{key}", "any number") for key in ("by", "at", "rows", "columns")),
     }
 )
-"""Values that no case of the suite has. They are for ONNX files with parameters of their own (P-4), and for maps that
-lack the bias of their like, as they are read off files and modules (L-3)."""
+"""Values that no case of the suite has: a pattern for ONNX files with parameters of their own (P-4), maps that lack the
+bias of their like, as they are read off files and modules (L-3), and positions that do not count from 0 (S-3)."""
 
 
 def coverage(cases: Iterable[Case]) -> list[ValueCount]:
@@ -55,7 +59,7 @@ def coverage(cases: Iterable[Case]) -> list[ValueCount]:
     for language, model in LANGUAGES.items():
         for key, values in values_of(model).items():
             for value, is_used in values.items():
-                if (language, key, value) in OF_FILES:
+                if (language, key, value) in WITHOUT_CASE:
                     continue
                 rows.append(ValueCount(language, key, value, sum(map(is_used, instances[language]))))
     return rows
