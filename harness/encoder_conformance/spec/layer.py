@@ -16,9 +16,9 @@ Placement = Literal["pre", "post"]
 NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
 PaddingContent = Literal["finite", "any"]
-Addition = Literal["biases"]
+Addition = Literal["quick_gelu", "biases"]
 Family = Literal[
     "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
     "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
@@ -230,10 +230,10 @@ class Layer(Strict):
 
 
 ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
+    "quick_gelu": lambda layer: not layer.takes_memory and layer.feed_forward.activation == "quick_gelu",
     "biases": lambda layer: bool(layer.lacks_bias),
 }
-"""What the language was extended by → whether a layer uses it. An implementation that does not name it among its
-capabilities is not asked for it, and such a layer is recommended at most (V-9)."""
+"""What the language was extended by → whether a layer uses it (L-7)."""
 
 _NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from encoder_conformance.platform.paths import SPECS
-from encoder_conformance.spec.layer import Epsilon, Layer, NormKind
+from encoder_conformance.spec.layer import Activation, Epsilon, Layer, NormKind
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import OWN_BIAS
 from encoder_conformance.spec.strict import Link, Strict
@@ -24,7 +24,11 @@ SHOWN = 3
 """How many names a message gives."""
 _DEFAULTS = ((1e-3, "Keras' default"), (1e-8, "that of x-transformers' RMSNorm"), (1e-7, "DeBERTa's"))
 """Epsilons that are known to be somebody's."""
-_SELDOM = {"gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf", "silu": "most encoders have gelu or relu"}
+_SELDOM = {
+    "gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf",
+    "silu": "most encoders have gelu or relu",
+    "quick_gelu": "BERT, RoBERTa, ViT and Whisper have erf",
+}
 """Activation that some have, and that another may have been meant for → what is usual."""
 
 
@@ -52,7 +56,7 @@ class PublishedBiases(Strict):
 
 
 class PublishedFeedForward(Strict):
-    activation: tuple[Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"], ...] = Field(min_length=1)
+    activation: tuple[Activation, ...] = Field(min_length=1)
     gated: bool
 
 
