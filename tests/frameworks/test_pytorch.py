@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from placed import assert_told
 from products import daily
 
 from encoder_conformance.oracle.catalogue import seen_in_evaluation
@@ -294,3 +295,9 @@ def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable,
 
 def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None]) -> None:
     wrong_epsilon("pytorch", "PyTorch")
+
+
+def test_token_ids_lie_where_a_run_says() -> None:
+    from encoder_conformance.impls.pytorch.adapter import PyTorch
+
+    assert_told(PyTorch())

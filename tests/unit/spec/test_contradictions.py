@@ -66,7 +66,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
     ("attention.qkv_bias", "attention"): (
         "pre-gelu",
         {"attention": {"query_bias": False, "key_bias": False, "value_bias": False}},
-        "attention.qkv_bias = true contradicts attention = {num_heads: 4, projections: full, qkv_bias: true, "
+        "attention.qkv_bias = true contradicts attention = {num_heads: 3, projections: full, qkv_bias: true, "
         "query_bias: false, key_bias: false, value_bias: false, output_bias: true, scale: head_dim, masked_score: "
         "minus_infinity, fully_masked_row: unspecified}: where none of the three has a bias, qkv_bias is false (L-3)",
     ),
