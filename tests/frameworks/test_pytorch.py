@@ -132,11 +132,15 @@ def test_a_third_sub_layer_is_one_more_in_the_list_and_a_norm_that_is_not_passed
     first_two = EncoderLayer(**sublayers(layer)).eval()
     first_two.load_state_dict({name: value for name, value in encoder.state_dict().items() if "last" not in name})
     shown: dict[str, torch.Tensor] = {}
+
+    def tap(name: str, stage: torch.Tensor) -> torch.Tensor:
+        shown[name] = stage
+        return stage
+
     x = torch.randn(2, 5, layer["d_model"])
-    output = encoder(x, tap=lambda name, stage: shown.setdefault(name, stage))
+    output, before = encoder(x, tap=tap), first_two(x)
     assert list(shown)[-3:] == ["norm2", "residual3", "output"]
-    before = first_two(x)
-    assert torch.allclose(shown["norm2"], before, atol=1e-6)
+    torch.testing.assert_close(shown["norm2"], before)
     torch.testing.assert_close(output, before + encoder.last(before, None))
 
 

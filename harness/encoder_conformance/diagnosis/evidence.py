@@ -72,12 +72,12 @@ class Evidence:
         item: int | None = None,
         *,
         padding_is_zero: bool = False,
-        held_in: npt.DTypeLike | None = None,
+        stored_in: npt.DTypeLike | None = None,
     ) -> None:
         """`item`: the only one looked at, as what mixes no items can be predicted without the others.
-        `padding_is_zero` and `held_in`: what the implementation does, as `variant` says."""
+        `padding_is_zero` and `stored_in`: what the implementation does, as `variant` says."""
         self.observation, self.dtype = observation, observation.dtype
-        self._item, self._held_in = item, held_in
+        self._item, self._stored_in = item, stored_in
         self.case = SimulatedCase.of(observation.case, padding_is_zero=padding_is_zero)
         # A stage that cannot be compared is not gone on from: what is wrong with it would be seen nowhere.
         self.seen = {name: whole for name, whole in observation.whole.items() if observation.values[name] is not None}
@@ -111,12 +111,12 @@ class Evidence:
         return self._variants[make]
 
     def variant(
-        self, *, case: Case | None = None, padding_is_zero: bool = False, held_in: npt.DTypeLike | None = None
+        self, *, case: Case | None = None, padding_is_zero: bool = False, stored_in: npt.DTypeLike | None = None
     ) -> "Evidence":
         """Return evidence of the same observation with another `case`, or of an implementation that sets x to 0 at
-        padding, or that adds in the format `held_in`."""
+        padding, or that adds in the format `stored_in`."""
         observation = replace(self.observation, case=case or self.observation.case)
-        return Evidence(observation, self._item, padding_is_zero=padding_is_zero, held_in=held_in)
+        return Evidence(observation, self._item, padding_is_zero=padding_is_zero, stored_in=stored_in)
 
     @property
     def is_comparable(self) -> bool:
@@ -164,7 +164,7 @@ class Evidence:
         """Return what each stage would be with these deviations, and its condition, [n] each. The last are kept: an
         equation that is found is tried by itself, and then beside the others."""
         if self._with_last_noise is None or self._with_last_noise[0] != [*exact]:
-            found = continued_with_noise(self.case, exact, self.seen, held_in=self._held_in)
+            found = continued_with_noise(self.case, exact, self.seen, stored_in=self._stored_in)
             self._with_last_noise = [*exact], (self._row(found[0]), self._row(found[1]))
         return self._with_last_noise[1]
 
@@ -234,7 +234,7 @@ class Evidence:
         if whole not in self._players:
             of_item = self.case.situation.model_copy(update={"items": (self._item,)})
             case = self.case if whole else replace(self.case, situation=of_item)
-            self._players[whole] = Player(case, self.seen, self._held_in)
+            self._players[whole] = Player(case, self.seen, self._stored_in)
         return self._players[whole]
 
     def _errors(self, centre: Array, sigma: Array, scatter: Array) -> StageErrors:

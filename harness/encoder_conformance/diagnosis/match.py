@@ -237,7 +237,7 @@ def _with_sums_in_float32(evidence: Evidence) -> tuple[Evidence, ...]:
     """Round sums with a large number as float32 does (V-3). Not in other formats: in narrower ones frameworks add in a
     wider one as often as not."""
     in_float32 = evidence.dtype.roundoff == FORMATS["float32"].roundoff
-    return (evidence.variant(held_in=np.float32),) if in_float32 else ()
+    return (evidence.variant(stored_in=np.float32),) if in_float32 else ()
 
 
 def _with_empty_rows(evidence: Evidence) -> tuple[Evidence, ...]:

@@ -101,7 +101,7 @@ def first_served(waiting: Sequence[Item], seconds: Callable[[Item], float]) -> l
     return [longest, *sorted((each for each in waiting if each is not longest), key=seconds)]
 
 
-def next_item(items: "queue.Queue[Item]", steps: Iterator[None]) -> Item:
+def next_item(items: "queue.SimpleQueue[Item]", steps: Iterator[None]) -> Item:
     """The next item of a queue. Once none has come for a moment, steps of other work are taken until one does."""
     with contextlib.suppress(queue.Empty):
         return items.get(timeout=_IDLE)

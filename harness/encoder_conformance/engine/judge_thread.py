@@ -52,7 +52,7 @@ class JudgeThread:
 
     def __init__(
         self,
-        records: "queue.Queue[Record | Early | BaseException | None]",
+        records: "queue.SimpleQueue[Record | Early | BaseException | None]",
         observed: Callable[[Task, Expected, Record, Answers], None] | None,
     ) -> None:
         self._records, self._observed = records, observed

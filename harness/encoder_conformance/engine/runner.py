@@ -55,7 +55,8 @@ class SuiteRun:
         self._expected, self._head_start = expected, head_start
         made = partial(WorkQueue, at_once=self._at_once, spool=Spool())
         self._queues = {each.name: made(each, partial(self._session, each, Losses())) for each in assignments}
-        self._records: queue.Queue[Record | Early | BaseException | None] = queue.Queue()
+        # A Queue waits in Python: an interrupt while it takes its lock again becomes a RuntimeError.
+        self._records: queue.SimpleQueue[Record | Early | BaseException | None] = queue.SimpleQueue()
         self._aborted, self._stopping = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(self.jobs)
@@ -233,6 +234,6 @@ class SuiteRun:
     def _run_task(self, session: Session, task: Task, upcoming: Iterable[Task]) -> UnjudgedAnswer | None:
         """Run one task. None if the run was ended meanwhile."""
         send_ahead(session, chain([task], upcoming), self._expected)
-        answer = put(session, task, self._expected, coming=upcoming)
+        answer = put(session, task, self._expected, upcoming=upcoming)
         # An abort ends the run and is not this worker's crash; earlier answers are judged.
         return None if self._aborted.is_set() and not isinstance(answer.result, dict) else answer

@@ -85,12 +85,12 @@ def put(
     golden: Callable[[Case], Expected],
     *,
     whole: bool = False,
-    coming: Iterable[Task] = (),
+    upcoming: Iterable[Task] = (),
 ) -> UnjudgedAnswer:
     """Run one check on an implementation, without judging it.
 
     The golden is read when the answer is judged, or before if the request depends on it: cotangents do (B-2). Only the
-    compared values of a large answer are kept, unless it is requested `whole`. `coming`: what is asked after it, whose
+    compared values of a large answer are kept, unless it is requested `whole`. `upcoming`: what is asked next, whose
     requests are sent while this check's are answered.
     """
     if task.opt_out:
@@ -99,7 +99,7 @@ def put(
         return UnjudgedAnswer(task, golden, given_up, 0.0)
     begun = time.monotonic()
     with session.worker.check():
-        result = _result(session, task, golden, coming, whole=whole)
+        result = _result(session, task, golden, upcoming, whole=whole)
     seconds = round(time.monotonic() - begun, 4)
     if isinstance(result, Refused):
         return UnjudgedAnswer(task, golden, result.output, seconds, result.kind)
@@ -107,10 +107,10 @@ def put(
 
 
 def _result(
-    session: Session, task: Task, golden: Callable[[Case], Expected], coming: Iterable[Task], *, whole: bool
+    session: Session, task: Task, golden: Callable[[Case], Expected], upcoming: Iterable[Task], *, whole: bool
 ) -> Answers | Judgement | Failure | Refused:
     if task.check == "invariant":
-        return put_invariant(session, task, lambda left: send_ahead(session, coming, golden, left))
+        return put_invariant(session, task, lambda left: send_ahead(session, upcoming, golden, left))
     if run_check := _TRAINED.get(task.check):
         return run_check(session, task)
     if task.check == "refusal":

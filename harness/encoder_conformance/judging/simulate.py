@@ -38,9 +38,9 @@ class Player:
     """Plays one case again and again, each stage computed from the stages that were `seen` before it, whole. A step
     with the same operands is not computed anew."""
 
-    def __init__(self, case: Case, seen: Mapping[str, Array], held_in: npt.DTypeLike | None = None) -> None:
-        """`held_in`: the format that the implementation computes in, where a large term swallows the other of a sum."""
-        self.case, self.seen, self._held_in = case, seen, held_in
+    def __init__(self, case: Case, seen: Mapping[str, Array], stored_in: npt.DTypeLike | None = None) -> None:
+        """`stored_in`: the format of the implementation, where a large term swallows the other of a sum."""
+        self.case, self.seen, self._stored_in = case, seen, stored_in
         self._given, self._recall = given(case), None
         if case.situation.items is None and parameter_count(case.layer) < _SMALL:  # else arrays are new each time
             self._given = replace(self._given, parameters=dict(self._given.parameters))
@@ -51,7 +51,7 @@ class Player:
 
         Right forms, and single deviations that draw nothing at random, are kept for later plays.
         """
-        tape = ForwardTape(arithmetic := Arithmetic(np.float64, draw, self._held_in))
+        tape = ForwardTape(arithmetic := Arithmetic(np.float64, draw, self._stored_in))
         if self._recall is not None:
             keeps = len(deviations) <= 1 and not any(map(is_noisy, deviations))
             tape = RecallingTape(arithmetic, recall=self._recall, keeps=keeps)
@@ -71,8 +71,8 @@ class Player:
 class _Sampled(Rounded):
     """Noise from NumPy's generator: where no verdict hangs on it, it need not be portable, and takes half the time."""
 
-    def __init__(self, roundoff: float, run: int, held_in: npt.DTypeLike | None = None) -> None:
-        super().__init__(roundoff, run, held_in)
+    def __init__(self, roundoff: float, run: int, stored_in: npt.DTypeLike | None = None) -> None:
+        super().__init__(roundoff, run, stored_in)
         self._random = np.random.default_rng(run)
 
     def _disturbance(self, shape: tuple[int, ...]) -> Array:
@@ -84,7 +84,7 @@ def continued_with_noise(
     deviations: Sequence[Deviation],
     seen: Mapping[str, Array],
     noise: type[Rounded] = _Sampled,
-    held_in: npt.DTypeLike | None = None,
+    stored_in: npt.DTypeLike | None = None,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Every stage as the wrong implementation computes it from what was seen, and its condition, made as
     `encoder_conformance.oracle.condition` makes a right layer's.
@@ -93,11 +93,11 @@ def continued_with_noise(
     what it shows between them.
     """
     wrong = deviant(case, deviations)
-    centre = _stages(wrong, ForwardTape(Arithmetic(np.float64, held_in=held_in)), seen)
+    centre = _stages(wrong, ForwardTape(Arithmetic(np.float64, stored_in=stored_in)), seen)
     with np.errstate(all="ignore"):
         spread = Spread(_finite(centre))
         for run in range(_NOISE_RUNS):
-            disturbed = ForwardTape(noise(SAMPLE_ROUNDOFF, run, held_in))
+            disturbed = ForwardTape(noise(SAMPLE_ROUNDOFF, run, stored_in))
             spread.add(_finite(_stages(wrong, disturbed, seen, centre)))
         return centre, spread.conditions()
 

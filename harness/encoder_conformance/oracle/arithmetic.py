@@ -23,15 +23,17 @@ last place, which is 4 u (the CUDA Programming Guide's table, SLEEF's _u10 and _
 class Arithmetic:
     """Exact arithmetic: each operation as the dtype of its operands gives it."""
 
-    def __init__(self, dtype: npt.DTypeLike = np.float64, draw: int = 0, held_in: npt.DTypeLike | None = None) -> None:
-        """`draw` numbers the random draws of wrong forms, as of dropout; right forms draw nothing. `held_in`: the
-        format that `as_held` rounds to."""
+    def __init__(
+        self, dtype: npt.DTypeLike = np.float64, draw: int = 0, stored_in: npt.DTypeLike | None = None
+    ) -> None:
+        """`draw` numbers the random draws of wrong forms, as of dropout; right forms draw nothing. `stored_in`: the
+        format that `as_stored` rounds to."""
         self.dtype, self.draw = np.dtype(dtype), draw
-        self._held_in = None if held_in is None else np.dtype(held_in)
+        self._stored_in = None if stored_in is None else np.dtype(stored_in)
 
-    def as_held(self, total: Elementwise) -> Elementwise:
+    def as_stored(self, total: Elementwise) -> Elementwise:
         """A sum with a term so large that a format loses the other one: its rounding is an error, and no noise."""
-        return total if self._held_in is None else total.astype(self._held_in).astype(self.dtype)
+        return total if self._stored_in is None else total.astype(self._stored_in).astype(self.dtype)
 
     @cached_property
     def float32(self) -> "Arithmetic":
@@ -164,8 +166,8 @@ class Rounded(Arithmetic):
     One `run` is one sample: two runs with the same number draw the same disturbances.
     """
 
-    def __init__(self, roundoff: float, run: int, held_in: npt.DTypeLike | None = None) -> None:
-        super().__init__(np.float64, held_in=held_in)
+    def __init__(self, roundoff: float, run: int, stored_in: npt.DTypeLike | None = None) -> None:
+        super().__init__(np.float64, stored_in=stored_in)
         self.roundoff, self.run = roundoff, run
         self._calls = itertools.count()
 

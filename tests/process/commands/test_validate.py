@@ -67,7 +67,7 @@ WORKER = """
         from encoder_conformance.spec.case import layer_parameters
         from encoder_conformance.spec.load import load
         layer = load().layers[self.file["parameters_of"]]
-        held = {name: value.astype(self.file["held_in"]) for name, value in layer_parameters(layer, {}).items()}
+        held = {name: value.astype(self.file["stored_in"]) for name, value in layer_parameters(layer, {}).items()}
         for one, other in self.file.get("swapped", []):
             held[one], held[other] = held[other], held[one]
         return {"description": self.file["description"]}, held
@@ -161,7 +161,7 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         limits: WorkerLimits | None = None, **file: Any
     ) -> Validation:  # fmt: skip
         model = tmp_path / "model.json"
-        defaults = {"parameters_of": "post-relu", "held_in": "float32", "description": description(**(says or {}))}
+        defaults = {"parameters_of": "post-relu", "stored_in": "float32", "description": description(**(says or {}))}
         model.write_text(json.dumps({**defaults, **file}))
         asked = ValidationRequest(
             model, layer, parameters, None, runtimes, {}, limit, strict, limits=limits or WorkerLimits()
@@ -403,7 +403,7 @@ def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
     shape = ["batch", "sequence", LAYER.d_model]
     x, y = ({"name": name, "dtype": "float16", "shape": shape} for name in ("x", "y"))
     says = {"inputs": [x, MASK], "outputs": [y]}
-    found = validated(says=says, held_in="float16")
+    found = validated(says=says, stored_in="float16")
     assert (found.dtype, found.rounded_as) == ("float16", None)
     assert {record.dtype for record in found.runtimes[0].records} == {"float16"}
     assert errors(found) == {}
@@ -413,7 +413,7 @@ def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
 def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -> None:
     rounded = "y += (np.random.default_rng(0).random(y.shape) - 0.5) * 2**-11 * 4"
     assert validated(lie=rounded).status == 1
-    found = validated(lie=rounded, held_in="float16")
+    found = validated(lie=rounded, stored_in="float16")
     assert found.rounded_as == "float16"
     assert errors(found) == {}
 

@@ -115,12 +115,12 @@ def test_what_a_layer_lacks_is_a_parameter(conform: Callable, fake: Callable) ->
 
 
 def seen(
-    case_id: str, *ids: str, dtype: str = "float32", shown: float = 1.0, held_in: str | None = None
+    case_id: str, *ids: str, dtype: str = "float32", shown: float = 1.0, stored_in: str | None = None
 ) -> Observation:
-    """A layer with these deviations; `shown` is what its answer is multiplied by, `held_in` the format of its sums."""
+    """A layer with these deviations; `shown` multiplies its answer, `stored_in` is the format of its sums."""
     case = load().cases[case_id]
     expected = read_golden(case, read_golden_manifest(), constants())
-    wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32, held_in=held_in))
+    wrong = deviant(case, [catalogue()[name] for name in ids]).stages(Arithmetic(np.float32, stored_in=stored_in))
     names = stages(case.layer) if "stages" in case.situation.checks else ("output",)
     answers = {name: (wrong[name] * shown).astype(dtype) for name in names}
     check = "stages" if "stages" in case.situation.checks else "output"
@@ -144,13 +144,13 @@ def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("heads-by-reshape",))
 
 
-@pytest.mark.parametrize("held_in", ["float32", "float64"])
+@pytest.mark.parametrize("stored_in", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["mask-added-minus-1e9", "mask-added-minus-1e12"])
-def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, held_in: str) -> None:
+def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, stored_in: str) -> None:
     """Then a query with no key attends to all alike, and not as its scores say; unless the sum is a wider one."""
     blind = ("post-gelu-nan-rows/blind-queries-padding-forward", "post-relu-zero-rows/blind-queries-padding")
     cases = (*blind, "post-relu/extreme-logits", "pre-gelu/padding-right", "post-relu/no-mask")
-    found = diagnose(Failing("it", "float32"), [seen(case, name, held_in=held_in) for case in cases])
+    found = diagnose(Failing("it", "float32"), [seen(case, name, stored_in=stored_in) for case in cases])
     assert found.confidence == "explained", found
     assert (name,) in (found.deviations, *found.indistinguishable)
 

@@ -109,7 +109,7 @@ ADDED = {
 
 def _added(value: float) -> Callable[..., MaskedSoftmax]:
     def added(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-        return _plain(a, scores if mask is None else a.as_held(a.add(scores, np.where(mask, 0.0, value))))
+        return _plain(a, scores if mask is None else a.as_stored(a.add(scores, np.where(mask, 0.0, value))))
 
     return _wrong(added)
 

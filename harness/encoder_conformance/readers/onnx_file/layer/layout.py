@@ -61,12 +61,12 @@ def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
 @cache
 def _ways(letters: str, rank: int) -> list[tuple[str, ...]]:
     """Every way to write these letters as so many axes; last those with an axis of none, which has a size of 1."""
-    ways = [
+    orders = [
         tuple("".join(order[start:stop]) for start, stop in pairwise((0, *cuts, len(order))))
         for order in permutations(letters)
         for cuts in combinations_with_replacement(range(len(letters) + 1), rank - 1)
     ]
-    return sorted(ways, key=lambda axes: axes.count(""))
+    return sorted(orders, key=lambda axes: axes.count(""))
 
 
 def _block(inside: Array) -> tuple[int, int, int] | None:
