@@ -89,4 +89,4 @@ def sinusoidal(x: Tensor, positions: Tensor | None = None) -> Tensor:
     places = ops.arange(S, dtype=x.dtype) if positions is None else ops.cast(positions, x.dtype)
     angles = ops.expand_dims(places, -1) * rates
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-    return ops.reshape(waves, (*ops.shape(places), -1))[..., :D]
+    return ops.reshape(waves, (*ops.shape(places)[:-1], S, -1))[..., :D]

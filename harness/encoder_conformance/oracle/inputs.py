@@ -58,5 +58,12 @@ class LayerInputs:
 def given(case: Case) -> LayerInputs:
     """The inputs of the case's layer, all right."""
     x = case.x() if case.layer.embedding is None else case.ids()
-    items, beside = case.situation.items, {"memory": case.memory(), "positions": case.coordinates()}
-    return LayerInputs(x, case.parameters(), case.mask(), case.attention_bias(), items=items, **beside)
+    return LayerInputs(
+        x,
+        case.parameters(),
+        case.mask(),
+        case.attention_bias(),
+        items=case.situation.items,
+        memory=case.memory(),
+        positions=case.coordinates(),
+    )

@@ -35,7 +35,7 @@ class LeftPadding(Strict):
     def coordinates(self, valid: Bools) -> BSA:
         B, S = valid.shape
         first = np.where(valid.any(axis=1), valid.argmax(axis=1), S)
-        return np.maximum(_counted(S)[None] - first.reshape(B, 1, 1), 0.0)
+        return np.asarray(np.maximum(_counted(S)[None] - first.reshape(B, 1, 1), 0.0))
 
     def problem(self, sequence: int, *, padded: bool) -> str:
         return "" if padded else "positions are left_padding, but mask.padding is null: there is none to count from"
@@ -52,7 +52,7 @@ class Restart(Strict):
     def coordinates(self, valid: Bools) -> BSA:
         begins = np.zeros(valid.shape[1])
         begins[list(self.at)] = self.at
-        return (_counted(valid.shape[1]) - np.maximum.accumulate(begins)[:, None])[None]
+        return np.asarray((_counted(valid.shape[1]) - np.maximum.accumulate(begins)[:, None])[None])
 
     def problem(self, sequence: int, *, padded: bool) -> str:
         ascending = all(one < other for one, other in pairwise((*self.at, sequence)))
