@@ -55,6 +55,10 @@ class Capabilities(Strict):
     padding_ids: bool = Field(
         default=False, description="whether it makes a padding mask of token ids, where padding has an id (M-9)"
     )
+    positions: bool = Field(
+        default=False,
+        description="whether it can be told where token ids lie, for what it adds to them there (S-3)",
+    )
     additions: Literal["all"] | tuple[Addition, ...] = Field(
         default=(),
         description="what the layer language was extended by, and the implementation has; all: whatever that is",
@@ -191,6 +195,7 @@ class Implementation(Strict):
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),
             ("memory", case.layer.takes_memory, (False, can.memory)),
             ("padding_ids", case.padding_id is not None, (False, can.padding_ids)),
+            ("positions", case.situation.positions is not None, (False, can.positions)),
             ("layer", layer, (layer,) if can.layers == "all" else can.layers),
             *((addition, True, (can.has(addition),)) for addition in case.layer.additions),
         ):

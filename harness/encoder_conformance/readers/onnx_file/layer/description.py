@@ -1,6 +1,6 @@
 """Describes a matched encoder in the specification's layer language, with evidence for each choice."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.tracing.expressions import Activation, Linear, Scores, TracedNorm, Weights
+from encoder_conformance.spec.plan import COMMON_BIAS
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
@@ -69,11 +70,18 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
     """The layers of a stack are equal in their choices."""
     first = described[0]
     for number, choices in enumerate(described):
-        for key, fact in choices.items():
-            if fact.value != first[key].value:
-                differ = f"{key} is {first[key].value} in layer 0, {fact.value} in layer {number}"
+        for key in {**first, **choices}:
+            one, other = (_value(facts, key) for facts in (first, choices))
+            if one != other:
+                differ = f"{key} is {one} in layer 0, {other} in layer {number}"
                 hint = "the specification's stack is of layers that are equal in their choices (E-14)"
                 findings.error("layer", f"the layers of the stack differ: {differ}", hint)
+
+
+def _value(facts: Mapping[str, Fact], key: str) -> Any:
+    """The value of a choice; of a bias that has no key of its own, what the key of its like says."""
+    part = key.partition(".")[0]
+    return facts[key if key in facts else f"{part}.{COMMON_BIAS[part]}"].value
 
 
 def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
@@ -133,6 +141,7 @@ def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -
     yield _fact("attention.num_heads", scores.shape[1], f"{made}: {at}")
     yield _fact("attention.projections", "shared_by_heads" if all(_shared(layer)) else "full", of_linears["query"])
     yield _fact("attention.qkv_bias", any(linears[name].bias for name in layer.columns), of_linears["query"])
+    yield from _own_biases("attention", {name: linears[name] for name in layer.columns})
     biased = linears["attention_output"].bias is not None
     yield _fact("attention.output_bias", biased, of_linears["attention_output"])
     yield _scale(layer, SCALE_CLOSE.get(format, 1e-4), where, findings)
@@ -141,6 +150,15 @@ def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -
     yield _fact("feed_forward.activation", activation.function, f"{activation.name!r}, by its values on probes")
     biased = hidden.bias is not None or output.bias is not None
     yield _fact("feed_forward.bias", biased, f"linear maps {hidden.name!r}, {output.name!r}")
+    yield from _own_biases("feed_forward", {"hidden": hidden, "output": output})
+
+
+def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:
+    """The own key of each map that has no bias where another of them has (L-3)."""
+    if any(linear.bias for linear in alike.values()):
+        for name, linear in alike.items():
+            if linear.bias is None:
+                yield _fact(f"{part}.{name}_bias", False, f"linear map {linear.name!r}")
 
 
 def _shared(layer: EncoderLayer) -> list[bool]:
