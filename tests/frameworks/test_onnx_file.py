@@ -410,14 +410,14 @@ def test_a_gain_and_a_shift_that_are_equal_are_told_apart(strangers: ModuleType,
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("r1 = Add(x, ob)", "r1 = Identity(ob)"), "the first residual sum is missing"),
+        (("r1 = Add(x, ob)", "r1 = Identity(ob)"), "residual1 is missing: a residual sum was looked for"),
         (("a = Mul(hb, sg)", "a = Sin(hb)"), "Sin has no place in an encoder layer"),
         (
             ("w = Softmax<axis=-1>(masked)", "w = Softmax<axis=1>(masked)"),
             "over something else than the scores of one row",
         ),
-        (("h = MatMul(n2, W1)", "h = MatMul(r1, W1)"), "neither a pre-norm layer nor a post-norm one"),
-        (("sg = Sigmoid(hb)", "sg = MatMul(n2, W1)"), "of two different things that depend on x"),
+        (("h = MatMul(n2, W1)", "h = MatMul(r1, W1)"), "no norm as norm2"),
+        (("sg = Sigmoid(hb)", "sg = MatMul(n2, W1)"), "the feed-forward network is gated (GLU)"),
     ],
 )
 def test_what_is_no_encoder_layer_is_said_and_not_guessed(saved: Make, change: tuple[str, str], said: str) -> None:

@@ -79,8 +79,9 @@ def infer_layer(
     try:
         inferred, described = _traced(graph, run, findings)
     except UnsupportedPattern as reason:
-        sentence, hint = _sentence(reason)
-        findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
+        for each in (reason, *reason.others):
+            sentence, hint = _sentence(each)
+            findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
         return None
     graph.forget_numbering()
     if graph.model.ByteSize() > LARGE:

@@ -15,13 +15,9 @@ from encoder_conformance.readers.onnx_file.layer.structure import Encoder, Encod
 from encoder_conformance.readers.onnx_file.tracing.expressions import Linear, TracedNorm, WeightSource
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.plan import STEPS_OF_LAYERS, stage_of
 
-LINEAR_MAPS = {
-    **{stage: f"attention.{stage}" for stage in ("query", "key", "value")},
-    "attention_output": "attention.output",
-    "ffn_hidden": "feed_forward.hidden",
-    "ffn_output": "feed_forward.output",
-}
+LINEAR_MAPS = {stage_of(name): step.owner for name, step in STEPS_OF_LAYERS.items() if "weight" in step.parameters}
 """Stage → the linear map that makes it, in the names of parameters."""
 
 

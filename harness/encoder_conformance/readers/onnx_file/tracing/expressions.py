@@ -72,6 +72,8 @@ class NormForm:
 class TracedNorm(Operation):
     of: "View"
     form: NormForm
+    width: int = 0
+    """The features that it norms together, where they are fewer than all: those of a head."""
 
 
 @dataclass(eq=False)
@@ -90,6 +92,57 @@ class Activation(Operation):
     function: str
     error: float = 0.0
     """The largest distance from `function`."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Each feature is multiplied by its own number, [F] or those of each head, wherever it stands."""
+
+    factors: Array
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Pairs of features are turned by an angle that grows with the position: rotary positions (RoPE).
+
+    Pair k turns by scale · theta^(-2k / size) radians a position; the first row is at position `first`.
+    """
+
+    pairing: str
+    """`halves`, `interleaved`, or how far apart the two features of a pair are."""
+    size: int
+    """The features that are turned, of `width` in a head."""
+    width: int
+    theta: float
+    scale: float
+    first: float
+
+
+@dataclass(frozen=True)
+class OtherMap:
+    """A linear map within a row that is neither; `text` says what it is."""
+
+    text: str
+
+
+class OtherRotation(OtherMap):
+    """A rotation whose angles are not those of rotary positions as they were published."""
+
+
+@dataclass(eq=False)
+class RowMap(Operation):
+    """A linear map of the features of each row by numbers of the file's own, the same in every item and head."""
+
+    of: "View"
+    form: Gain | Rotation | OtherMap
+
+
+@dataclass(eq=False)
+class Gate(Operation):
+    """The product of two operations, element by element."""
+
+    one: "View"
+    other: "View"
 
 
 @dataclass(eq=False)
@@ -145,7 +198,7 @@ class Expression:
     """A function of one operation, not recognised yet: elementwise, or of whole rows (`rowwise`).
 
     `index` is as a view's; where `reduced`, each element belongs to a row as a whole, and `index` is the row's number.
-    Rows run along `axis`: -1, or also -2 in an operation on pairs.
+    Rows run along `axis`: -1, or also -2 in an operation on pairs. `width` is as in a norm.
     """
 
     operation: Operation
@@ -153,6 +206,14 @@ class Expression:
     rowwise: bool
     reduced: bool
     axis: int = -1
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A function of one operation that takes several of its elements together, not recognised yet."""
+
+    operation: Operation
 
 
 @dataclass(frozen=True)
@@ -171,22 +232,23 @@ class Unknown:
     feature: Feature | None = None
 
 
-Value = View | Expression | Constant | Unknown
+Value = View | Expression | Mixture | Constant | Unknown
 
 
 class UnsupportedPattern(Exception):
     """A node or an operation that no encoder layer of the specification has in this place. `feature` is what other
-    layers have there, where that is known."""
+    layers have there, where that is known; `others` are such places that were found beside it."""
 
     def __init__(self, reason: str, feature: Feature | None = None) -> None:
         super().__init__(reason)
         self.feature = feature
+        self.others: list[UnsupportedPattern] = []
 
 
-def rows_of(operation: Operation, index: Array, axis: int) -> Array:
+def rows_of(operation: Operation, index: Array, axis: int, width: int = 0) -> Array:
     """The number of the row along `axis` that each element is in, in one shape with `index`."""
     if axis == -1:
-        return index // operation.shape[-1]
+        return index // (width or operation.shape[-1])
     Q, K = operation.shape[-2:]
     rows: Array = index // (Q * K) * K + index % K
     return rows

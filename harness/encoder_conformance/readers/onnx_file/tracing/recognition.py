@@ -4,6 +4,7 @@ The function is computed in float64 on probes and compared, so the spelling of a
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache, partial
 
 import numpy as np
@@ -16,8 +17,11 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Constant,
     Expression,
+    Gain,
     Linear,
+    Mixture,
     Operation,
+    RowMap,
     Scores,
     TracedNorm,
     Unknown,
@@ -28,6 +32,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     WeightSource,
 )
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
+from encoder_conformance.readers.onnx_file.tracing.row_maps import row_map
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -40,7 +45,7 @@ Function = Callable[..., Array]
 def view_of(table: ValueTable, name: str) -> View:
     """The value as a view of an operation; raises UnsupportedPattern."""
     value = table.value(name)
-    if isinstance(value, Expression):
+    if isinstance(value, Expression | Mixture):
         value = table.values[name] = recognise(table, name, value)
     if isinstance(value, Unknown):
         raise UnsupportedPattern(f"{value.reason} ({value.node})", value.feature)
@@ -57,12 +62,24 @@ def view_if_any(table: ValueTable, name: str) -> Value:
         return table.value(name)
 
 
-def recognise(table: ValueTable, name: str, expression: Expression) -> View:
+def settle_norm(table: ValueTable, name: str) -> None:
+    """Makes of a value that is a norm exactly an operation of its own, before its elements go apart."""
+    value = table.value(name)
+    if isinstance(value, Expression) and value.rowwise and not value.reduced and len(value.operation.shape) == 2:
+        with suppress(UnsupportedPattern):
+            view = recognise(table, name, value)
+            if isinstance(view.operation, TracedNorm) and not view.operation.form.error:
+                table.values[name] = view
+
+
+def recognise(table: ValueTable, name: str, expression: Expression | Mixture) -> View:
     """The operation that an expression computes; raises UnsupportedPattern."""
     operation = expression.operation
+    function = partial(evaluate, table, name, operation)
+    if isinstance(expression, Mixture):
+        return _mixed(table, name, operation, function)
     if expression.reduced:
         raise UnsupportedPattern(f"{name!r} is one number for each row of {operation.name!r}")
-    function = partial(evaluate, table, name, operation)
     if not expression.rowwise:
         return _elementwise(table, name, expression, function)
     if isinstance(operation, Scores):
@@ -70,6 +87,17 @@ def recognise(table: ValueTable, name: str, expression: Expression) -> View:
     if isinstance(operation, Weights):
         raise UnsupportedPattern("attention's weights are normalised once more")
     return _norm(table, name, expression, function)
+
+
+def _mixed(table: ValueTable, name: str, operation: Operation, function: Function) -> View:
+    try:
+        index, factor, form = row_map(function, operation.shape, table.S)
+    except UnsupportedPattern as reason:
+        turned = isinstance(operation, Linear | TracedNorm)
+        raise UnsupportedPattern(f"{reason} ({name!r})", "rope" if turned else None) from None
+    if form is None:
+        return View(operation, index, factor)
+    return View(RowMap(operation.shape, name, _whole(operation), form), index, factor)
 
 
 def _elementwise(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
@@ -84,22 +112,24 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         kind = "scores" if isinstance(operation, Scores) else "weights"
         message = f"attention's {kind} go through something that is no scale and no mask"
         raise UnsupportedPattern(message, "softcap" if kind == "scores" else None)
-    if _is_scale_by_feature(expression, observed, inputs):
-        message = f"{name!r} multiplies each feature of {operation.name!r} by a number of its own"
-        raise UnsupportedPattern(message, "layer_scale" if isinstance(operation, Linear) else None)
+    if (gains := _gains(expression, observed, inputs)) is not None:
+        gained = RowMap(operation.shape, name, _whole(operation), Gain(gains))
+        return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     kind, factor, error = activation_of(observed, inputs, name)
     activation = Activation(operation.shape, name, _whole(operation), kind, error)
     return View(table.intern((id(operation), kind), activation), expression.index, factor)
 
 
-def _is_scale_by_feature(expression: Expression, observed: Elementwise, inputs: Elementwise) -> bool:
-    """Whether each feature is multiplied by one number, wherever it stands."""
+def _gains(expression: Expression, observed: Elementwise, inputs: Elementwise) -> Array | None:
+    """The number that multiplies each feature, wherever it stands; None where that is not what is done."""
     features = (expression.index % expression.operation.shape[-1]).reshape(-1)
     with np.errstate(all="ignore"):
         factors = (observed / inputs).reshape(-1)
     first = {int(feature): factor for feature, factor in zip(features, factors, strict=True)}
     due = np.array([first[int(feature)] for feature in features])
-    return bool(np.isfinite(due).all() and np.abs(factors - due).max() <= CLOSE * np.abs(due).max())
+    if not (np.isfinite(due).all() and np.abs(factors - due).max() <= CLOSE * np.abs(due).max()):
+        return None
+    return np.array([first[feature] for feature in sorted(first)])
 
 
 def _softmax(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
@@ -121,11 +151,13 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
 
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
     operation = expression.operation
-    operands = norm_operands(table, name, operation)
-    form = norm_of(function, lambda values: values.reshape(-1)[expression.index], operation.shape, operands)
+    width = expression.width or operation.shape[-1]
+    operands = norm_operands(table, name, operation, width)
+    shape = operation.shape[0] * operation.shape[-1] // width, width
+    form = norm_of(function, lambda values: values.reshape(-1)[expression.index], shape, operands)
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
-    key = id(operation), form.kind, form.epsilon, *sources
-    norm = TracedNorm(operation.shape, name, _whole(operation), form)
+    key = id(operation), form.kind, form.epsilon, expression.width, *sources
+    norm = TracedNorm(operation.shape, name, _whole(operation), form, expression.width)
     return View(table.intern(key, norm), expression.index)
 
 
@@ -203,7 +235,7 @@ def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:
     return source.reshape(-1).take(np.arange(F))
 
 
-def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[NormOperand]:
+def norm_operands(table: ValueTable, name: str, operation: Operation, width: int) -> list[NormOperand]:
     """The other operands of a function of `operation`: floating-point constants, and each node's own epsilon."""
     found: dict[tuple[str, str], NormOperand] = {}
     for node in _nodes_between(table, name, operation):
@@ -215,6 +247,6 @@ def norm_operands(table: ValueTable, name: str, operation: Operation) -> list[No
             if each and each not in table.values and table.number(each).dtype.kind == "f":
                 source = table.source(each)
                 evidence = f"constant {each!r} at {node_label(node)}"
-                shape, vector = source.value.shape, _repeated_vector(source, operation.shape[-1])
+                shape, vector = source.value.shape, _repeated_vector(source, width)
                 found[each, current] = NormOperand(each, vector or source.reshape(-1), evidence, shape)
     return list(found.values())

@@ -31,16 +31,20 @@ def axes_of(node: onnx.NodeProto, rank: int, opset: int, number: Callable[[str],
     return (axis,)
 
 
-def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple[int, Array]:
-    """The axis of the operation along which a group of elements of `index` [*axes] is a row, and each group's row, the
-    axes kept as 1."""
+def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple[int, int, Array]:
+    """The axis of the operation along which a group of elements of `index` [*axes] is a row, its width where it is a
+    part of one, and each group's row, the axes kept as 1."""
     last = np.moveaxis(index, axes, range(index.ndim - len(axes), index.ndim))
     grouped = last.reshape(-1, prod(index.shape[a] for a in axes))
     distinct = bool((np.diff(np.sort(grouped, axis=1)) > 0).all())
-    for axis in (-1, -2) if len(operation.shape) == 4 else (-1,):
-        rows = rows_of(operation, grouped, axis)
-        if distinct and grouped.shape[1] == operation.shape[axis] and (rows == rows[:, :1]).all():
+    n, F = grouped.shape[1], operation.shape[-1]
+    ways = [(axis, 0) for axis in (-1, -2)] if len(operation.shape) == 4 else [(-1, 0)]
+    if len(operation.shape) == 2 and 1 < n < F and F % n == 0:
+        ways.append((-1, n))
+    for axis, width in ways:
+        rows = rows_of(operation, grouped, axis, width)
+        if distinct and n == (width or operation.shape[axis]) and (rows == rows[:, :1]).all():
             kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))
-            return axis, rows[:, 0].reshape(kept)
+            return axis, width, rows[:, 0].reshape(kept)
     what = "scores" if len(operation.shape) == 4 else "features"
     raise UnsupportedPattern(f"a reduction or norm over something else than the {what} of one row")

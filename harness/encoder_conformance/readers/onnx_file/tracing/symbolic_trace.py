@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
-from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import (
     ELEMENTWISE,
     FLOAT_TYPES,
@@ -25,7 +25,9 @@ from encoder_conformance.readers.onnx_file.tracing.attention import attention_op
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Constant,
     Expression,
+    Gate,
     Linear,
+    Mixture,
     Operation,
     Scores,
     Sum,
@@ -38,10 +40,11 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     rows_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
-from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, view_if_any, view_of
+from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, settle_norm, view_if_any, view_of
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
 from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
+from encoder_conformance.spec.axes import Array
 
 
 class SymbolicTrace(ValueTable):
@@ -73,6 +76,10 @@ class SymbolicTrace(ValueTable):
 
     def _outputs(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         op = node.op_type
+        mixed = {id(value.operation): value for value in inputs.values() if isinstance(value, Mixture)}
+        own = {id(value.operation) for value in inputs.values() if isinstance(value, View | Expression)}
+        if len(mixed) == 1 and own <= mixed.keys() and op in MOVES | IDENTITIES | ELEMENTWISE:
+            return [*mixed.values()] * len(node.output)
         if op in MOVES:
             return self._rearranged(node)
         if op in IDENTITIES:
@@ -83,15 +90,20 @@ class SymbolicTrace(ValueTable):
             return [self._elementwise(node, inputs)]
         if op in REDUCTIONS or op in ROWWISE:
             return [self._rowwise(node)]
-        if op == "Attention" and node.domain in ("", "ai.onnx"):
+        if op == "Attention" and node.domain in STANDARD:
             return attention_operator(self, node)
+        if op == "RotaryEmbedding" and node.domain in STANDARD:
+            settle_norm(self, node.input[0])
+            return [Mixture(self.value(node.input[0]).operation)]  # type: ignore[union-attr]
         message = f"{op} has no place in an encoder layer as the specification knows it"
         raise UnsupportedPattern(message, OPERATORS.get(op))
 
     def _rearranged(self, node: onnx.NodeProto) -> list[Value]:
         data = data_inputs(node)
         several = len(data) > 1
-        values = [view_of(self, name) if several and name in self.values else self.value(name) for name in data]
+        if node.op_type in ("Split", "Slice", "Gather"):
+            settle_norm(self, data[0])
+        values = [view_if_any(self, name) if several and name in self.values else self.value(name) for name in data]
         others = [self.number(name) if name else None for name in node.input[len(data) :]]
         if any(name in self.values for name in node.input[len(data) :]):
             raise UnsupportedPattern(f"{node.op_type} by what x holds")
@@ -99,9 +111,10 @@ class SymbolicTrace(ValueTable):
         if len(dependent) < len(values):
             raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it")
         first = dependent[0]
-        of_one = all(value.operation is first.operation for value in dependent)
-        if not of_one or len({getattr(value, "factor", 1) for value in dependent}) > 1:
-            raise UnsupportedPattern("Concat of different things", "rope" if of_one else None)
+        if any(value.operation is not first.operation for value in dependent):
+            raise UnsupportedPattern("Concat of different things")
+        if several and len({value.factor if isinstance(value, View) else id(value) for value in dependent}) > 1:
+            return [Mixture(first.operation)]
         indices = self.nodes.run(node, [*(value.index for value in dependent), *others])
         return [replace(first, index=index) for index in indices]
 
@@ -140,6 +153,10 @@ class SymbolicTrace(ValueTable):
         operations = {id(value.operation) for value in values if not isinstance(value, Constant | Unknown)}
         if len(operations) > 1:
             return self._sum(node)
+        if any(isinstance(value, Constant) and _differs_by_row(value.value) for value in values):
+            for name in inputs:
+                settle_norm(self, name)
+            values = [self.value(name) for name in node.input if name]
         if node.op_type == "Add":
             for name, other in (node.input, node.input[::-1]):
                 value = inputs[name]
@@ -147,26 +164,28 @@ class SymbolicTrace(ValueTable):
                     return self._with_bias(node, value, self.source(other))
         return self._expression(node, values)
 
-    def _expression(self, node: onnx.NodeProto, values: list[Value]) -> Expression:
+    def _expression(self, node: onnx.NodeProto, values: list[Value]) -> Expression | Mixture:
         dependent = [value for value in values if isinstance(value, View | Expression)]
         operation = dependent[0].operation
         shape = np.broadcast_shapes(*(v.value.shape if isinstance(v, Constant) else v.index.shape for v in values))  # type: ignore[union-attr]
         expressions = [value for value in dependent if isinstance(value, Expression)]
-        axes = {value.axis for value in expressions if value.rowwise}
+        axes = {(value.axis, value.width) for value in expressions if value.rowwise}
         if len(axes) > 1:
             raise UnsupportedPattern("rows in two directions")
-        axis = axes.pop() if axes else -1
+        axis, width = axes.pop() if axes else (-1, 0)
         whole = [np.broadcast_to(v.index, shape) for v in dependent if not (isinstance(v, Expression) and v.reduced)]
         rows = [np.broadcast_to(v.index, shape) for v in dependent if isinstance(v, Expression) and v.reduced]
         if any(not np.array_equal(index, whole[0]) for index in whole[1:]):
-            turned = isinstance(operation, Linear) and node.op_type in ("Add", "Sub")
+            if node.op_type in ("Add", "Sub") and len(operation.shape) == 2:
+                return Mixture(operation)
             message = f"{node.op_type} of different elements of {operation.name!r} with each other"
-            raise UnsupportedPattern(message, "rope" if turned else None)
-        own_rows = rows_of(operation, whole[0], axis) if whole else rows[0]
+            gated = node.op_type == "Mul" and isinstance(operation, Linear)
+            raise UnsupportedPattern(message, "gated" if gated else None)
+        own_rows = rows_of(operation, whole[0], axis, width) if whole else rows[0]
         if any(not np.array_equal(index, own_rows) for index in rows):
             raise UnsupportedPattern(f"{node.op_type} of an element of {operation.name!r} with another row's")
         return Expression(
-            operation, whole[0] if whole else rows[0], any(v.rowwise for v in expressions), not whole, axis
+            operation, whole[0] if whole else rows[0], any(v.rowwise for v in expressions), not whole, axis, width
         )
 
     def _takes_bias(self, view: View, other: str) -> bool:
@@ -213,19 +232,23 @@ class SymbolicTrace(ValueTable):
 
     def _sum(self, node: onnx.NodeProto) -> View:
         names = [name for name in node.input if name]
-        if node.op_type not in ("Add", "Sum") or len(names) != 2:
-            message = f"{node.op_type} of two different things that depend on x"
-            raise UnsupportedPattern(message, "gated" if node.op_type == "Mul" else None)
+        if node.op_type not in ("Add", "Sum", "Mul") or len(names) != 2:
+            raise UnsupportedPattern(f"{node.op_type} of two different things that depend on x")
         one, two = (view_of(self, name) for name in names)
         if one.operation is two.operation:
             return self._expression(node, [one, two])  # type: ignore[return-value]
         if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
             raise UnsupportedPattern("a sum of scores or weights of attention with something else that depends on x")
+        alike = one.operation.shape == two.operation.shape and np.array_equal(one.index, two.index)
+        if node.op_type == "Mul":
+            if not alike or one.factor * two.factor != 1:
+                raise UnsupportedPattern("Mul of two different things that depend on x", "gated")
+            return View(Gate(one.operation.shape, node.output[0], one, two), one.index)
         if one.factor != 1 or two.factor != 1:
             raise UnsupportedPattern(
                 f"a residual sum of {one.factor:.6g} times one and {two.factor:.6g} times the other", "residual_scale"
             )
-        if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
+        if not alike:
             raise UnsupportedPattern("a sum of elements of different positions or features")
         return View(Sum(one.operation.shape, node.output[0], one, two), one.index)
 
@@ -235,20 +258,28 @@ class SymbolicTrace(ValueTable):
         value = self.value(name)
         if isinstance(value, Expression) and value.rowwise and not value.reduced:
             value = view_if_any(self, name)  # a norm of a norm: the first is an operation of its own
+        if isinstance(value, Mixture):
+            value = view_of(self, name)
         if any(other in self.values for other in node.input[1:]):
             raise UnsupportedPattern(f"{node.op_type} with parameters that depend on x")
         assert isinstance(value, View | Expression)
         if isinstance(value, Expression) and value.reduced:
             raise UnsupportedPattern(f"{node.op_type} of what is one number a row already")
         axes = axes_of(node, value.index.ndim, self.graph.opsets.get("", 1), self.number)
-        axis, rows = row_axis(value.operation, value.index, axes)
-        if isinstance(value, Expression) and value.rowwise and value.axis != axis:
+        axis, width, rows = row_axis(value.operation, value.index, axes)
+        if isinstance(value, Expression) and value.rowwise and (value.axis, value.width) != (axis, width):
             raise UnsupportedPattern("rows in two directions")
         if node.op_type in ROWWISE:
-            return Expression(value.operation, value.index, True, False, axis)
+            return Expression(value.operation, value.index, True, False, axis, width)
         if not attributes_of(node).get("keepdims", 1):
             rows = rows.squeeze(axes)
-        return Expression(value.operation, rows, True, True, axis)
+        return Expression(value.operation, rows, True, True, axis, width)
+
+
+def _differs_by_row(constant: Array) -> bool:
+    """Whether its last axis holds other numbers at one place than at the next."""
+    rows = constant.reshape(-1, constant.shape[-1]) if constant.ndim > 1 and constant.size else constant[None]
+    return bool((rows != rows[:1]).any())
 
 
 def _unbiased(operation: Operation) -> bool:
