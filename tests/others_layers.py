@@ -107,6 +107,7 @@ LAYERS: dict[str, tuple[Theirs, ...]] = {
     "bart": (Theirs("BartEncoderLayer", "BartConfig", _BART, _BART_SIZES),),
     "marian": _and(Theirs("MarianEncoderLayer", "MarianConfig", _BART, _BART_SIZES), activation_function="silu"),
     "m2m_100": (Theirs("M2M100EncoderLayer", "M2M100Config", _BART, _BART_SIZES),),
+    "whisper": (Theirs("WhisperEncoderLayer", "WhisperConfig", _BART, _BART_SIZES),),
     "wav2vec2": (
         Theirs("Wav2Vec2EncoderLayer", "Wav2Vec2Config", _WAV2VEC2),
         Theirs("Wav2Vec2EncoderLayerStableLayerNorm", "Wav2Vec2Config", _WAV2VEC2),
@@ -118,6 +119,7 @@ LAYERS: dict[str, tuple[Theirs, ...]] = {
     "vit": _and(Theirs("ViTLayer", "ViTConfig", _VIT), qkv_bias=False),
     "deit": _and(Theirs("DeiTLayer", "DeiTConfig", _VIT), qkv_bias=False),
     "audio_spectrogram_transformer": _and(Theirs("ASTLayer", "ASTConfig", _VIT), qkv_bias=False),
+    "clip": (Theirs("CLIPEncoderLayer", "CLIPVisionConfig", _CLIP),),
     "siglip": (Theirs("SiglipEncoderLayer", "SiglipVisionConfig", _CLIP),),
     "siglip2": (Theirs("Siglip2EncoderLayer", "Siglip2VisionConfig", _CLIP),),
     "mllama": (Theirs("MllamaVisionEncoderLayer", "MllamaVisionConfig", _MLLAMA, _MLLAMA_SIZES, needs_mask=True),),

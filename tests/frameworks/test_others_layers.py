@@ -39,11 +39,13 @@ def layers_of(encoder: PublishedEncoder) -> Iterator[Layer]:
     """A layer for each combination of the encoder's choices, at the sizes of pre-gelu, as code in float64 has it; none
     where the layer language cannot say them."""
     norm, biases, network = encoder.norm, encoder.biases, encoder.feed_forward
-    if encoder.kind != "model" or encoder.inside or network.gated or not biases.query == biases.key == biases.value:
+    if encoder.kind != "model" or encoder.inside or network.gated:
         return
+    own = {f"{name}_bias": False for name in ("query", "key", "value") if getattr(biases, name) is False}
     combinations = product(norm.placement, norm.epsilon, network.activation, _either(biases.query))
     for placement, epsilon, activation, qkv_bias in combinations:
         attention = {"qkv_bias": qkv_bias, "output_bias": biases.output, "scale": encoder.attention.scale}
+        attention |= own if qkv_bias else {}
         try:
             layer = changed(
                 load().layers["pre-gelu"],
