@@ -37,7 +37,7 @@ CONFIGURATIONS = {
 EPSILONS = ("layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps", "norm_eps")
 ACTIVATIONS = ("hidden_act", "hidden_activation", "activation_function", "dense_act_fn")
 OTHER_NAMES = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
-IN_CODE = {("whisper", "epsilon"), ("esmc", "epsilon"), ("esm", "activation")}
+IN_CODE = {("esmc", "epsilon"), ("esm", "activation")}
 """What no configuration says: their code has the number, or the function."""
 
 
