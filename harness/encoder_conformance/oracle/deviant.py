@@ -20,6 +20,7 @@ from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.plan import STEPS
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
 def _of_step(case: Case, name: str, wrong: str) -> Inapplicable | None:
     step = steps_of(case.layer).get(name)
     if step is None:
-        is_too_many = name == "final_norm" and case.layer.norm.placement == "post"
+        is_too_many = STEPS[name].form == "end" and case.layer.norm.placement == "post"
         return Inapplicable.POST_NORM if is_too_many else Inapplicable.NO_STEP
     if not takes(case, step):
         return Inapplicable.NO_BIAS

@@ -50,8 +50,10 @@ FORMS: Mapping[str, Form] = {
 }
 """Form of a step of the plan → what it computes."""
 
-VARIANTS: Mapping[str, Mapping[str, Any]] = {name: FORMS[step.form].variants for name, step in STEPS.items()}
-"""Step → its variants by name."""
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    name: variants for name, step in STEPS.items() if (variants := FORMS[step.form].variants)
+}
+"""Step that a deviation may name → its variants by name."""
 
 
 @lru_cache(maxsize=512)
