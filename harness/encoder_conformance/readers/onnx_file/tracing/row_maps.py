@@ -114,6 +114,8 @@ def taken_apart(matrices: Array) -> tuple[float, Form | None]:
     if used.sum(1).max() == 2 and np.allclose(norms, factor, rtol=_NEAR):
         return (1.0 if abs(factor - 1) < 1e-3 else factor), _rotation(matrices / factor, used)
     most = int(used.sum(1).max())
+    if most == 2:
+        return 1.0, OtherRotation("pairs of features mixed otherwise than by a rotation")
     return 1.0, OtherMap(f"a linear map within a head that is no rotation: a feature is made of {most}")
 
 
