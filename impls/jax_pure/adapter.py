@@ -161,14 +161,15 @@ class JaxPure(Adapter):
         every = B, heads, S, T
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         padding_id = None if masks.padding_id is None else np.int64(masks.padding_id)
+        positions = None if run.positions is None else run.positions[..., 0]
         if allowed is None and bias is None and not stated:
-            return LayerMasks(padding_id=padding_id)
+            return LayerMasks(padding_id=padding_id, positions=positions)
         if bias is None and stated:
             bias = np.zeros((1, 1, 1, 1), self.dtype)
         allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
         valid = np.ones((B, T), np.bool_) if valid is None else widened(valid, (B, T))
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
-        return LayerMasks(allowed, bias, self.softmax.needed(allowed, valid), padding_id)
+        return LayerMasks(allowed, bias, self.softmax.needed(allowed, valid), padding_id, positions)
 
     def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

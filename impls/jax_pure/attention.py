@@ -33,6 +33,8 @@ class Masks(NamedTuple):
     """None or bool [B, S], false at padding that nothing is to be computed with: what `MaskedSoftmax.needed` gives."""
     padding_id: Array | None = None
     """The token id of padding, of which a stack with an embedding makes a mask; None where there is none."""
+    positions: Array | None = None
+    """None or [B or 1, S], where token ids lie: what a stack with an embedding adds is of these, else of 0 … S − 1."""
 
 
 NO_MASKS = Masks()

@@ -17,6 +17,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": partial(jax.nn.gelu, approximate=False),  # E-7, by erf; JAX's default is the tanh approximation
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),  # E-10
     "silu": jax.nn.silu,  # E-11
+    "quick_gelu": lambda x: x * jax.nn.sigmoid(1.702 * x),  # E-18
 }
 
 

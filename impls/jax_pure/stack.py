@@ -28,7 +28,7 @@ class Encoder:
 
     layer: EncoderLayer
     norm: Norm | None = None
-    positions: Callable[[Array], Array] | None = None
+    positions: Callable[[Array, Array | None], Array] | None = None
     dropout: float = 0.0
 
     def __call__(
@@ -42,7 +42,7 @@ class Encoder:
             valid = (x != masks.padding_id)[:, None, None]  # [B, 1, 1, S]
             masks = masks._replace(allowed=valid if masks.allowed is None else masks.allowed & valid)
         if "embedding" in params:
-            x = tap("embedded", self.embedded(params["embedding"], x))
+            x = tap("embedded", self.embedded(params["embedding"], x, masks.positions))
             if key is not None and self.dropout:
                 bits = jax.random.bits(jax.random.fold_in(key, N), x.shape, jnp.uint32)
                 x = dropped({"embedded": bits}, "embedded", self.dropout, x)
@@ -53,10 +53,10 @@ class Encoder:
             x = tap("final_norm", self.norm(params["final_norm"], x))
         return tap("output", x)
 
-    def embedded(self, p: Tree, ids: Array) -> Array:
+    def embedded(self, p: Tree, ids: Array, positions: Array | None = None) -> Array:
         """[B, S, D]."""
         x = p["weight"][ids]
-        return x if self.positions is None else x + self.positions(x)
+        return x if self.positions is None else x + self.positions(x, positions)
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,14 @@ class CrossAttention:
         return tap("output", self.attention(params["attention"], x, masks, tap, undropped, memory))
 
 
-def sinusoidal(x: Array) -> Array:
-    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
+def sinusoidal(x: Array, positions: Array | None = None) -> Array:
+    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1; s counts from 0. [B or 1,
+    S, D], where s is given as `positions` [B or 1, S]."""
     _, S, D = x.shape
     rates = 10000.0 ** (-jnp.arange(0, D, 2, dtype=x.dtype) / D)
-    angles = jax.lax.broadcasted_iota(x.dtype, (S, rates.size), 0) * rates  # jax2onnx cannot index an arange of S
-    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(S, -1)[:, :D]
+    if positions is None:
+        places = jax.lax.broadcasted_iota(x.dtype, (S, rates.size), 0)  # jax2onnx cannot index an arange of S
+    else:
+        places = positions.astype(x.dtype)[..., None]
+    angles = places * rates
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(*angles.shape[:-1], -1)[..., :D]

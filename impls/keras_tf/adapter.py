@@ -166,7 +166,8 @@ class KerasTensorFlow(Adapter):
         bias = None if added is None else tf.cast(added, self.encoder.compute_dtype)
         if masks.padding_id is not None:
             mask, valid = without_padding(x, masks.padding_id, mask)
-        return self.encoder(x, mask, bias, valid, tap=tap, training=run.mode == "train")
+        given = x if run.positions is None else (x, tf.constant(run.positions[..., 0]))
+        return self.encoder(given, mask, bias, valid, tap=tap, training=run.mode == "train")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Every part has the dtype policy of the encoder, and the name by which its weight
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from keras import layers
@@ -16,6 +15,7 @@ from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 from encoder_conformance.impls.keras_tf.stack import Encoder, sinusoidal
+from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}  # E-1, E-9
@@ -56,11 +56,13 @@ def norm_of(layer: Description, dtype: str, name: str) -> layers.Layer:
 
 
 def attention_of(layer: Description, dtype: str) -> MultiHeadAttention:
-    D, chosen = layer["d_model"], layer["attention"]
+    D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
     H, filled, row = chosen["num_heads"], chosen["masked_score"], chosen["fully_masked_row"]
     kind, size = (SharedByHeads, D // H) if chosen["projections"] == "shared_by_heads" else (layers.Dense, D)
-    projection = partial(kind, size, use_bias=chosen["qkv_bias"], dtype=dtype)
-    query, key, value = (projection(name=name) for name in ("query", "key", "value"))
+    query, key, value = (
+        kind(size, use_bias=has_bias(described, f"attention.{name}"), name=name, dtype=dtype)
+        for name in ("query", "key", "value")
+    )
     maps = Maps(query, key, value, layers.Dense(D, use_bias=chosen["output_bias"], name="out", dtype=dtype))
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "uniform" if row == "unspecified" else row)
     dropout = layers.Dropout(layer["dropout"]["attention_weights"], name="dropout", dtype=dtype)
@@ -69,8 +71,9 @@ def attention_of(layer: Description, dtype: str) -> MultiHeadAttention:
 
 
 def feed_forward_of(layer: Description, dtype: str) -> FeedForward:
-    chosen = layer["feed_forward"]
-    hidden = layers.Dense(chosen["d_ff"], use_bias=chosen["bias"], name="hidden", dtype=dtype)
-    out = layers.Dense(layer["d_model"], use_bias=chosen["bias"], name="out", dtype=dtype)
+    D, chosen, described = layer["d_model"], layer["feed_forward"], with_attributes(layer)
+    biased = has_bias(described, "feed_forward.hidden"), has_bias(described, "feed_forward.output")
+    hidden = layers.Dense(chosen["d_ff"], use_bias=biased[0], name="hidden", dtype=dtype)
+    out = layers.Dense(D, use_bias=biased[1], name="out", dtype=dtype)
     dropout = layers.Dropout(layer["dropout"]["ffn_activation"], name="dropout", dtype=dtype)
     return FeedForward(hidden, chosen["activation"], out, dropout, name="feed_forward", dtype=dtype)

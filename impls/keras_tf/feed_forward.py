@@ -26,6 +26,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": gelu,  # E-7
     "gelu_tanh": gelu_tanh,  # E-10
     "silu": ops.silu,  # E-11
+    "quick_gelu": lambda x: x * ops.sigmoid(1.702 * x),  # E-18
 }
 
 

@@ -23,7 +23,7 @@ class Encoder(keras_layers.Layer):
         *,
         norm: keras_layers.Layer | None = None,
         embedding: keras_layers.Embedding | None = None,
-        positions: Callable[[Tensor], Tensor] | None = None,
+        positions: Callable[[Tensor, Tensor | None], Tensor] | None = None,
         dropout: keras_layers.Dropout | None = None,
         **kwargs: Any,
     ) -> None:
@@ -50,7 +50,7 @@ class Encoder(keras_layers.Layer):
 
     def call(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
@@ -58,11 +58,12 @@ class Encoder(keras_layers.Layer):
         training: bool = False,
     ) -> Tensor:
         """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and of few layers
-        what is inside."""
+        what is inside. In place of token ids, x may be they and where they lie, [B or 1, S], if not at 0 … S − 1."""
+        x, positions = x if isinstance(x, tuple) else (x, None)
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions is not None:
-                x = x + self.positions(x)
+                x = x + self.positions(x, positions)
             x = tap("embedded", x)
         if self.dropout is not None:
             x = dropped(self.dropout, x, training)
@@ -80,10 +81,12 @@ def without_padding(ids: Tensor, padding_id: int, mask: Tensor | None) -> tuple[
     return (valid[:, None, None] if mask is None else ops.logical_and(mask, valid[:, None, None])), valid
 
 
-def sinusoidal(x: Tensor) -> Tensor:
-    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
+def sinusoidal(x: Tensor, positions: Tensor | None = None) -> Tensor:
+    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1; s counts from 0. [B or 1,
+    S, D], where s is given as `positions` [B or 1, S]."""
     _, S, D = ops.shape(x)
     rates = ops.exp(ops.arange(0, D, 2, dtype=x.dtype) * (-math.log(10000.0) / D))
-    angles = ops.expand_dims(ops.arange(S, dtype=x.dtype), -1) * rates
+    places = ops.arange(S, dtype=x.dtype) if positions is None else ops.cast(positions, x.dtype)
+    angles = ops.expand_dims(places, -1) * rates
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-    return ops.reshape(waves, (S, -1))[:, :D]
+    return ops.reshape(waves, (*ops.shape(places)[:-1], S, -1))[..., :D]

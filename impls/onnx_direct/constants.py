@@ -30,6 +30,7 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
         "one": 1,
         "root_two": math.sqrt(2),
         "cubic": 0.044715,
+        "slope": 1.702,
         "root_two_by_pi": math.sqrt(2 / math.pi),
         "rates": rates,
     }

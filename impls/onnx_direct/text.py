@@ -21,7 +21,7 @@ from encoder_conformance.spec.plan import Step, plan, with_attributes
 
 SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
 """Values that are the same for each layer of a stack. Constants are, too."""
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "quick_gelu")
 
 Lines = list[str]
 
@@ -209,6 +209,8 @@ def activation(form: Form, step: Step, x: str) -> Lines:
         return [f"{y} = Relu({x})"]
     if name == "silu":
         return [f"sigmoid = Sigmoid({x})", f"{y} = Mul({x}, sigmoid)"]
+    if name == "quick_gelu":
+        return [f"steeper = Mul({x}, slope)", "sigmoid = Sigmoid(steeper)", f"{y} = Mul({x}, sigmoid)"]
     if form.has_gelu:
         kind = "tanh" if name == "gelu_tanh" else "none"
         return [f'{y} = Gelu <approximate = "{kind}"> ({x})']

@@ -145,7 +145,8 @@ class PyTorch(Adapter):
         again = run.checkpoint and torch.is_grad_enabled()
         given = x, mask, bias, valid, tap
         if isinstance(self.encoder, Encoder):
-            return self.encoder(*given, again=again)
+            self.encoder.again = again
+            return self.encoder(*given, self.tensor(None if run.positions is None else run.positions[..., 0]))
         return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:

@@ -13,6 +13,7 @@ from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.pytorch.feed_forward import FeedForward
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
 from encoder_conformance.impls.pytorch.stack import Encoder, sinusoidal
+from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}  # E-1, E-9
@@ -57,23 +58,25 @@ def norm_of(layer: Description) -> nn.LayerNorm | nn.RMSNorm:
 
 
 def attention_of(layer: Description) -> MultiHeadAttention:
-    D, chosen = layer["d_model"], layer["attention"]
+    D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
     H, d = chosen["num_heads"], D // chosen["num_heads"]
     shared, filled, row = chosen["projections"] == "shared_by_heads", chosen["masked_score"], chosen["fully_masked_row"]
 
-    def projection() -> nn.Linear:
-        bias = chosen["qkv_bias"]
+    def projection(name: str) -> nn.Linear:
+        bias = has_bias(described, f"attention.{name}")
         return SharedByHeads(d, H, bias=bias) if shared else nn.Linear(D, D, bias=bias)
 
-    maps = Maps(projection(), projection(), projection(), nn.Linear(D, D, bias=chosen["output_bias"]))
+    query, key, value = (projection(name) for name in ("query", "key", "value"))
+    maps = Maps(query, key, value, nn.Linear(D, D, bias=chosen["output_bias"]))
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "zero" if row == "unspecified" else row)
     scaled_by, dropout = D if chosen["scale"] == "d_model" else d, nn.Dropout(layer["dropout"]["attention_weights"])
     return MultiHeadAttention(maps, H, scaled_by, softmax, dropout)
 
 
 def feed_forward_of(layer: Description) -> FeedForward:
-    D, chosen = layer["d_model"], layer["feed_forward"]
-    hidden, output = (nn.Linear(*sizes, bias=chosen["bias"]) for sizes in ((D, chosen["d_ff"]), (chosen["d_ff"], D)))
+    D, chosen, described = layer["d_model"], layer["feed_forward"], with_attributes(layer)
+    hidden = nn.Linear(D, chosen["d_ff"], bias=has_bias(described, "feed_forward.hidden"))
+    output = nn.Linear(chosen["d_ff"], D, bias=has_bias(described, "feed_forward.output"))
     return FeedForward(hidden, chosen["activation"], output, nn.Dropout(layer["dropout"]["ffn_activation"]))
 
 

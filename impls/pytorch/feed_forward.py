@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,6 +15,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,  # E-7, the exact one, by erf
     "gelu_tanh": partial(F.gelu, approximate="tanh"),  # E-10
     "silu": F.silu,  # E-11
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),  # E-18
 }
 
 

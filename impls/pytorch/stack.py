@@ -20,12 +20,15 @@ class Encoder(nn.Module):
         *,
         norm: nn.Module | None = None,
         embedding: nn.Embedding | None = None,
-        positions: Callable[[Tensor], Tensor] | None = None,
+        positions: Callable[[Tensor, Tensor | None], Tensor] | None = None,
         dropout: nn.Dropout | None = None,
     ) -> None:
         super().__init__()
         self.positions, self.embedding, self.dropout = positions, embedding, dropout
         self.layers, self.norm = nn.ModuleList(layers), norm
+        self.again = False
+        """Whether the backward pass makes the activations of each layer again, one layer at a time. Only what goes from
+        layer to layer is kept: a checkpoint around the whole stack would hold all of it once more, and save nothing."""
 
     def forward(
         self,
@@ -34,24 +37,23 @@ class Encoder(nn.Module):
         bias: Tensor | None = None,
         valid: Tensor | None = None,
         tap: Tap[Tensor] = untapped,
-        again: bool = False,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and in a stack of few
         layers what is inside.
 
-        `again`: the backward pass makes the activations of each layer again, one layer at a time. Only what goes from
-        layer to layer is kept: a checkpoint around the whole stack would hold all of it once more, and save nothing.
+        `positions`: where token ids lie, [B or 1, S]; None for 0 … S − 1.
         """
         if self.embedding is not None:
             x = self.embedding(x)
             if self.positions is not None:
-                x = x + self.positions(x)
+                x = x + self.positions(x, positions)
             x = tap("embedded", x)
         if self.dropout is not None:
             x = self.dropout(x)
         for number, layer in enumerate(self.layers):
             given = x, mask, bias, valid, inside(tap, number, len(self.layers))
-            x = tap(f"layer_{number}", checkpoint(layer, *given, use_reentrant=False) if again else layer(*given))
+            x = tap(f"layer_{number}", checkpoint(layer, *given, use_reentrant=False) if self.again else layer(*given))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))
         return tap("output", x)
@@ -63,11 +65,13 @@ def without_padding(ids: Tensor, padding_id: int, mask: Tensor | None) -> tuple[
     return (valid[:, None, None] if mask is None else mask & valid[:, None, None]), valid
 
 
-def sinusoidal(x: Tensor) -> Tensor:
-    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1."""
+def sinusoidal(x: Tensor, positions: Tensor | None = None) -> Tensor:
+    """[S, D] in the dtype of x: sin(s / 10000^(2i / D)) at feature 2i, the cosine at 2i + 1; s counts from 0. [B or 1,
+    S, D], where s is given as `positions` [B or 1, S]."""
     _, S, D = x.shape
     # A tensor and no Python float: torch.onnx.export would round that to float32.
     step = x.new_tensor(10000.0).log() / D
     rates = torch.exp(-step * torch.arange(0, D, 2, dtype=x.dtype, device=x.device))
-    angles = torch.arange(S, dtype=x.dtype, device=x.device)[:, None] * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :D]
+    places = torch.arange(S, dtype=x.dtype, device=x.device) if positions is None else positions.to(x.dtype)
+    angles = places[..., None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :D]

@@ -172,6 +172,14 @@ def test_stated_at_the_module_s_sizes(conform: Callable) -> None:
     assert result["parts"][0]["layer"]["d_model"] == D
 
 
+def test_quick_gelu_is_read_and_is_right(conform: Callable) -> None:
+    """As in CLIP; few encoders have it, and a warning says so."""
+    ended, result = check(conform, "QuickGelu", "--dtype", "float32")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert result["parts"][0]["layer"]["feed_forward"]["activation"] == "quick_gelu"
+    assert "feed_forward.activation is quick_gelu, as in clip" in ended.stdout
+
+
 NAMED = {
     "WrongEpsilon": ("pre-gelu", "norm-eps-1e-3"),
     "TanhGelu": ("pre-gelu", "gelu-tanh"),

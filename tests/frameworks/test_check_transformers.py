@@ -30,6 +30,7 @@ READ: dict[str, tuple[str, str, dict[str, int], tuple[str, str, float]]] = {
         {"d_model": D, "encoder_attention_heads": H, "encoder_ffn_dim": F},
         ("pre", "gelu", 1e-5),
     ),
+    "clip": ("CLIPEncoderLayer", "CLIPVisionConfig", SIZES, ("pre", "quick_gelu", 1e-5)),
     "gpt2": ("GPT2Block", "GPT2Config", {"n_embd": D, "n_head": H, "n_inner": F}, ("pre", "gelu_tanh", 1e-5)),
 }
 

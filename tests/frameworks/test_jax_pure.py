@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from placed import assert_told
 
 from encoder_conformance.oracle.catalogue import seen_in_evaluation
 
@@ -243,3 +244,9 @@ def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable,
 def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None], optimize: str) -> None:
     """A minute of compiling as a user compiles."""
     wrong_epsilon("jax_pure", "JaxPure", f":optimize={optimize}")
+
+
+def test_token_ids_lie_where_a_run_says() -> None:
+    from encoder_conformance.impls.jax_pure.adapter import JaxPure
+
+    assert_told(JaxPure())

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from placed import assert_told
 
 
 def test_sizes_and_choices_that_do_not_fit() -> None:
@@ -94,3 +95,9 @@ def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable,
 
 def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None]) -> None:
     wrong_epsilon("keras_tf", "KerasTensorFlow")
+
+
+def test_token_ids_lie_where_a_run_says() -> None:
+    from encoder_conformance.impls.keras_tf.adapter import KerasTensorFlow
+
+    assert_told(KerasTensorFlow())

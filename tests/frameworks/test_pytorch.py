@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from placed import assert_told
 from products import daily
 
 from encoder_conformance.oracle.catalogue import seen_in_evaluation
@@ -217,7 +218,8 @@ def test_checkpointing_keeps_less_for_the_way_back() -> None:
     plain = kept_for_backward(encoder, x, encoder.parameters())
     again = kept_for_backward(lambda x: checkpoint(encoder, x, use_reentrant=False), x, encoder.parameters())
     assert again <= x.nbytes < plain / 5
-    of_stack = kept_for_backward(lambda x: stack(x, again=True), x, stack.parameters())
+    stack.again = True
+    of_stack = kept_for_backward(stack, x, stack.parameters())
     assert of_stack <= 3 * x.nbytes, "what goes into each layer, and nothing inside it"
 
 
@@ -263,6 +265,33 @@ def test_gradients_in_training_are_of_the_masks_that_were_drawn_checkpointed_or_
         assert np.array_equal(gradient, again[name]), name
 
 
+@pytest.mark.parametrize("lacking", [("attention.key",), ("attention.value", "feed_forward.hidden")], ids=", ".join)
+def test_a_map_without_the_bias_of_its_like_is_built_so(lacking: tuple[str, ...]) -> None:
+    import numpy as np
+
+    from encoder_conformance import Masks, RunRequest
+    from encoder_conformance.impls.pytorch.adapter import PyTorch
+    from encoder_conformance.oracle.arithmetic import Arithmetic
+    from encoder_conformance.oracle.encoder import forward
+    from encoder_conformance.oracle.inputs import given
+    from encoder_conformance.spec.case import Case
+    from encoder_conformance.spec.load import load
+
+    case = Case(load().layers["pre-gelu"].lacking(lacking), load().situations["padding-right"])
+    adapter, parameters = PyTorch(), {name: np.asarray(value) for name, value in case.parameters().items()}
+    adapter.start("cpu", 1)
+    held = adapter.build(case.layer.model_dump(mode="json"), parameters, "float64")
+    assert held.keys() == parameters.keys()
+    assert not {f"{each}.bias" for each in lacking} & held.keys()
+    masks, run = Masks(case.padding_mask(), None), RunRequest(mode="eval", seed=0)
+    found, due = adapter.stages(case.x(), masks, run), forward(case.layer, given(case), Arithmetic(np.float64))
+    for stage, value in found.items():
+        rows = case.compared("stages")[stage]
+        np.testing.assert_allclose(value[rows], due[stage][rows], rtol=1e-9, atol=1e-12, err_msg=stage)
+    gradients = adapter.gradients(case.x(), masks, run, case.cotangent())
+    assert gradients.keys() == case.expected_shapes("gradients").keys()
+
+
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("pytorch"))
     assert ended.status == 0, ended.stdout + ended.stderr
@@ -270,3 +299,9 @@ def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable,
 
 def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None]) -> None:
     wrong_epsilon("pytorch", "PyTorch")
+
+
+def test_token_ids_lie_where_a_run_says() -> None:
+    from encoder_conformance.impls.pytorch.adapter import PyTorch
+
+    assert_told(PyTorch())

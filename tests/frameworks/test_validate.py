@@ -312,14 +312,13 @@ def test_one_failure_is_told_once(judged: Judge, tmp_path: Path) -> None:
     ("name", "deviation"),
     [
         ("causal", "mask-causal"),
-        pytest.param("quick-gelu", "gelu-quick", marks=pytest.mark.release),
         pytest.param("scale-missing", "scale-missing", marks=pytest.mark.release),
     ],
 )
 def test_what_is_otherwise_on_purpose_is_stated_and_passes(
     judged: Judge, tmp_path: Path, name: str, deviation: str
 ) -> None:
-    """QuickGELU and a causal mask, as in CLIP, and no scale, as in T5."""
+    """A causal mask, as in CLIP's text encoder, and no scale, as in T5."""
     [fault] = [fault for fault in FAULTS if fault.name == name]
     found = judged(fault.planted(tmp_path), deviations=(deviation,))
     assert [finding.message for finding in found.errors] == []
@@ -399,11 +398,25 @@ def test_an_absurd_size_takes_no_memory(judged: Judge, tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20, "KiB, of the largest worker"
 
 
-def quick_gelu(folder: Path) -> Path:
+def faulty(name: str, folder: Path) -> Path:
     folder.mkdir()
-    [fault] = [fault for fault in FAULTS if fault.name == "quick-gelu"]
+    [fault] = [fault for fault in FAULTS if fault.name == name]
     path: Path = fault.planted(folder)
     return path
+
+
+def test_quick_gelu_is_read_and_is_right(judged: Judge, told: dict[str, Any], tmp_path: Path) -> None:
+    """As CLIP has it; where a GELU is stated it is the wrong activation, unless its deviation is stated too."""
+    path = faulty("quick-gelu", tmp_path / "file")
+    found = judged(path)
+    assert (found.status, found.conclusion, found.deviations) == (0, "consistent", ())
+    assert found.layer is not None
+    assert found.layer.feed_forward.activation == "quick_gelu"
+    wrong = judged(path, told["layer"])
+    assert {(each.phase, each.deviation) for each in wrong.errors} == {("layer", "gelu-quick"), ("numbers", None)}
+    assert {name for each in wrong.diagnoses for name in each.deviations} == {"gelu-quick"}
+    stated = judged(path, told["layer"], deviations=("gelu-quick",))
+    assert (stated.status, [each.message for each in stated.errors]) == (0, [])
 
 
 def test_a_file_is_held_against_another(judged: Judge, right: Path, tmp_path: Path) -> None:
@@ -416,15 +429,16 @@ def test_a_file_is_held_against_another(judged: Judge, right: Path, tmp_path: Pa
     assert f"16 of 16 parameters have theirs in {right}; " in found.summaries["source"]
     [note] = found.findings
     assert note.message == f"opsets: ai.onnx 18 in {right}, ai.onnx 17 in the file"
-    other = judged(quick_gelu(tmp_path / "other"), against=right)
+    other = judged(faulty("quick-gelu", tmp_path / "other"), against=right)
     said = [finding.message for finding in other.errors if finding.phase == "source"]
     assert any(f"differs from {right} from ffn_activation on: rms " in message for message in said)
     assert all(message.endswith(f"the file is off from the oracle, and {right} is not") for message in said)
 
 
 def test_an_export_that_does_what_its_source_does_is_faithful(judged: Judge, tmp_path: Path) -> None:
-    """Both compute QuickGELU, which the layer that was read off them has not."""
-    found = judged(quick_gelu(tmp_path / "file"), against=quick_gelu(tmp_path / "source"))
+    """Both compute x · sigmoid(1.6 x), which the layer that was read off them has not."""
+    file, source = [faulty("sigmoid-gelu", tmp_path / name) for name in ("file", "source")]
+    found = judged(file, against=source)
     assert (found.status, found.conclusion, found.excused) == (0, "as_source", True)
     said = [finding for finding in found.warnings if finding.phase == "numbers"]
     assert said

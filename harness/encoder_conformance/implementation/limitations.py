@@ -43,7 +43,7 @@ class When(Strict):
     embedding: bool | None = Field(default=None, description="whether it takes token ids")
     projections: Projections | None = None
     num_heads: Literal["odd", "even"] | None = None
-    qkv_bias: bool | None = None
+    qkv_bias: bool | None = Field(default=None, description="whether any of query, key and value has a bias")
     output_bias: bool | None = None
     fully_masked_row: Some[FullyMaskedRow] | None = None
     attention_dropout: bool | None = None

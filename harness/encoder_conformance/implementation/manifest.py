@@ -14,6 +14,7 @@ from encoder_conformance.platform.paths import IMPLS, shown
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import Addition
 from encoder_conformance.spec.load import read_deviations
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.reason import Reason
@@ -54,7 +55,18 @@ class Capabilities(Strict):
     padding_ids: bool = Field(
         default=False, description="whether it makes a padding mask of token ids, where padding has an id (M-9)"
     )
+    positions: bool = Field(
+        default=False,
+        description="whether it can be told where token ids lie, for what it adds to them there (S-3)",
+    )
+    additions: Literal["all"] | tuple[Addition, ...] = Field(
+        default=(),
+        description="what the layer language was extended by, and the implementation has; all: whatever that is",
+    )
     export: bool = Field(default=False, description="whether it can export a layer as a file to deploy")
+
+    def has(self, addition: Addition) -> bool:
+        return self.additions == "all" or addition in self.additions
 
     def shows(self, stage: str) -> bool:
         return self.stages == "all" or stage in self.stages or kind_of(stage) in self.stages
@@ -183,7 +195,9 @@ class Implementation(Strict):
             ("checkpoint", given.checkpoint, (False, can.checkpoint)),
             ("memory", case.layer.takes_memory, (False, can.memory)),
             ("padding_ids", case.padding_id is not None, (False, can.padding_ids)),
+            ("positions", case.situation.positions is not None, (False, can.positions)),
             ("layer", layer, (layer,) if can.layers == "all" else can.layers),
+            *((addition, True, (can.has(addition),)) for addition in case.layer.additions),
         ):
             if value not in supported:
                 value = "" if isinstance(value, bool) else f" {value}"

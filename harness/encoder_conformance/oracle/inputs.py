@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import BSA, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 
@@ -28,6 +28,8 @@ class LayerInputs:
     items: tuple[int, ...] | None = None
     """The items that are evaluated; None for all. Of the others every stage and gradient is 0."""
     memory: Array | None = None
+    positions: BSA | None = None
+    """[B or 1, S, axes], where the positions of x lie; None for 0 … S − 1."""
     through_largest: bool = False
     """Whether a gradient goes through the maximum that the softmax takes off (rule C-6)."""
 
@@ -38,10 +40,11 @@ class LayerInputs:
     @property
     def evaluated(self) -> "LayerInputs":
         """These inputs at the evaluated items."""
-        mask, bias, memory = (
-            None if each is None else self.of_items(each) for each in (self.mask, self.bias, self.memory)
+        mask, bias, memory, positions = (
+            None if each is None else self.of_items(each)
+            for each in (self.mask, self.bias, self.memory, self.positions)
         )
-        return replace(self, x=self.of_items(self.x), mask=mask, bias=bias, memory=memory)
+        return replace(self, x=self.of_items(self.x), mask=mask, bias=bias, memory=memory, positions=positions)
 
     def of_batch(self, values: Array) -> Array:
         """[items, …] as [B, …], the inverse of `of_items`; 0 at the other items."""
@@ -55,5 +58,12 @@ class LayerInputs:
 def given(case: Case) -> LayerInputs:
     """The inputs of the case's layer, all right."""
     x = case.x() if case.layer.embedding is None else case.ids()
-    items = case.situation.items
-    return LayerInputs(x, case.parameters(), case.mask(), case.attention_bias(), items=items, memory=case.memory())
+    return LayerInputs(
+        x,
+        case.parameters(),
+        case.mask(),
+        case.attention_bias(),
+        items=case.situation.items,
+        memory=case.memory(),
+        positions=case.coordinates(),
+    )

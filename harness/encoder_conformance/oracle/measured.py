@@ -25,7 +25,7 @@ _LARGE, _POSITIONS_AT_ONCE = 2_000_000, 4096
 """A layer of so many parameters has up to so many positions of all runs in one batch: to read the weights takes longer
 than to use them."""
 _KEPT = 64
-_OF_NUMBERS = {"batch", "sequence", "items", "input", "parameter_exponents", "mask"}
+_OF_NUMBERS = {"batch", "sequence", "items", "input", "positions", "parameter_exponents", "mask"}
 _found = Recent[Mapping[str, Array]](_KEPT)
 
 
@@ -84,6 +84,7 @@ def disturbed(
         mask=for_each(first.mask),
         bias=for_each(first.bias),
         memory=for_each(first.memory),
+        positions=for_each(first.positions),
     )
     stages = forward(layer, together, Rounded(roundoff, 0))
     return [

@@ -121,13 +121,17 @@ class StackPlay(Play):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.layers: list[Stages] = []
-        self._taken["layers"] = self._layers
+        self._taken |= {"layers": self._layers, "positions": self._placed}
+
+    def _placed(self, step: Step) -> Node:
+        """A step that reads where the positions of x lie."""
+        return self._apply(step, positions=self.inputs.positions)
 
     def _layers(self, step: Step) -> Node:
         x = self.known[step.reads[0]]
         for number, taken in enumerate(self.variant(step)(self.layer.stack.layers)):
             for between in between_layers(self.layer) if number else ():
-                x = self.tape.apply(self.variant(between), x)
+                x = self.tape.apply(self.variant(between), x, positions=self.inputs.positions)
             self.layers.append(self._layer(number, taken, x))
             x = self.show(layer_stage(number), self.layers[-1]["output"])
         return x

@@ -154,8 +154,7 @@ class InitializerSource(Frozen):
 class FileDescription(Description):
     """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
     `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
-    judged as x. `fixed`: what was mended in a new file. `deviations`: what it does, exactly, by one of the catalogue,
-    since the layer language has no word for what a published encoder does."""
+    judged as x. `fixed`: what was mended in a new file."""
 
     findings: tuple[PhaseFinding, ...]
     file: FileFacts | None = None
@@ -167,7 +166,6 @@ class FileDescription(Description):
     roles: Roles | None = None
     cut: Plain | None = None
     fixed: tuple[Plain, ...] = ()
-    deviations: tuple[str, ...] = ()
     stages: dict[str, Anchor] = Field(default_factory=dict)
     parameters: dict[str, InitializerSource] = Field(default_factory=dict)
 

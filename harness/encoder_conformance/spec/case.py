@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.spec import portable
-from encoder_conformance.spec.axes import Array, Bools
+from encoder_conformance.spec.axes import BSA, Array, Bools
 from encoder_conformance.spec.case_parameters import CaseParameters, drawn
 from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
 from encoder_conformance.spec.level import Level
@@ -79,9 +79,9 @@ class Case:
 
     @property
     def own_level(self) -> Level:
-        """The level without regard to the core: the situation's, at most `recommended` for some families (V-9)."""
-        required = self.situation.level == "required"
-        return "recommended" if required and self.layer.family in RECOMMENDED_AT_MOST else self.situation.level
+        """The level without regard to the core: the situation's, at most `recommended` for some layers (V-9)."""
+        weaker = self.layer.family in RECOMMENDED_AT_MOST or self.layer.additions
+        return "recommended" if weaker and self.situation.level == "required" else self.situation.level
 
     @property
     def is_required(self) -> bool:
@@ -144,6 +144,11 @@ class Case:
     @property
     def memory_shape(self) -> tuple[int, int, int]:
         return self.situation.batch, self.situation.keys, self.layer.d_model
+
+    def coordinates(self) -> BSA | None:
+        """[B or 1, S, axes] float64: where the positions of x lie; None for 0 … S − 1 (clause S-3)."""
+        positions = self.situation.positions
+        return None if positions is None else positions.coordinates(self.valid())
 
     def padding_mask(self) -> Bools | None:
         """[B, 1, 1, T], true where a key is not padding (clause M-1); None when the situation has no padding."""

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from encoder_conformance.spec.plain import whole
+from encoder_conformance.spec.plan import COMMON_BIAS, OWN_BIAS
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,29 @@ CONTRADICTIONS = (
         "embedding",
         lambda rate, embedding: rate > 0 and embedding is None,
         "there are no embedded tokens to drop (A-1)",
+    ),
+    *(
+        Contradiction(
+            own,
+            f"{part}.{COMMON_BIAS[part]}",
+            lambda own, common: own is not None and (own or not common),
+            f"{COMMON_BIAS[part]} is true where any of its maps has a bias, and a map's own key says only that it has "
+            "none (L-3)",
+        )
+        for own in OWN_BIAS
+        for part in (own.partition(".")[0],)
+    ),
+    Contradiction(
+        "attention.qkv_bias",
+        "attention",
+        lambda any_has, own: any_has and (own.query_bias, own.key_bias, own.value_bias) == (False,) * 3,
+        "where none of the three has a bias, qkv_bias is false (L-3)",
+    ),
+    Contradiction(
+        "feed_forward.hidden_bias",
+        "feed_forward.output_bias",
+        lambda hidden, output: (hidden, output) == (False, False),
+        "where neither map has a bias, bias is false (L-3)",
     ),
 )
 """The rows that every layer keeps, wherever it comes from."""

@@ -1,13 +1,14 @@
 """The layer language: the sizes and choices of a correct encoder layer (clauses L-*)."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
-from encoder_conformance.spec.plain import whole
+from encoder_conformance.spec.plain import plain, whole
+from encoder_conformance.spec.plan import OWN_BIAS, has_bias
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 Part = Literal["encoder_layer", "attention"]
@@ -15,8 +16,9 @@ Placement = Literal["pre", "post"]
 NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
 PaddingContent = Literal["finite", "any"]
+Addition = Literal["quick_gelu", "biases"]
 Family = Literal[
     "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
     "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
@@ -76,7 +78,10 @@ class Attention(Strict):
     projections: Projections = Field(
         description="query, key and value: a D × D map each, or a d × d map each, shared by all heads (clause E-12)"
     )
-    qkv_bias: bool = Field(description="whether query, key and value have a bias")
+    qkv_bias: bool = Field(description="whether query, key and value have a bias, all or some of them")
+    query_bias: bool | None = plain(None, "false: query has none, though key or value has; null: what qkv_bias says")
+    key_bias: bool | None = plain(None, "false: key has none, though query or value has; null: what qkv_bias says")
+    value_bias: bool | None = plain(None, "false: value has none, though query or key has; null: what qkv_bias says")
     output_bias: bool = Field(description="whether the output projection has a bias")
     scale: Literal["head_dim", "d_model"] = Field(description="scores are divided by the square root of this size")
     masked_score: MaskedScore = Field(description="the value of a score where the mask is false (M-1, M-6)")
@@ -86,7 +91,9 @@ class Attention(Strict):
 class FeedForward(Strict):
     d_ff: PositiveInt
     activation: Activation = Field(description="gelu is the exact GELU, with erf")
-    bias: bool = Field(description="whether its two linear maps have biases")
+    bias: bool = Field(description="whether its two linear maps have biases, both or one of them")
+    hidden_bias: bool | None = plain(None, "false: the first map has none, though the second has; null: what bias says")
+    output_bias: bool | None = plain(None, "false: the second map has none, though the first has; null: what bias says")
 
 
 Rate = Annotated[float, Field(ge=0, lt=1)]
@@ -166,6 +173,26 @@ class Layer(Strict):
         """Whether it has several layers, a final norm or an embedding (clause E-14)."""
         return self.stack.is_several or self.embedding is not None
 
+    def has_bias(self, linear: str) -> bool:
+        """Whether a linear map, such as `attention.key`, has a bias (clause L-3)."""
+        return has_bias(self, linear)
+
+    @property
+    def lacks_bias(self) -> tuple[str, ...]:
+        """The linear maps without a bias whose like have one, such as `attention.key` (clause L-3)."""
+        common = {"attention": self.attention.qkv_bias, "feed_forward": self.feed_forward.bias}
+        maps = OWN_BIAS.values()
+        return tuple(each for each in maps if common[each.partition(".")[0]] and not self.has_bias(each))
+
+    def lacking(self, maps: Collection[str]) -> "Layer":
+        """The layer in which these linear maps lack the bias that their like have, and no others do."""
+        own: dict[str, dict[str, bool | None]] = {"attention": {}, "feed_forward": {}}
+        for key, linear in OWN_BIAS.items():
+            part, _, name = key.partition(".")
+            own[part][name] = False if linear in maps else None
+        parts = {part: getattr(self, part).model_copy(update=keys) for part, keys in own.items()}
+        return self.model_copy(update=parts)
+
     @property
     def with_decimal_epsilon(self) -> "Layer":
         """The layer with the decimal that its epsilon's float32 stands for: what code in float64 has (1e-5, L-2)."""
@@ -186,6 +213,11 @@ class Layer(Strict):
         return self.model_copy(update=update) if self.is_stack else self
 
     @property
+    def additions(self) -> tuple[Addition, ...]:
+        """What it uses of that which the language was extended by."""
+        return tuple(name for name, is_used in ADDITIONS.items() if is_used(self))
+
+    @property
     def takes_memory(self) -> bool:
         """Whether keys and values come from a second input, the memory (clause E-17)."""
         return self.part == "attention"
@@ -197,6 +229,12 @@ class Layer(Strict):
         return self
 
 
+ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
+    "quick_gelu": lambda layer: not layer.takes_memory and layer.feed_forward.activation == "quick_gelu",
+    "biases": lambda layer: bool(layer.lacks_bias),
+}
+"""What the language was extended by → whether a layer uses it (L-7)."""
+
 _NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
 
@@ -205,7 +243,10 @@ def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
     """Each choice that a layer which was read has otherwise: its key, what is stated, what was read."""
     own, due = (_flat(whole(layer)) for layer in (read, stated))
     compared = {key: expected for key, expected in due.items() if key.partition(".")[0] not in _NOT_COMPARED}
-    yield from ((key, expected, own.get(key)) for key, expected in compared.items() if own.get(key) != expected)
+    for key, expected in compared.items():
+        if (value := own.get(key)) != expected:
+            linear = OWN_BIAS.get(key)
+            yield (key, stated.has_bias(linear), read.has_bias(linear)) if linear else (key, expected, value)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

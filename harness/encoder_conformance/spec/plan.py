@@ -140,7 +140,7 @@ def _attention(layer: "Layer", queries: str, keys: str) -> Iterator[Step]:
     sizes = heads | {"scaled_by": layer.d_model if by_d_model else layer.d_model // attention.num_heads}
     right, fan = ("standard", ("D", "P")) if attention.projections == "full" else ("shared_by_heads", ("d", "d"))
     for name, x, axis in (("query", queries, "S"), ("key", keys, "T"), ("value", keys, "T")):
-        map = _linear(name, x, f"B {axis} P", f"attention.{name}", fan, biased=attention.qkv_bias)
+        map = _linear(layer, name, x, f"B {axis} P", f"attention.{name}", fan)
         yield replace(map, form="projection", right=right, choices=sizes)
     for name, axis in (("query", "S"), ("key", "T"), ("value", "T")):
         yield Step(f"{name}_heads", "split_heads", (name,), f"B H {axis} d", choices=heads)
@@ -156,25 +156,42 @@ def _attention(layer: "Layer", queries: str, keys: str) -> Iterator[Step]:
     beside = {"weights": "attention_weights"}
     yield Step("context", "attend", ("biased", "value_heads"), "B H S d", beside=beside, at="attend")
     yield Step("context_merged", "merge_heads", ("context",), "B S P", at="merge_heads")
-    biased = attention.output_bias
-    yield _linear("attention_output", "context_merged", "B S D", "attention.output", ("P", "D"), biased=biased)
+    yield _linear(layer, "attention_output", "context_merged", "B S D", "attention.output", ("P", "D"))
 
 
 def _feed_forward(layer: "Layer", x: str) -> Iterator[Step]:
     """The position-wise feed-forward network (E-6, E-7, E-10, E-11)."""
-    biased, activation = layer.feed_forward.bias, layer.feed_forward.activation
-    yield _linear("ffn_hidden", x, "B S F", "feed_forward.hidden", ("D", "F"), biased=biased)
+    activation = layer.feed_forward.activation
+    yield _linear(layer, "ffn_hidden", x, "B S F", "feed_forward.hidden", ("D", "F"))
     yield Step("ffn_activation", "activation", ("ffn_hidden",), "B S F", right=activation, at="activation")
-    last = _linear("ffn_mapped", "ffn_activation", "B S D", "feed_forward.output", ("F", "D"), biased=biased)
+    last = _linear(layer, "ffn_mapped", "ffn_activation", "B S D", "feed_forward.output", ("F", "D"))
     yield replace(last, shown=False, at="ffn_output")
     dropout = {"dropout": layer.dropout.ffn_output}
     yield Step("ffn_output", "after_ffn", ("ffn_mapped",), "B S D", choices=dropout, at="after_ffn")
 
 
-def _linear(makes: str, x: str, axes: str, owner: str, fan: tuple[str, str], *, biased: bool) -> Step:
+def _linear(layer: "Layer", makes: str, x: str, axes: str, owner: str, fan: tuple[str, str]) -> Step:
     """A linear map (E-2). `fan`: the axis of its weight that goes in, and the one that comes out."""
-    parameters = {"weight": " ".join(fan)} | ({"bias": fan[1]} if biased else {})
+    parameters = {"weight": " ".join(fan)} | ({"bias": fan[1]} if has_bias(layer, owner) else {})
     return Step(makes, "linear", (x,), axes, owner, parameters)
+
+
+def has_bias(layer: "Layer", owner: str) -> bool:
+    """Whether a linear map, such as attention.key, has a bias (L-3): by its own key, else by that of its like."""
+    part, _, name = owner.partition(".")
+    own, common = (getattr(getattr(layer, part), key) for key in (f"{name}_bias", COMMON_BIAS[part]))
+    return bool(common if own is None else own)
+
+
+COMMON_BIAS = {"attention": "qkv_bias", "feed_forward": "bias"}
+"""Part of a layer → the key that says of its linear maps whether any has a bias; the output of attention has its own.
+A map that has none where another has one says so by its own key."""
+OWN_BIAS = {
+    f"{part}.{name}_bias": f"{part}.{name}"
+    for part, names in (("attention", ("query", "key", "value")), ("feed_forward", ("hidden", "output")))
+    for name in names
+}
+"""The own key of a linear map's bias → the map."""
 
 
 def layer_sizes(layer: "Layer") -> dict[str, int]:

@@ -13,8 +13,9 @@ from typing import Literal
 from pydantic import Field
 
 from encoder_conformance.platform.paths import SPECS
-from encoder_conformance.spec.layer import Epsilon, Layer, NormKind
+from encoder_conformance.spec.layer import Activation, Epsilon, Layer, NormKind
 from encoder_conformance.spec.plain import whole
+from encoder_conformance.spec.plan import OWN_BIAS
 from encoder_conformance.spec.strict import Link, Strict
 from encoder_conformance.spec.yaml_file import read_model
 
@@ -23,7 +24,11 @@ SHOWN = 3
 """How many names a message gives."""
 _DEFAULTS = ((1e-3, "Keras' default"), (1e-8, "that of x-transformers' RMSNorm"), (1e-7, "DeBERTa's"))
 """Epsilons that are known to be somebody's."""
-_SELDOM = {"gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf", "silu": "most encoders have gelu or relu"}
+_SELDOM = {
+    "gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf",
+    "silu": "most encoders have gelu or relu",
+    "quick_gelu": "BERT, RoBERTa, ViT and Whisper have erf",
+}
 """Activation that some have, and that another may have been meant for → what is usual."""
 
 
@@ -51,7 +56,7 @@ class PublishedBiases(Strict):
 
 
 class PublishedFeedForward(Strict):
-    activation: tuple[Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"], ...] = Field(min_length=1)
+    activation: tuple[Activation, ...] = Field(min_length=1)
     gated: bool
 
 
@@ -92,9 +97,23 @@ class PublishedEncoder(Strict):
                 " or ".join(self.feed_forward.activation) + (", gated" if self.feed_forward.gated else ""),
             ),
         }
+        checked |= self._own_biases(layer)
         if self.feed_forward.gated:
             checked["feed_forward.activation"] = False, checked["feed_forward.activation"][1]
         return {choice: has for choice, (same, has) in checked.items() if not same}
+
+    def _own_biases(self, layer: Layer) -> dict[str, tuple[bool, str]]:
+        """Own key of a bias → whether this encoder has none where the layer has none, and what it has there.
+
+        A bias too many is no difference: Whisper with a bias of its keys is still Whisper, as no output shows it.
+        """
+        found = {}
+        for key, linear in OWN_BIAS.items():
+            part, _, name = linear.partition(".")
+            bias: Bias = getattr(self.biases, name) if part == "attention" else self.biases.feed_forward
+            if linear in layer.lacks_bias:
+                found[key] = bias in (False, "either"), _yes_no(bias)
+        return found
 
 
 class Published(Strict):

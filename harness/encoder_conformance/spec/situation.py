@@ -9,6 +9,7 @@ from encoder_conformance.spec.layer import TOKEN_FAMILIES, Family
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.plain import plain
+from encoder_conformance.spec.positions import Grid, Positions
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 SituationLevel = Literal["required", "recommended", "optional"]
@@ -80,6 +81,7 @@ class Situation(Strict):
     )
     input: Input
     memory: Memory | None = plain(None, "for attention alone: the input of the key and value projections")
+    positions: Positions | None = plain(None, "where the positions of x lie (S-3); null for 0 … S − 1")
     parameter_exponents: dict[str, Exponent] = Field(
         description="parameter → the power of two that it is multiplied by, to reach a numeric regime; {} for none"
     )
@@ -100,7 +102,8 @@ class Situation(Strict):
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
         if self.items is not None and sorted(set(self.items) & set(range(self.batch))) != [*self.items]:
             raise ValueError(f"items are {list(self.items)}, not ascending numbers below batch = {self.batch}")
-        if problem := self._memory_problem() or self._mask_problem() or self._format_problem() or self._check_problem():
+        parts = self._memory_problem, self._mask_problem, self._positions_problem, self._format_problem
+        if problem := next((found for part in (*parts, self._check_problem) if (found := part())), ""):
             raise ValueError(problem)
         return self
 
@@ -122,6 +125,17 @@ class Situation(Strict):
 
     def _mask_problem(self) -> str:
         return self.mask.problem(self.batch, self.sequence, self.keys)
+
+    def _positions_problem(self) -> str:
+        if self.positions is None:
+            return ""
+        if not {*self.families} <= {*TOKEN_FAMILIES}:
+            return "positions are given, which needs families of layers that take token ids: no others read them"
+        if isinstance(self.positions, Grid):
+            return "positions are a grid, which has two axes, and what is added to token ids has one (E-16)"
+        if self.given.layout != "batch_first" or not {*self.checks} <= WITH_GOLDEN:
+            return "positions are given, but not batch_first, and with the checks alone that have a golden"
+        return self.positions.problem(self.sequence, padded=self.mask.padding is not None)
 
     def _format_problem(self) -> str:
         given, attention = self.given, self.mask.attention

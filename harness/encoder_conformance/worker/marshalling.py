@@ -73,11 +73,15 @@ def given_as(case: Case) -> AsGiven:
 
 
 def encode_inputs(task: Task) -> Tensors:
-    """x or token ids, memory and masks of the task's case, in the situation's format and the task's dtype."""
+    """x or token ids, memory, positions and masks of the task's case, in the situation's format and the task's dtype.
+
+    Positions are float64 in every dtype, as the adapter's own counting would be exact.
+    """
     case, dtype = task.case, task.format.numpy
     name = "x" if case.layer.embedding is None else "ids"
     memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
-    return {name: in_layout(case.given_x(dtype), case.situation.given), **memory, **_masks(case, dtype)}
+    places = {} if (coordinates := case.coordinates()) is None else {"positions": coordinates}
+    return {name: in_layout(case.given_x(dtype), case.situation.given), **memory, **places, **_masks(case, dtype)}
 
 
 def in_layout(x: Array, given: InputFormat) -> Array:

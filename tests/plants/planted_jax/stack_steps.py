@@ -37,6 +37,7 @@ STACK: dict[str, dict[str, Any]] = {
         "missing": lambda x: x,
         "from-one": from_one,
         "halves": lambda x: x + jnp.concatenate([jnp.sin(angles(x)), jnp.cos(angles(x))], axis=-1),
+        "ignored": lambda x: x + sinusoidal(x),
     },
     "after_embedding": {
         "standard": lambda x: x,

@@ -214,6 +214,7 @@ ACTIVATION: dict[str, Form] = {
         x * 0.5 * (1 + jax.lax.erf(x * ROOT_IN_FLOAT32)) if own is ACTIVATIONS["gelu"] else own(x)
     ),
     "silu": lambda own, x: jax.nn.silu(x),
+    "quick_gelu": lambda own, x: x * jax.nn.sigmoid(1.702 * x),
     "leaky-relu": lambda own, x: jax.nn.leaky_relu(x),
     "none": lambda own, x: x,
 }

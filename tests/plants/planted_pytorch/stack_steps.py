@@ -34,6 +34,7 @@ STACK: dict[str, dict[str, Any]] = {
         "missing": lambda x: x,
         "from-one": from_one,
         "halves": lambda x: x + torch.cat(waves(x), dim=-1),
+        "ignored": lambda x: x + sinusoidal(x),
     },
     "after_embedding": {
         "standard": lambda x: x,

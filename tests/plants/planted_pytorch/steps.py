@@ -196,6 +196,7 @@ ACTIVATION: dict[str, Form] = {
     "gelu-quick": lambda own, x: x * torch.sigmoid(1.702 * x),
     "gelu-root-in-float32": lambda own, x: x * 0.5 * (1 + torch.erf(x * ROOT_IN_FLOAT32)) if own is F.gelu else own(x),
     "silu": lambda own, x: F.silu(x),
+    "quick_gelu": lambda own, x: x * torch.sigmoid(1.702 * x),
     "leaky-relu": lambda own, x: F.leaky_relu(x),
     "none": lambda own, x: x,
 }

@@ -157,7 +157,7 @@ def test_bad_input_is_named_and_exits_with_2(
             {"unsupported": "[{when: {situation: []}, reason: because it cannot}]"},
             "unsupported.0.when.situation.several",
         ),
-        ({"unsupported": "[{when: {activation: swish}, reason: because it cannot}]"}, "'relu', 'gelu', 'gelu_tanh' or"),
+        ({"unsupported": "[{when: {activation: swish}, reason: because it cannot}]"}, "'gelu', 'gelu_tanh', 'silu' or"),
         ({"unsupported": "[{when: {dtype: float32}, link: 'https://example.org'}]"}, "unsupported.0.reason is missing"),
     ],
 )

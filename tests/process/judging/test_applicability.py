@@ -92,6 +92,8 @@ def test_only_what_is_faint_changes_no_number_where_it_says_something_else(layer
         ("norm-shift-missing", "pre-rms-silu", Inapplicable.NO_PARAMETER),
         ("value-and-output-swapped", E, Inapplicable.OTHER_SHAPE),
         ("embedding-scaled", "pre-gelu", Inapplicable.NO_STEP),
+        ("gelu-quick", "pre-quick-gelu", Inapplicable.OWN_CHOICE),
+        ("activation-gelu", "pre-quick-gelu", None),
         ("mask-transposed", "pre-gelu-dropout", Inapplicable.SAME_MASK),
         ("mask-strictly-causal", "pre-gelu-512", Inapplicable.NO_CAUSAL_MASK),
         ("fully-masked-row-nan", "pre-gelu-dropout", Inapplicable.NO_EMPTY_ROW),

@@ -288,6 +288,8 @@ def forward(
                 hidden = half * hidden * (1 + np.tanh(root * (hidden + cubic * hidden * hidden * hidden)))
             case "silu":
                 hidden = hidden / (1 + np.exp(-hidden))
+            case "quick_gelu":
+                hidden = hidden / (1 + np.exp(-dtype(1.702) * hidden))
             case "relu":
                 hidden = np.maximum(hidden, 0)
         out["ffn_activation"] = hidden

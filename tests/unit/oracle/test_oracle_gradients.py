@@ -128,6 +128,7 @@ def by_differences(loss: Callable[[dict[str, Array]], Any], leaves: dict[str, Ar
 
 RMS = {"norm": {"kind": "rms_norm"}}
 BIASLESS = {"qkv_bias": False}
+WHISPER = {"attention": {"key_bias": False}}
 SHARED = {
     "projections": "shared_by_heads",
     "scale": "d_model",
@@ -153,6 +154,9 @@ SHARED = {
             None,
         ),
         ("post", "gelu_tanh", (2, 3), RMS, None),
+        ("pre", "gelu", (3, 1), WHISPER, None),
+        ("post", "silu", None, {"attention": {"value_bias": False}, "feed_forward": {"hidden_bias": False}}, None),
+        ("pre", "quick_gelu", (3, 1)),
         ("pre", "gelu", (3, 2), {"attention": {**BIASLESS, **SHARED}}, ((1,), (0,))),
         ("post", "relu", (3, 2), {"attention": {"fully_masked_row": "zero"}}, ((2,), ())),
         ("pre", "gelu", (2, 3), {"attention": {"fully_masked_row": "uniform"}}, ((0,), (1, 2))),
@@ -166,6 +170,9 @@ SHARED = {
         "post-gelu",
         "pre-rms-silu-without-biases",
         "post-rms-gelu-tanh",
+        "pre-key-without-bias",
+        "post-value-and-hidden-without-bias",
+        "pre-quick-gelu",
         "pre-shared-heads-filled",
         "post-zero-rows",
         "pre-uniform-rows",

@@ -45,6 +45,37 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         {"dropout": {"embedded": 0.1}},
         "dropout.embedded = 0.1 contradicts embedding = null: there are no embedded tokens to drop (A-1)",
     ),
+    **{
+        (f"attention.{name}_bias", "attention.qkv_bias"): (
+            "pre-gelu",
+            {"attention": {f"{name}_bias": True}},
+            f"attention.{name}_bias = true contradicts attention.qkv_bias = true: qkv_bias is true where any of its "
+            "maps has a bias, and a map's own key says only that it has none (L-3)",
+        )
+        for name in ("query", "key", "value")
+    },
+    **{
+        (f"feed_forward.{name}_bias", "feed_forward.bias"): (
+            "pre-gelu",
+            {"feed_forward": {"bias": False, f"{name}_bias": False}},
+            f"feed_forward.{name}_bias = false contradicts feed_forward.bias = false: bias is true where any of its "
+            "maps has a bias, and a map's own key says only that it has none (L-3)",
+        )
+        for name in ("hidden", "output")
+    },
+    ("attention.qkv_bias", "attention"): (
+        "pre-gelu",
+        {"attention": {"query_bias": False, "key_bias": False, "value_bias": False}},
+        "attention.qkv_bias = true contradicts attention = {num_heads: 3, projections: full, qkv_bias: true, "
+        "query_bias: false, key_bias: false, value_bias: false, output_bias: true, scale: head_dim, masked_score: "
+        "minus_infinity, fully_masked_row: unspecified}: where none of the three has a bias, qkv_bias is false (L-3)",
+    ),
+    ("feed_forward.hidden_bias", "feed_forward.output_bias"): (
+        "pre-gelu",
+        {"feed_forward": {"hidden_bias": False, "output_bias": False}},
+        "feed_forward.hidden_bias = false contradicts feed_forward.output_bias = false: "
+        "where neither map has a bias, bias is false (L-3)",
+    ),
 }
 FAMILIES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
     ("family", "part"): (

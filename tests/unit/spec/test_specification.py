@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import jsonschema
 import numpy as np
@@ -14,7 +15,7 @@ from products import every_third
 from encoder_conformance.oracle.golden.thinning import compared_tensors
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS, SPECS
-from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST
+from encoder_conformance.spec.layer import ADDITIONS, RECOMMENDED_AT_MOST, Addition
 from encoder_conformance.spec.load import Constants, clauses, load
 from encoder_conformance.spec.plan import STEPS
 from encoder_conformance.spec.stages import SHAPES, stages
@@ -98,17 +99,34 @@ def test_every_case_has_an_id_of_its_own() -> None:
         assert case.layer.family in case.situation.families
 
 
-def test_a_large_layer_that_repeats_a_choice_is_recommended_at_most() -> None:
+def test_a_large_layer_that_repeats_a_choice_and_one_that_uses_an_addition_are_recommended_at_most() -> None:
     """Rule V-9, which names the two families."""
     readme = (SPECS / "README.md").read_text(encoding="utf-8")
     [rule] = re.findall(r"^- \*V-9\* (.+?\.) Reason", readme, re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"`(\w+)`", rule)) == RECOMMENDED_AT_MOST
     for case in CASES.values():
-        weaker = case.layer.family in RECOMMENDED_AT_MOST and case.situation.level == "required"
-        assert case.own_level == ("recommended" if weaker else case.situation.level), case.id
+        weaker = case.layer.family in RECOMMENDED_AT_MOST or case.layer.additions
+        most = "recommended" if weaker and case.situation.level == "required" else case.situation.level
+        assert case.own_level == most, case.id
         assert case.is_required == (case.own_level == "required"), case.id
-    assert CASES["post-gelu-512/padding-right"].level == CASES["stack-shared-heads-12/no-mask"].level == "recommended"
+    weaker_cases = ("post-gelu-512/padding-right", "stack-shared-heads-12/no-mask", "pre-quick-gelu/padding-right")
+    assert {CASES[name].level for name in weaker_cases} == {"recommended"}
     assert CASES["post-relu-512/padding-right"].level == "required"
+
+
+def test_every_addition_has_a_layer_and_the_rule_names_it() -> None:
+    """Rule L-7. Attention alone has no activation, whatever its file says (E-17).
+
+    Maps without the bias of their like are read off files and modules, and no layer of the suite has any yet.
+    """
+    readme = (SPECS / "README.md").read_text(encoding="utf-8")
+    [rule] = re.findall(r"^- \*L-7\* (.+?) Reason", readme, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", rule)) - {"additions"} == set(ADDITIONS) == set(get_args(Addition))
+    used = {addition for layer in SPECIFICATION.layers.values() for addition in layer.additions}
+    assert used == set(ADDITIONS) - {"biases"}
+    alone = SPECIFICATION.layers["cross-attention"]
+    quick = alone.feed_forward.model_copy(update={"activation": "quick_gelu"})
+    assert alone.model_copy(update={"feed_forward": quick}).additions == ()
 
 
 def test_the_core_lists_no_case_that_is_recommended_for_its_layer(copy: Path) -> None:

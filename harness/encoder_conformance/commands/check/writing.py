@@ -81,6 +81,7 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
             "checks": ["output", "stages", "gradients"] if described.stages else ["output", "gradients"],
             "stages": [*described.stages, "output"],
             "layers": [layer.layer],
+            **({"additions": list(layer.additions)} if layer.additions else {}),
         },
         "unsupported": [_unsupported(part, layer)],
         "deviations": [],

@@ -62,14 +62,6 @@ class ExaminedFile:
         """The stated layer, else the inferred one."""
         return self.request.layer or self.description.layer
 
-    @property
-    def deviations(self) -> tuple[str, ...]:
-        """Those that the user states; where nothing says what it should be, those that were read off it, too."""
-        stated = self.request.deviations
-        if self.request.layer is not None or self.request.against is not None:
-            return stated
-        return tuple(dict.fromkeys((*stated, *self.description.deviations)))
-
     @cached_property
     def is_understood(self) -> bool:
         """Whether its layer, its inputs and a known dtype were found."""

@@ -112,15 +112,16 @@ def _choices(validation: Validation) -> str:
 
 
 def _biases(layer: Layer) -> str:
-    """`all biases`, `no biases`, or the maps that have one."""
+    """`all biases`, `no biases`, or the maps that have one; and the maps that lack what their like have."""
+    lacking = f" but for {' and '.join(layer.lacks_bias)}" if layer.lacks_bias else ""
     having = {
         "query, key and value": layer.attention.qkv_bias,
         "attention's output": layer.attention.output_bias,
         "feed-forward": layer.feed_forward.bias,
     }
     if len(set(having.values())) == 1:
-        return "all biases" if layer.feed_forward.bias else "no biases"
-    return f"biases in {' and '.join(name for name, has in having.items() if has)} alone"
+        return f"all biases{lacking}" if layer.feed_forward.bias else "no biases"
+    return f"biases in {' and '.join(name for name, has in having.items() if has)} alone{lacking}"
 
 
 def _last_line(validation: Validation) -> Text:

@@ -139,7 +139,7 @@ def _answers(
     cases, sampled = _cases(subject), is_sampled(subject)
     if sampled and not subject.request.runtimes:
         runs = sampled_runs(runs)
-    prepare(runs, subject.description.stages, subject.deviations)
+    prepare(runs, subject.description.stages, subject.request.deviations)
     every_case = distinct(cases)
     expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
     if sampled:
@@ -198,7 +198,7 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
         model=str(subject.request.model),
         judged=answers is not None and bool(answers.working),
         strict=subject.request.strict,
-        deviations=subject.deviations,
+        deviations=subject.request.deviations,
         compared_with=_compared_with(subject.request),
         against=evidence.source.name if evidence.source else None,
         layer=subject.layer if answers else description.layer,

@@ -32,9 +32,9 @@ _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 
 
-def layer_finding(severity: Severity, message: str, hint: str = "") -> PhaseFinding:
-    """A finding of the phase `layer`."""
-    return PhaseFinding(phase="layer", severity=severity, message=message, hint=hint)
+def layer_finding(severity: Severity, message: str, hint: str = "", deviation: str | None = None) -> PhaseFinding:
+    """A finding of the phase `layer`. `deviation`: the one of the catalogue that it is."""
+    return PhaseFinding(phase="layer", severity=severity, message=message, hint=hint, deviation=deviation)
 
 
 def shared(parameters: Mapping[str, Array], description: FileDescription) -> Iterator[PhaseFinding]:

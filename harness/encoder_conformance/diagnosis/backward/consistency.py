@@ -9,6 +9,7 @@ import numpy as np
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.oracle.deviant import active_parts, deviant
+from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.activation import LAYER as ACTIVATIONS
 from encoder_conformance.oracle.forms.needs import leaves_no_key
 from encoder_conformance.spec.deviation import Deviation
@@ -53,8 +54,8 @@ def _with_choices(layer: Layer, forms: Mapping[str, str]) -> Layer | None:
     """Return the layer that chooses these forms of its steps; None where no layer can."""
     for step, form in forms.items():
         update: dict[str, object]
-        if step == "activation" and form in ACTIVATIONS:
-            update = {"feed_forward": layer.feed_forward.model_copy(update={"activation": form})}
+        if step == "activation" and (chosen := FORMS[step].is_choice.get(form, form)) in ACTIVATIONS:
+            update = {"feed_forward": layer.feed_forward.model_copy(update={"activation": chosen})}
         elif step == "attention_scores" and form in _SCALES:
             update = {"attention": layer.attention.model_copy(update={"scale": _SCALES[form]})}
         else:

@@ -1,4 +1,4 @@
-"""The activation of the feed-forward network (E-6, E-7, E-10, E-11), and the ones that it is mistaken for."""
+"""The activation of the feed-forward network (E-6, E-7, E-10, E-11, E-18), and the ones that it is mistaken for."""
 
 import numpy as np
 
@@ -59,6 +59,20 @@ def silu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
     return a.multiply(x, sigmoid), pullback
 
 
+def quick_gelu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
+    """x · sigmoid(1.702 x), sigmoid(y) = 1 / (1 + exp(−y)) (E-18; Hendrycks and Gimpel, 2016)."""
+    one = a.exact(1.0)
+    steeper = a.multiply(a.constant(1.702), x)
+    with np.errstate(over="ignore"):  # as in `silu`
+        sigmoid = a.divide(one, a.add(one, a.exp(-steeper)))
+
+    def pullback(g: Elementwise) -> ByOperands:
+        slope = a.add(one, a.multiply(steeper, a.subtract(one, sigmoid)))
+        return (a.multiply(g, a.multiply(sigmoid, slope)),)
+
+    return a.multiply(x, sigmoid), pullback
+
+
 def _sigmoid(a: Arithmetic, x: Elementwise) -> Elementwise:
     return a.exact(0.5) * a.add(a.exact(1.0), a.tanh(0.5 * x))
 
@@ -99,7 +113,13 @@ def _ignoring_rate(form: Step) -> Step:
     return after
 
 
-LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
+LAYER: dict[str, Step] = {
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+    "quick_gelu": quick_gelu,
+}
 """The activations that a layer may name."""
 
 VARIANTS: dict[str, Step] = {
@@ -127,12 +147,15 @@ ACTIVATION = Form(
         "gelu": "0.5 * {0} * (1 + erf({0} / sqrt(2)))",
         "gelu_tanh": "0.5 * {0} * (1 + tanh(sqrt(2 / pi) * ({0} + 0.044715 * {0} ** 3)))",
         "silu": "{0} * sigmoid({0})",
+        "quick_gelu": "{0} * sigmoid(1.702 * {0})",
     },
     keeps={
         "relu": "what it makes",
         "gelu": "what it reads",
         "gelu_tanh": "what it reads",
         "silu": "what it reads",
+        "quick_gelu": "what it reads",
     },
+    is_choice={"gelu-quick": "quick_gelu"},
 )
 AFTER_FFN = Form(AFTER, {"standard": "{0}"}, makes_no_tensor=True)

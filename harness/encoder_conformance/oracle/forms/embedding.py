@@ -5,9 +5,9 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only, left_on, pass_on
-from encoder_conformance.oracle.forms.needs import MANY_LAYERS
+from encoder_conformance.oracle.forms.needs import MANY_LAYERS, PLACED
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BS, BSD, SD, VD
+from encoder_conformance.spec.axes import BS, BSA, BSD, SD, VD
 
 
 def tokens(a: Arithmetic, weight: VD, ids: BS) -> tuple[BSD, Pullback]:
@@ -27,19 +27,23 @@ def scaled(a: Arithmetic, weight: VD, ids: BS) -> BSD:
     return a.multiply(weight[ids], a.sqrt(a.exact(float(weight.shape[1]))))
 
 
-def sinusoidal(a: Arithmetic, x: BSD) -> tuple[BSD, Pullback]:
-    """x + sin(s / 10000^(2i/D)) at features 2i, and + the cosine at features 2i + 1, s from 0 (E-16)."""
-    return a.add(x, table(a, x)), lambda g: (g,)
+def sinusoidal(a: Arithmetic, x: BSD, positions: BSA | None = None) -> tuple[BSD, Pullback]:
+    """x + sin(s / 10000^(2i/D)) at features 2i, and + the cosine at features 2i + 1 (E-16).
+
+    s: [B or 1, S, 1], where the positions of x lie; else from 0.
+    """
+    return a.add(x, table(a, x, positions)), lambda g: (g,)
 
 
-def table(a: Arithmetic, x: BSD, first: int = 0) -> SD:
-    """The positions of x, counted from `first`, sine and cosine by turns."""
-    waves = np.stack(_waves(a, x, first), axis=-1)
-    return waves.reshape(x.shape[1], -1)[:, : x.shape[2]]
+def table(a: Arithmetic, x: BSD, positions: BSA | None = None, first: int = 0) -> SD:
+    """What is added at the positions of x, `first` further than they lie, sine and cosine by turns; [B, S, D] where
+    they are given by item."""
+    waves = np.stack(_waves(a, x, positions, first), axis=-1)
+    return waves.reshape(*waves.shape[:-2], -1)[..., : x.shape[2]]
 
 
-def _waves(a: Arithmetic, x: BSD, first: int) -> tuple[SD, SD]:
-    """The sines and the cosines, [S, ⌈D / 2⌉] each.
+def _waves(a: Arithmetic, x: BSD, positions: BSA | None, first: int = 0) -> tuple[SD, SD]:
+    """The sines and the cosines, [S, ⌈D / 2⌉] each, or [B or 1, S, ⌈D / 2⌉].
 
     10000^(−2i/D) is written as exp(−2i · (ln 10000 / D)), as implementations do that have no power: it rounds most,
     since what is rounded below goes on to 9.2 times as much above.
@@ -47,19 +51,24 @@ def _waves(a: Arithmetic, x: BSD, first: int) -> tuple[SD, SD]:
     _, sequence, size = x.shape
     step = a.divide(a.log(a.exact(1e4)), a.exact(float(size)))
     even = a.exact(2.0 * np.arange((size + 1) // 2))
-    position = a.exact(np.arange(first, first + sequence, dtype=np.float64))[:, None]
+    position = a.exact((np.arange(sequence, dtype=np.float64)[:, None] if positions is None else positions) + first)
     angle = a.multiply(position, a.exp(-a.multiply(even, step)))
     return a.sin(angle), a.cos(angle)
 
 
-def from_one(a: Arithmetic, x: BSD) -> BSD:
+def from_one(a: Arithmetic, x: BSD, positions: BSA | None) -> BSD:
     """Positions that count from 1."""
-    return a.add(x, table(a, x, first=1))
+    return a.add(x, table(a, x, positions, first=1))
 
 
-def halves(a: Arithmetic, x: BSD) -> BSD:
+def halves(a: Arithmetic, x: BSD, positions: BSA | None) -> BSD:
     """Every sine in the first half of the features, every cosine in the second, as in tensor2tensor."""
-    return a.add(x, np.concatenate(_waves(a, x, 0), axis=-1)[:, : x.shape[2]])
+    return a.add(x, np.concatenate(_waves(a, x, positions), axis=-1)[..., : x.shape[2]])
+
+
+def ignored(a: Arithmetic, x: BSD, positions: BSA | None) -> BSD:
+    """Positions that count from 0, wherever they lie."""
+    return a.add(x, table(a, x))
 
 
 def dropout(a: Arithmetic, x: BSD, *, dropout: float) -> BSD:
@@ -70,19 +79,20 @@ def dropout(a: Arithmetic, x: BSD, *, dropout: float) -> BSD:
 _TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
 _POSITIONS: dict[str, Step] = {
     "standard": sinusoidal,
-    "missing": forward_only(lambda a, x: x),
+    "missing": forward_only(lambda a, x, positions: x),
     "from-one": forward_only(from_one),
     "halves": forward_only(halves),
+    "ignored": forward_only(ignored),
 }
 _AFTER: dict[str, Step] = {
     "standard": lambda a, x, *, dropout: pass_on(a, x),
     "dropout": forward_only(dropout),
 }
 """The step between the embedded tokens and the first layer outside of training (A-3)."""
-_BETWEEN: dict[str, Step] = {"standard": pass_on, "positions-again": sinusoidal}
+_BETWEEN: dict[str, Step] = {"standard": lambda a, x, positions: pass_on(a, x), "positions-again": sinusoidal}
 """The step before each layer of a stack but the first."""
 
 TOKENS = Form(_TOKENS, {"standard": ""}, ("weight",))
-POSITIONS = Form(_POSITIONS, {"standard": ""})
+POSITIONS = Form(_POSITIONS, {"standard": ""}, needs={"ignored": (PLACED,)})
 AFTER_EMBEDDING = Form(_AFTER, {"standard": ""}, makes_no_tensor=True)
 BETWEEN_LAYERS = Form(_BETWEEN, {"standard": ""}, makes_no_tensor=True, needs={"positions-again": (MANY_LAYERS,)})

@@ -33,6 +33,7 @@ class Inapplicable(Enum):
     IN_TRAINING = "it shows in training alone, where the check dropout names it"
     POST_NORM = "only a pre-norm layer has a sub-layer's normed input apart from the residual's"
     NO_BIAS = "no case adds a bias to the scores"
+    NO_POSITIONS = "no case says where its positions lie"
     NO_MASK = "no case masks anything"
     NO_CAUSAL_MASK = "no case has a causal mask"
     SAME_MASK = "it leaves every mask as it is"
@@ -84,6 +85,7 @@ ROW_SPECIFIED = of_layer(lambda layer: layer.attention.fully_masked_row != "unsp
 HAS_BIAS = Need(lambda case, step: "bias" in step.parameters, Inapplicable.NO_PARAMETER)
 NORMED_APART = Need(lambda case, step: step.beside["normed"] not in step.reads, Inapplicable.POST_NORM)
 """The sub-layer's normed input is another than the residual's."""
+PLACED = Need(lambda case, step: case.situation.positions is not None, Inapplicable.NO_POSITIONS)
 MASK = Need(lambda case, step: masks_something(case), Inapplicable.NO_MASK)
 EMPTY_ROW = Need(lambda case, step: has_empty_row(case), Inapplicable.NO_EMPTY_ROW)
 

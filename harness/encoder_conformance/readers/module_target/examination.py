@@ -8,6 +8,7 @@ import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.protocol.description import LiveProof, MapSearch
+from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
@@ -15,7 +16,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
-from encoder_conformance.readers.module_target.naming import SOUNDS, best_named, score
+from encoder_conformance.readers.module_target.naming import best_named, score
 from encoder_conformance.readers.module_target.probing import causal_with_open_masks, live_semantics, with_masks
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.searching import search_map
@@ -98,9 +99,11 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     exported = export_and_infer(module, semantics)
     examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
-        layer = examination.layer = exported.layer.with_decimal_epsilon
         map, examination.tied, examination.read_twice = _separated(exported.map)
-        examination.map, examination.absent, examination.unread = _reclaimed(map, layer, exported.absent)
+        found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
+        examination.layer, examination.map = found.layer, found.map
+        examination.absent, examination.unread = found.absent, found.unread
+        examination.exported = replace(exported, facts=found.facts(exported.facts))
     if stated is not None:
         sized = with_sizes_of(module, stated, semantics.d_model, examination.layer) if resize else stated
         stated = examination.stated = sized.with_decimal_epsilon
@@ -192,24 +195,6 @@ def _separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...]
         map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
         read_twice.append((source, moved, other))
     return map, tuple(tied), tuple(read_twice)
-
-
-def _reclaimed(
-    map: ElementMap, layer: Layer, absent: tuple[str, ...]
-) -> tuple[ElementMap, tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """A bias that the graph lacks is the own parameter that sounds like it, where that is read nowhere.
-
-    Returns the map, what is absent still, and the own parameters that are not read.
-    """
-    shapes, unread = shapes_of(layer), {}
-    for name in absent:
-        size = int(np.prod(shapes[name]))
-        own = best_named((each for each in map.unused() if map.own.shapes[each] == (size,)), name)
-        if own is not None and score(own, name) >= SOUNDS:
-            map = replace(map, elements={**map.elements, name: map.own.elements(own)})
-            unread[name] = own
-    still = tuple(name for name in absent if name not in unread)
-    return map, still, tuple((own, name) for name, own in unread.items())
 
 
 def _runs_in(examination: Examination, dtype: DtypeName) -> bool:

@@ -59,7 +59,6 @@ class Inspection:
             roles=self._roles(),
             cut=self.cut.x if self.cut else None,
             layer=inferred.layer,
-            deviations=inferred.deviations,
             facts=tuple(inferred.facts),
             stages={name: stage.anchor() for name, stage in inferred.stages.items()},
             parameters={name: location.source() for name, location in inferred.parameters.items()},

@@ -9,6 +9,8 @@ import numpy as np
 from encoder_conformance.commands.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
 from encoder_conformance.commands.validate.weights import layer_finding, shared, without_effect
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.protocol.description import FileDescription, InitializerSource
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.axes import Array
@@ -59,7 +61,7 @@ def _unlike(subject: ExaminedFile) -> Iterator[PhaseFinding]:
         yield layer_finding("error", message)
     for key, message in _unlike_stated(subject).items():
         if key != EMPTY_ROWS:
-            yield layer_finding("error", message)
+            yield layer_finding("error", message, deviation=_that_chooses(subject, key))
     if subject.can_be_judged and subject.request.parameters is not None:
         yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
 
@@ -102,6 +104,17 @@ def _unlike_stated(subject: ExaminedFile) -> dict[str, str]:
             where = f" ({fact.evidence})" if fact else ""
             messages[key] = f"{key} is {own} in the file{where}, and {expected} in {stated.layer}"
     return messages
+
+
+def _that_chooses(subject: ExaminedFile, key: str) -> str | None:
+    """The deviation of the catalogue by which the stated layer has the file's choice; None where there is none."""
+    if key != "feed_forward.activation" or subject.description.layer is None:
+        return None
+    own, choices = subject.description.layer.feed_forward.activation, FORMS["activation"].is_choice
+    for name, deviation in catalogue().items():
+        if [(step, choices.get(form, form)) for step, form in deviation.patch.steps.items()] == [("activation", own)]:
+            return name
+    return None
 
 
 def _is_rounded(subject: ExaminedFile, own: Any, expected: Any) -> bool:

@@ -83,7 +83,8 @@ class Probe:
     def layer(self) -> Layer:
         """The original layer with the two biases that the probe needs."""
         attention = self.original.attention.model_copy(update={"output_bias": True})
-        feed_forward = self.original.feed_forward.model_copy(update={"bias": True})
+        biased = {"bias": True, "hidden_bias": None, "output_bias": None}
+        feed_forward = self.original.feed_forward.model_copy(update=biased)
         return self.original.model_copy(update={"attention": attention, "feed_forward": feed_forward})
 
     @property

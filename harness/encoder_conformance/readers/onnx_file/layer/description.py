@@ -1,6 +1,6 @@
 """Describes a matched encoder in the specification's layer language, with evidence for each choice."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,10 @@ from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.tracing.expressions import Activation, Linear, Scores, TracedNorm, Weights
+from encoder_conformance.spec.plan import COMMON_BIAS
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
-BY_DEVIATION = {"gelu_quick": ("gelu", "gelu-quick", "x · sigmoid(1.702 x), the QuickGELU of CLIP")}
-"""Activation that the layer language lacks → the one that it is a deviation of, that deviation, and what to call it."""
 ACTIVATION_CLOSE = {"float16": 4e-3, "bfloat16": 3e-2}
 """The largest error of an activation whose constants are rounded to the format; 0 in wider ones."""
 SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
@@ -39,12 +38,6 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
         _fact("stack.final_norm", final is not None, f"norm {final.name!r}" if final else "none follows"),
     ]
     return _layer(facts, d_model), facts
-
-
-def deviations_of(encoder: Encoder) -> tuple[str, ...]:
-    """The deviations that every layer has, since the layer language has no word for them."""
-    functions = {layer.first(Activation).function for layer in encoder.layers}
-    return tuple(BY_DEVIATION[each][1] for each in functions if each in BY_DEVIATION) if len(functions) == 1 else ()
 
 
 def _layer(facts: list[Fact], d_model: int) -> dict[str, Any]:
@@ -77,11 +70,18 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
     """The layers of a stack are equal in their choices."""
     first = described[0]
     for number, choices in enumerate(described):
-        for key, fact in choices.items():
-            if fact.value != first[key].value:
-                differ = f"{key} is {first[key].value} in layer 0, {fact.value} in layer {number}"
+        for key in {**first, **choices}:
+            one, other = (_value(facts, key) for facts in (first, choices))
+            if one != other:
+                differ = f"{key} is {one} in layer 0, {other} in layer {number}"
                 hint = "the specification's stack is of layers that are equal in their choices (E-14)"
                 findings.error("layer", f"the layers of the stack differ: {differ}", hint)
+
+
+def _value(facts: Mapping[str, Fact], key: str) -> Any:
+    """The value of a choice; of a bias that has no key of its own, what the key of its like says."""
+    part = key.partition(".")[0]
+    return facts[key if key in facts else f"{part}.{COMMON_BIAS[part]}"].value
 
 
 def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
@@ -102,10 +102,6 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
         findings.error("layer", f"{where}{H} heads of {d} features are {H * d} wide, and d_model is {D}")
     _check_norms(layer, format, where, findings)
     activation, constant = layer.first(Activation), layer.first(Weights).constant
-    if activation.function in BY_DEVIATION:
-        due, deviation, name = BY_DEVIATION[activation.function]
-        hint = f"it is judged as {deviation}; if {due} is meant, say so with --layer"
-        findings.add("layer", "warning", f"the activation is {name}", hint, deviation)
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
         message = f"{where}the activation is no {activation.function} exactly: off by up to {activation.error:.2g}"
         findings.warning("layer", message, "it is taken for one")
@@ -145,16 +141,24 @@ def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -
     yield _fact("attention.num_heads", scores.shape[1], f"{made}: {at}")
     yield _fact("attention.projections", "shared_by_heads" if all(_shared(layer)) else "full", of_linears["query"])
     yield _fact("attention.qkv_bias", any(linears[name].bias for name in layer.columns), of_linears["query"])
+    yield from _own_biases("attention", {name: linears[name] for name in layer.columns})
     biased = linears["attention_output"].bias is not None
     yield _fact("attention.output_bias", biased, of_linears["attention_output"])
     yield _scale(layer, SCALE_CLOSE.get(format, 1e-4), where, findings)
     hidden, output, activation = linears["ffn_hidden"], linears["ffn_output"], layer.first(Activation)
     yield _fact("feed_forward.d_ff", hidden.shape[-1], of_linears["ffn_hidden"])
-    due, *deviation = BY_DEVIATION.get(activation.function, (activation.function,))
-    exactly = f", with {deviation[0]}" if deviation else ""
-    yield _fact("feed_forward.activation", due, f"{activation.name!r}, by its values on probes{exactly}")
+    yield _fact("feed_forward.activation", activation.function, f"{activation.name!r}, by its values on probes")
     biased = hidden.bias is not None or output.bias is not None
     yield _fact("feed_forward.bias", biased, f"linear maps {hidden.name!r}, {output.name!r}")
+    yield from _own_biases("feed_forward", {"hidden": hidden, "output": output})
+
+
+def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:
+    """The own key of each map that has no bias where another of them has (L-3)."""
+    if any(linear.bias for linear in alike.values()):
+        for name, linear in alike.items():
+            if linear.bias is None:
+                yield _fact(f"{part}.{name}_bias", False, f"linear map {linear.name!r}")
 
 
 def _shared(layer: EncoderLayer) -> list[bool]:

@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from encoder_conformance import Tensors
-from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.description import Fact
@@ -17,7 +16,7 @@ from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.readers.onnx_file.layer.description import describe, deviations_of
+from encoder_conformance.readers.onnx_file.layer.description import describe
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
 from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages
@@ -35,20 +34,17 @@ from encoder_conformance.spec.stages import axes_of
 
 @dataclass
 class InferredLayer:
-    """`layer` None: the layer language cannot express it; parameters and stages are those that were located.
-    `deviations`: what it does by one of the catalogue, as a published encoder does."""
+    """`layer` None: the layer language cannot express it; parameters and stages are those that were located."""
 
     layer: Layer | None
     facts: list[Fact]
     parameters: dict[str, ParameterLocation]
     stages: dict[str, StageTensor]
     sizes: dict[str, int] = field(default_factory=dict)
-    deviations: tuple[str, ...] = ()
 
     def given(self, x: Array) -> LayerInputs:
-        """x [B, S, D] and the file's own parameters, without a mask, as the layer with its deviations takes them."""
-        variants = {step: form for name in self.deviations for step, form in catalogue()[name].patch.steps.items()}
-        return LayerInputs(x.astype(np.float64), self.values, None, variants=variants)
+        """x [B, S, D] and the file's own parameters, without a mask, as the layer takes them."""
+        return LayerInputs(x.astype(np.float64), self.values, None)
 
     @property
     def values(self) -> Tensors:
@@ -123,7 +119,6 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     inferred.sizes = {"B": B, "S": S, "Q": S, "K": S, "D": D, "H": H, "d": D // H, "P": D, "F": F}
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
-    inferred.deviations = deviations_of(encoder)
     return inferred, described
 
 

@@ -19,8 +19,6 @@ from encoder_conformance.spec.plan import STEPS_OF_LAYERS, stage_of
 
 LINEAR_MAPS = {stage_of(name): step.owner for name, step in STEPS_OF_LAYERS.items() if "weight" in step.parameters}
 """Stage → the linear map that makes it, in the names of parameters."""
-_BIASED_ALIKE = (("query", "key", "value"), ("attention_output",), ("ffn_hidden", "ffn_output"))
-"""Maps that have a bias where one of them has."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,6 @@ def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype[Any]) -> d
 
 def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
     found: dict[str, ParameterLocation] = {}
-    linears = layer.of(Linear)
-    biased = {stage for alike in _BIASED_ALIKE if any(linears[one].bias for one in alike) for stage in alike}
     for stage, step in layer.steps.items():
         if isinstance(step, TracedNorm):
             found |= _norm(stage, step, graph, dtype)
@@ -76,9 +72,8 @@ def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype[Any]) -> dict[s
                 columns = _as_slice(layer.columns[stage])
                 weight, bias = weight.take(slice(None), columns), bias.take(columns) if bias else None
             found[f"{LINEAR_MAPS[stage]}.weight"] = _locate(weight, None, graph)
-            if stage in biased:
-                default = np.zeros(weight.value.shape[1], dtype)
-                found[f"{LINEAR_MAPS[stage]}.bias"] = _locate(bias, default, graph)
+            if bias is not None:
+                found[f"{LINEAR_MAPS[stage]}.bias"] = _locate(bias, None, graph)
     return found
 
 
