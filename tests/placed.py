@@ -34,8 +34,7 @@ def placed() -> Iterator[Case]:
 
 
 def assert_told(adapter: Any) -> None:
-    """Stages and output are the oracle's, and gradients are there, in float64."""
-    adapter.start("cpu", 1)
+    """Stages and output of a started adapter are the oracle's, and gradients are there, in float64."""
     for case in placed():
         parameters = {name: np.asarray(value) for name, value in case.parameters().items()}
         adapter.build(case.layer.model_dump(mode="json"), parameters, "float64")

@@ -249,4 +249,6 @@ def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callab
 def test_token_ids_lie_where_a_run_says() -> None:
     from encoder_conformance.impls.jax_pure.adapter import JaxPure
 
-    assert_told(JaxPure())
+    adapter = JaxPure()
+    adapter.start("cpu", 1)
+    assert_told(adapter)
