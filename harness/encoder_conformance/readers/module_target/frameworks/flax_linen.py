@@ -48,7 +48,8 @@ def _told(keep: Keep) -> AbstractContextManager[Any]:
             keep(".".join(context.module.path), "output", answer)
         return answer
 
-    return nn.intercept_methods(intercept)
+    told: AbstractContextManager[Any] = nn.intercept_methods(intercept)
+    return told
 
 
 def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
