@@ -21,6 +21,7 @@ class Offset(Strict):
     by: PositiveInt = Field(description="the coordinate of the first position")
 
     def coordinates(self, valid: Bools) -> BSA:
+        """valid [B, S] → [B or 1, S, axes]."""
         return _counted(valid.shape[1])[None] + float(self.by)
 
     def problem(self, sequence: int, *, padded: bool) -> str:
@@ -33,6 +34,7 @@ class LeftPadding(Strict):
     kind: Literal["left_padding"]
 
     def coordinates(self, valid: Bools) -> BSA:
+        """valid [B, S] → [B or 1, S, axes]."""
         B, S = valid.shape
         first = np.where(valid.any(axis=1), valid.argmax(axis=1), S)
         return np.asarray(np.maximum(_counted(S)[None] - first.reshape(B, 1, 1), 0.0))
@@ -50,6 +52,7 @@ class Restart(Strict):
     )
 
     def coordinates(self, valid: Bools) -> BSA:
+        """valid [B, S] → [B or 1, S, axes]."""
         begins = np.zeros(valid.shape[1])
         begins[list(self.at)] = self.at
         return np.asarray((_counted(valid.shape[1]) - np.maximum.accumulate(begins)[:, None])[None])
@@ -67,6 +70,7 @@ class Grid(Strict):
     columns: PositiveInt
 
     def coordinates(self, valid: Bools) -> BSA:
+        """valid [B, S] → [B or 1, S, axes]."""
         return np.indices((self.rows, self.columns)).reshape(2, -1).T[None].astype(np.float64)
 
     def problem(self, sequence: int, *, padded: bool) -> str:

@@ -121,7 +121,7 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
 
 
 def _gains(expression: Expression, observed: Elementwise, inputs: Elementwise) -> Array | None:
-    """The number that multiplies each feature, wherever it stands; None where that is not what is done."""
+    """[D], the number that multiplies each feature, wherever it stands; None where that is not what is done."""
     features = (expression.index % expression.operation.shape[-1]).reshape(-1)
     with np.errstate(all="ignore"):
         factors = (observed / inputs).reshape(-1)

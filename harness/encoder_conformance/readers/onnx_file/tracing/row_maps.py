@@ -16,7 +16,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     UnsupportedPattern,
 )
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import Array, Elementwise
 
 CLOSE = 1e-5
 """Relative: constants in float32."""
@@ -55,7 +55,7 @@ def row_map(of: Function, shape: tuple[int, ...], S: int) -> tuple[Array, float,
     raise UnsupportedPattern("the features of a row are mixed by something that is no linear map within a head")
 
 
-def _numbers(observed: Array, plain: Array, most: int) -> Array | None:
+def _numbers(observed: Elementwise, plain: Elementwise, most: int) -> Elementwise | None:
     """The whole numbers from 0, fewer than `most`, that `observed` is `plain` times, less 1; None where it is not."""
     with np.errstate(all="ignore"):
         ratio = observed / plain
@@ -149,7 +149,7 @@ def _rotation(matrices: Array, used: Array) -> Form:
     return Rotation(pairing, size, d, float(np.exp(-slope)), scale, float(_around(angles[0])[0] / rates[0]))
 
 
-def _around(angle: Array) -> Array:
+def _around(angle: Elementwise) -> Elementwise:
     """The angle in −π … π."""
     return (angle + np.pi) % (2 * np.pi) - np.pi
 
