@@ -82,7 +82,10 @@ def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catal
     if named.confidence == "explained":
         return named
     if match := softmax_by_log_sum(evidence):
-        sentences, cause = tuple(each.sentence for each in match.deviations), {"confidence": "explained", "rms": match.rms}
+        sentences, cause = (
+            tuple(each.sentence for each in match.deviations),
+            {"confidence": "explained", "rms": match.rms},
+        )
         return unknown.model_copy(update=cause | {"deviations": match.ids, "sentences": sentences, "right_before": ()})
     if null.explains or in_catalogue_alone:
         return named

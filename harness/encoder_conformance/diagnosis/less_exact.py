@@ -5,6 +5,7 @@ from the scores alone. A layer is called this only where its rows are off by the
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from encoder_conformance.oracle.equation import evaluate
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.deviation import Deviation, Patch
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import constants
 
 _STAGE = "attention_weights"
 _SCORES = "attention_scores + bias"
@@ -25,19 +27,17 @@ _WEIGHTS = f"where(mask, exp({_SCORES} - {_LOG_SUM}), 0)"
 _SPECIFIED = f"softmax({_SCORES}, mask)"
 BY_LOG_SUM = Deviation(
     deviation="softmax-by-log-sum",
-    sentence=f"{_STAGE} are exp(s − log Σ exp(s)), which is less exact than clause E-5 allows: compute exp(s − max) / "
+    sentence="The softmax is exp(s − log Σ exp(s)), which is less exact than clause E-5 allows: compute exp(s − max) / "
     "Σ exp(s − max).",
     kind="numerics",
     patch=Patch(stages={_STAGE: {_SPECIFIED: f"where(largest(mask, -1), {_WEIGHTS}, {_SPECIFIED})"}}),
     unseen=None,
     links=("https://arxiv.org/abs/1909.03469",),
 )
-_TOLD = 4.0
-"""Uncertainties from which a row says whether it is off by what is predicted."""
-_ENOUGH = 8
-"""Rows that have to say so."""
-_ALIKE = 0.75
-"""The part of these rows in which a framework's logarithm and sum are rounded to the very number."""
+_SURE = 8.0
+"""Uncertainties that the predicted factors have to be seen by, over all rows."""
+_OF_ITS_SIZE = 0.75, 1.25
+"""The part of the predicted factors that is seen: in some rows a framework's logarithm is rounded otherwise."""
 
 
 def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
@@ -54,33 +54,44 @@ def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
 
 
 def _rows_as_predicted(samples: Sequence[Sample]) -> bool:
-    found = [_told_rows(sample.at_all_positions()) for sample in samples]
-    if any(rows is None for rows in found):
+    """Whether the factors of all rows together are those that are predicted, as a matched filter sees them."""
+    rows = [_rows(sample.at_all_positions()) for sample in samples]
+    if not all(each.are_off_by_one_rounding for each in rows):
         return False
-    alike = np.concatenate([rows for rows in found if rows is not None])
-    return len(alike) >= _ENOUGH and float(alike.mean()) >= _ALIKE
+    along = sum(float((each.off * each.predicted / each.unsure**2).sum()) for each in rows)
+    length = sum(float((each.predicted**2 / each.unsure**2).sum()) for each in rows)
+    least, most = _OF_ITS_SIZE
+    return along >= _SURE * length**0.5 and least * length <= along <= most * length
 
 
-def _told_rows(sample: Sample) -> Array | None:
-    """Return, of each row [n] that says anything, whether it is off by what is predicted; None where a row is off by
-    more than one rounding of the logarithm, or by no single factor."""
-    seen = sample.observed_whole()
-    specified = sample.whole(sample.specified.tree)
-    predicted, most = _rounding_of_log_sum(sample)
-    sigma = np.full(sample.shape, np.inf)
-    sigma.reshape(-1)[sample.positions] = np.maximum(sample.sigma, sample.relative * np.abs(sample.observed))
-    if specified is None:
-        return None
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of weights that have a key, [n]: by what relative error each is `off`, how `unsure` that is, what is
+    `predicted`, and the `most` that one rounding makes. `errors`, in σ, are left when each row is put right."""
+
+    off: Array
+    unsure: Array
+    predicted: Array
+    most: Array
+    errors: Array
+
+    @property
+    def are_off_by_one_rounding(self) -> bool:
+        within = np.abs(self.off) <= self.most + constants().max_limit * self.unsure
+        return conforms(self.errors) and bool(within.all())
+
+
+def _rows(sample: Sample) -> _Rows:
+    seen, specified, sigma = sample.observed_whole(), sample.whole(sample.specified.tree), np.full(sample.shape, np.inf)
+    assert specified is not None
+    sigma.reshape(-1)[sample.positions] = sample.sigma
     weight = np.where(np.isfinite(seen) & np.isfinite(specified), specified / sigma, 0.0)
-    size = np.maximum((weight**2).sum(-1), 1e-300)
-    off = (weight * np.where(weight != 0, (seen - specified) / sigma, 0.0)).sum(-1) / size
-    unsure = 1 / np.sqrt(size)
+    size = (weight**2).sum(-1)
+    off = (weight * np.where(weight != 0, (seen - specified) / sigma, 0.0)).sum(-1) / np.maximum(size, 1e-300)
     errors = in_sigma(seen, specified * (1 + off[..., None]), sigma).reshape(-1)[sample.positions]
-    has_key = np.isfinite(predicted)
-    if not conforms(errors) or np.any(np.abs(off[has_key]) > (most + _TOLD * unsure)[has_key]):
-        return None
-    told = has_key & (np.maximum(np.abs(predicted), np.abs(off)) > _TOLD * unsure)
-    return np.abs(off - predicted)[told] <= _TOLD * unsure[told]
+    predicted, most = _rounding_of_log_sum(sample)
+    kept = np.isfinite(predicted) & (size > 0)
+    return _Rows(off[kept], 1 / np.sqrt(size[kept]), predicted[kept], most[kept], errors)
 
 
 def _rounding_of_log_sum(sample: Sample) -> tuple[Array, Array]:
