@@ -88,13 +88,14 @@ def _only_float64(records: list[Kill]) -> list[str]:
 
 
 def _weakest_text(by_deviation: dict[str, Best]) -> str:
-    """The smallest best σ of any deviation that float32 shows at all."""
-    strengths = {
-        name: max(part.sigma for part in (kill.output, kill.stages) if part) for name, kill in by_deviation.items()
+    """The smallest best σ of any deviation that float32 shows: at the output if it shows there, else at a stage."""
+    limit = constants().rms_limit
+    seen = {
+        name: next((part.sigma for part in (kill.output, kill.stages) if part and part.sigma > limit), 0.0)
+        for name, kill in by_deviation.items()
     }
-    shown = {name: strength for name, strength in strengths.items() if strength > constants().rms_limit}
-    name = min(shown, key=shown.__getitem__)
-    return f"{sigma(shown[name])} σ (`{name}`)"
+    name = min((name for name in seen if seen[name]), key=seen.__getitem__)
+    return f"{sigma(seen[name])} σ (`{name}`)"
 
 
 def _unseen_list() -> str:
@@ -184,7 +185,7 @@ right implementations (PyTorch, Keras, JAX, ONNX Runtime; all cases) that the ru
 ## The kill matrix, float32
 
 For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
-shape). Of those that float32 shows at all the weakest is at {weakest}.
+shape). Of those that float32 shows, at the output or else at a stage, the weakest is at {weakest}.
 
 {float32}
 
