@@ -35,23 +35,18 @@ CONTRADICTIONS = (
         lambda score, row: score != "minus_infinity" and row != "uniform",
         "a query whose scores are all the same number has uniform weights (M-6)",
     ),
-    Contradiction(
-        "part",
-        "stack.layers",
-        lambda part, layers: part == "attention" and layers > 1,
-        "attention alone is not stacked (E-17)",
-    ),
-    Contradiction(
-        "part",
-        "stack.final_norm",
-        lambda part, final_norm: part == "attention" and final_norm,
-        "attention alone has no norm (E-17)",
-    ),
-    Contradiction(
-        "part",
-        "embedding",
-        lambda part, embedding: part == "attention" and embedding is not None,
-        "attention alone takes x and a memory, and no token ids (E-17)",
+    *(
+        Contradiction(
+            "part",
+            key,
+            lambda part, own, alone=alone: part == "attention" and own != alone,
+            f"attention alone {reason} (E-17)",
+        )
+        for key, alone, reason in (
+            ("stack.layers", 1, "is not stacked"),
+            ("stack.final_norm", False, "has no norm"),
+            ("embedding", None, "takes x and a memory, and no token ids"),
+        )
     ),
     Contradiction(
         "dropout.embedded",

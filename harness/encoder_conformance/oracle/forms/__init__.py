@@ -104,16 +104,15 @@ _parsed = lru_cache(maxsize=512)(Equation)
 
 NOISY = frozenset(
     {
-        "fast-variance",
-        "dropout",
-        "dropout-broadcast",
-        "without-largest",
-        "without-largest-flushed",
         "in-bfloat16",
         "in-float16",
         "in-tf32",
         "in-float32",
+        "fast-variance",
+        "without-largest",
+        "without-largest-flushed",
     }
+    | {"dropout", "dropout-broadcast"}
 )
 """Forms whose values depend on bits that nobody specifies; only their size can be predicted."""
 

@@ -181,18 +181,13 @@ _BIAS: dict[str, Step] = {
 _ATTEND: dict[str, Step] = {
     "standard": attend,
     "identity": forward_only(_identity),
-    "in-bfloat16": _context_in("bfloat16"),
-    "in-float16": _context_in("float16"),
-    "in-tf32": _context_in("tf32"),
+    **{f"in-{dtype}": _context_in(dtype) for dtype in ("bfloat16", "float16", "tf32")},
     "in-float32": forward_only(_context_in_float32),
 }
 
 SCORES = Form(
     _SCORES,
-    {
-        "standard": "{0} @ transpose({1}) / sqrt(head_dim)",
-        "by-d-model": "{0} @ transpose({1}) / sqrt(d_model)",
-    },
+    {"standard": "{0} @ transpose({1}) / sqrt(head_dim)", "by-d-model": "{0} @ transpose({1}) / sqrt(d_model)"},
     keeps="what it reads",
     needs={
         **dict.fromkeys(("not-scaled", "scaled-twice", "multiplied"), (SCALED,)),

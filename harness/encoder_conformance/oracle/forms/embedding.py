@@ -84,10 +84,7 @@ _POSITIONS: dict[str, Step] = {
     "halves": forward_only(halves),
     "ignored": forward_only(ignored),
 }
-_AFTER: dict[str, Step] = {
-    "standard": lambda a, x, *, dropout: pass_on(a, x),
-    "dropout": forward_only(dropout),
-}
+_AFTER: dict[str, Step] = {"standard": lambda a, x, *, dropout: pass_on(a, x), "dropout": forward_only(dropout)}
 """The step between the embedded tokens and the first layer outside of training (A-3)."""
 _BETWEEN: dict[str, Step] = {"standard": lambda a, x, positions: pass_on(a, x), "positions-again": sinusoidal}
 """The step before each layer of a stack but the first."""

@@ -113,11 +113,6 @@ PROJECTION = Form(
     {"standard": _EQUATION, "shared_by_heads": "by_heads({0}, {weight}, {bias})"},
     ("weight", "bias"),
     "what it reads",
-    needs={
-        "bias-twice": (HAS_BIAS,),
-        "first-head-for-all": (MANY_HEADS,),
-        "scaled": (SCALED,),
-        "scaled-before-bias": (SCALED,),
-    },
+    needs={"bias-twice": (HAS_BIAS,), "first-head-for-all": (MANY_HEADS,), **dict.fromkeys(_SCALED, (SCALED,))},
     is_choice={"first-head-for-all": "shared_by_heads"},
 )

@@ -231,13 +231,8 @@ _FINAL: dict[str, Step] = {
 _ROLES = ("gain", "shift")
 _LAYER_NORM = "({0} - mean({0}, -1)) / sqrt(var({0}, -1) + epsilon) * {gain}[ + {shift}]"
 _EQUATIONS = {"standard": _LAYER_NORM, "rms_norm": "{0} / sqrt(mean({0} ** 2, -1) + epsilon) * {gain}"}
-NORM = Form(
-    VARIANTS,
-    _EQUATIONS,
-    _ROLES,
-    "what it reads",
-    is_choice={"root-mean-square": "rms_norm", "layer-norm": "standard"},
-)
+_CHOICES = {"root-mean-square": "rms_norm", "layer-norm": "standard"}
+NORM = Form(VARIANTS, _EQUATIONS, _ROLES, "what it reads", is_choice=_CHOICES)
 STACK_NORM = Form(_STACK, _EQUATIONS, _ROLES, "what it reads")
 _PASSED_ON = {"standard": "{0}", "rms_norm": "{0}"}
 STACK_END = Form(_STACK_END, _PASSED_ON, _ROLES, makes_no_tensor=True)
