@@ -44,8 +44,10 @@ class LayerInputs:
 
     def with_x(self, x: Array, beside: Callable[[Array], Array]) -> "LayerInputs":
         """These inputs with another x, and with `beside` of each input beside it that there is."""
-        others = {name: getattr(self, name) for name in ("mask", "bias", "memory", "positions")}
-        return replace(self, x=x, **{name: None if each is None else beside(each) for name, each in others.items()})
+        mask, bias, memory, positions = (
+            None if each is None else beside(each) for each in (self.mask, self.bias, self.memory, self.positions)
+        )
+        return replace(self, x=x, mask=mask, bias=bias, memory=memory, positions=positions)
 
     def of_batch(self, values: Array) -> Array:
         """[items, …] as [B, …], the inverse of `of_items`; 0 at the other items."""
@@ -59,5 +61,6 @@ class LayerInputs:
 def given(case: Case) -> LayerInputs:
     """The inputs of the case's layer, all right."""
     x = case.x() if case.layer.embedding is None else case.ids()
-    beside = {"items": case.situation.items, "memory": case.memory(), "positions": case.coordinates()}
-    return LayerInputs(x, case.parameters(), case.mask(), case.attention_bias(), **beside)
+    scores = case.mask(), case.attention_bias()
+    items, memory, positions = case.situation.items, case.memory(), case.coordinates()
+    return LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)

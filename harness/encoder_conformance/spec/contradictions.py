@@ -22,6 +22,13 @@ class Contradiction:
     reason: str
 
 
+def _of_attention_alone(key: str, plain: object, reason: str) -> Contradiction:
+    """Attention alone has a key at its plain value."""
+    return Contradiction(
+        "part", key, lambda part, own: part == "attention" and own != plain, f"attention alone {reason} (E-17)"
+    )
+
+
 CONTRADICTIONS = (
     Contradiction(
         "attention.num_heads",
@@ -35,19 +42,9 @@ CONTRADICTIONS = (
         lambda score, row: score != "minus_infinity" and row != "uniform",
         "a query whose scores are all the same number has uniform weights (M-6)",
     ),
-    *(
-        Contradiction(
-            "part",
-            key,
-            lambda part, own, alone=alone: part == "attention" and own != alone,
-            f"attention alone {reason} (E-17)",
-        )
-        for key, alone, reason in (
-            ("stack.layers", 1, "is not stacked"),
-            ("stack.final_norm", False, "has no norm"),
-            ("embedding", None, "takes x and a memory, and no token ids"),
-        )
-    ),
+    _of_attention_alone("stack.layers", 1, "is not stacked"),
+    _of_attention_alone("stack.final_norm", False, "has no norm"),
+    _of_attention_alone("embedding", None, "takes x and a memory, and no token ids"),
     Contradiction(
         "dropout.embedded",
         "embedding",

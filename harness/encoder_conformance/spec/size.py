@@ -21,14 +21,9 @@ def is_large(layer: Layer) -> bool:
     return layer.d_model > SMALL
 
 
-def parameter_bytes(layer: Layer) -> int:
-    """The bytes of all parameters in float64."""
-    return _ITEM * parameter_count(layer)
-
-
 def refuse_larger(layer: Layer, limit: int, where: str) -> None:
     """Raises InputError if the parameters of `layer` take more than `limit` bytes."""
-    if (size := parameter_bytes(layer)) > limit:
+    if (size := _ITEM * parameter_count(layer)) > limit:
         raise InputError(
             f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible",
             where=where,
