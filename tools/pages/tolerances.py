@@ -11,7 +11,7 @@ import numpy.typing as npt
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
-from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.expected import Expected, key
 from encoder_conformance.protocol.answers import Answers, values_at
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
@@ -108,5 +108,6 @@ class Alarms:
     def see(self, check: Check, answers: Answers, expected: Expected, *, failed: bool) -> None:
         """Count the rules that call an answer of an implementation that conforms wrong."""
         self.judged[check] += 1
-        named = {name: answers[name] for name in answers if name in expected.tensors}
+        named = {key(check, name): answers[name] for name in answers}
+        named = {name: answer for name, answer in named.items() if name in expected.tensors}
         self.rejected.update((rule, check) for rule in _intolerant(named, expected) | ({SIGMA} if failed else set()))

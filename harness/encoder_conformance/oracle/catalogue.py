@@ -26,15 +26,11 @@ def catalogue(specs: Path = SPECS) -> dict[str, Deviation]:
                 patched_layer(layer, deviation)
             except ValidationError as error:
                 problem = error.errors()[0]["msg"]
-                raise InputError(
-                    f"makes of {layer.layer} no valid layer: {problem}", where=f"{where}: key patch.layer"
-                ) from None
+                message = f"makes of {layer.layer} no valid layer: {problem}"
+                raise InputError(message, where=f"{where}: key patch.layer") from None
         if not any(changes(case, deviation) for case in specification.cases.values()):
-            raise InputError(
-                "changes nothing in any case",
-                where=f"{where}: key patch",
-                hint="a deviation differs from the standard in at least one layer and situation",
-            )
+            hint = "a deviation differs from the standard in at least one layer and situation"
+            raise InputError("changes nothing in any case", where=f"{where}: key patch", hint=hint)
     return deviations
 
 

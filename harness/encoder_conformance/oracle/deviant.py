@@ -214,16 +214,11 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
 def check_steps(deviation: Deviation, where: str) -> None:
     """Raise InputError unless the steps and forms that a patch names exist, and are not the standard ones."""
     for step, form in deviation.patch.steps.items():
+        at = f"{where}: key patch.steps"
         if step not in VARIANTS:
-            raise InputError(
-                f"there is no step {step!r}", where=f"{where}: key patch.steps", hint=nearest(step, VARIANTS)
-            )
-        if form not in VARIANTS[step] or form == "standard":
-            raise InputError(
-                f"step {step} has no wrong form {form!r}",
-                where=f"{where}: key patch.steps.{step}",
-                hint=nearest(form, set(VARIANTS[step]) - {"standard"}),
-            )
+            raise InputError(f"there is no step {step!r}", where=at, hint=nearest(step, VARIANTS))
+        if form not in (wrong := set(VARIANTS[step]) - {"standard"}):
+            raise InputError(f"step {step} has no wrong form {form!r}", where=f"{at}.{step}", hint=nearest(form, wrong))
 
 
 def _edit_of(name: str, patch: Patch) -> str | None:

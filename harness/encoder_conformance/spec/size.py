@@ -24,11 +24,8 @@ def is_large(layer: Layer) -> bool:
 def refuse_larger(layer: Layer, limit: int, where: str) -> None:
     """Raises InputError if the parameters of `layer` take more than `limit` bytes."""
     if (size := _ITEM * parameter_count(layer)) > limit:
-        raise InputError(
-            f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible",
-            where=where,
-            hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers",
-        )
+        problem = f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible"
+        raise InputError(problem, where=where, hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers")
 
 
 def _text(size: int) -> str:

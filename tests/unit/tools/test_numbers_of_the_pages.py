@@ -13,7 +13,7 @@ from encoder_conformance.spec.load import clauses, load
 from tools.core.sensitivity import CONFORMING_RMS, MARGIN
 
 ROOT = Path(__file__).resolve().parents[3]
-OWN_WORDS = ("README.md", "CONTRIBUTING.md", "mkdocs.yml", "specs/README.md")
+OWN_WORDS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "mkdocs.yml", "specs/README.md")
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (*(ROOT / name for name in OWN_WORDS), *sorted((ROOT / "docs").glob("*.md")))
