@@ -67,3 +67,24 @@ def test_a_page_counts_no_deviations_that_nobody_checks(page: str) -> None:
     checked = {match.span(1) for wording in wordings for match in re.finditer(wording, PAGES[page])}
     for counted in re.finditer(r"\b(\d{2,}) (?:of the \d+ |known )?(?:deviations|ways to be wrong)", PAGES[page]):
         assert counted.span(1) in checked, counted[0]
+
+
+def test_the_readme_compares_tolerances_with_sigma_as_the_table_does() -> None:
+    """On the same tensors: what each misses of the deviations, and the right checks that it calls wrong."""
+    section = PAGES["docs/deviations.md"].split("## What fixed tolerances miss")[1].split("\n## ")[0]
+    rows = {
+        cells[0]: cells[1:]
+        for cells in re.findall(r"^\| (\S.*?)" + r" \| (\d+)[^|]*" * 7 + r" \|$", section, re.MULTILINE)
+    }
+    sigma, tolerance = ([int(cell) for cell in rows[rule]] for rule in ("σ", "atol 1e-4"))
+    assert "there is one that sees what σ sees,\n`atol=1e-4`" in PAGES["README.md"]
+    assert tolerance[1] == sigma[1]
+    assert "it calls right stages and gradients wrong" in PAGES["README.md"]
+    assert tolerance[4] == 0 < min(tolerance[5:])
+    assert (
+        "no false\nalarm. On ordinary inputs it sees wrong epsilons that `atol=1e-4` lets through" in PAGES["README.md"]
+    )
+    assert sigma[4:] == [0, 0, 0]
+    rule_by_rule = PAGES["docs/deviations.md"].split("## Rule by rule")[1].splitlines()
+    epsilons = [line.strip("| ").split(" | ") for line in rule_by_rule if line.startswith("| `norm-eps-")]
+    assert any(cells[5].startswith("·") and cells[7].startswith("●") for cells in epsilons)
