@@ -73,7 +73,7 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
         yield Step("output", "same", ("attention_output",), "B S D")
         return
     pre, x = layer.norm.placement == "pre", "x"
-    for place, sublayer, branch in ((1, _self_attention, "attention_output"), (2, _feed_forward, "ffn_output")):
+    for place, sublayer, branch in ((1, _attention, "attention_output"), (2, _feed_forward, "ffn_output")):
         given, total, norm = x, f"residual{place}", f"norm{place}"
         if pre:
             yield _norm(layer, norm, x)
@@ -129,12 +129,9 @@ def _right_norm(layer: "Layer") -> str:
     return "standard" if layer.norm.kind == "layer_norm" else layer.norm.kind
 
 
-def _self_attention(layer: "Layer", x: str) -> Iterator[Step]:
-    return _attention(layer, x, x)
-
-
-def _attention(layer: "Layer", queries: str, keys: str) -> Iterator[Step]:
-    """Multi-head attention (E-5, E-12, E-13, M-1 to M-7)."""
+def _attention(layer: "Layer", queries: str, memory: str = "") -> Iterator[Step]:
+    """Multi-head attention (E-5, E-12, E-13, M-1 to M-7). Without a memory keys are of what queries are of."""
+    keys = memory or queries
     attention, heads = layer.attention, {"num_heads": layer.attention.num_heads}
     by_d_model = attention.scale == "d_model"
     sizes = heads | {"scaled_by": layer.d_model if by_d_model else layer.d_model // attention.num_heads}
@@ -196,16 +193,9 @@ OWN_BIAS = {
 
 def layer_sizes(layer: "Layer") -> dict[str, int]:
     """The letter of each axis that does not depend on the input → its size."""
-    heads, D = layer.attention.num_heads, layer.d_model
-    vocabulary = layer.embedding.vocabulary if layer.embedding is not None else 0
-    return {
-        "D": D,
-        "H": heads,
-        "d": D // heads,
-        "P": heads * (D // heads),
-        "F": layer.feed_forward.d_ff,
-        "V": vocabulary,
-    }
+    D, H, F = layer.d_model, layer.attention.num_heads, layer.feed_forward.d_ff
+    V = layer.embedding.vocabulary if layer.embedding is not None else 0
+    return {"D": D, "H": H, "d": D // H, "P": H * (D // H), "F": F, "V": V}
 
 
 class _Attributes(SimpleNamespace):

@@ -83,29 +83,10 @@ def gelu_root_in_float32(a: Arithmetic, x: Elementwise) -> Elementwise:
     return a.multiply(x, a.exact(0.5) * a.add(a.exact(1.0), a.erf(a.multiply(x, root))))
 
 
-def leaky_relu(a: Arithmetic, x: Elementwise) -> Elementwise:
-    """max(x, 0.01 x), as torch's default."""
-    return np.where(x > 0, x, 0.01 * x)
-
-
-def none(a: Arithmetic, x: Elementwise) -> Elementwise:
-    """The activation forgotten."""
-    return x
-
-
-def dropout(a: Arithmetic, x: Elementwise, *, dropout: float) -> Elementwise:
-    """Dropout left on, after the feed-forward network."""
-    return left_on(a, x, "ffn_output", x.shape, dropout)
-
-
 def _ignoring_rate(form: Step) -> Step:
     """A form that takes the layer's rate of dropout and does nothing with it."""
 
-    def after(a: Arithmetic, x: Elementwise, *, dropout: float) -> tuple[Elementwise, Pullback]:
-        return form(a, x)
-
-    after.__doc__ = form.__doc__
-    return after
+    return lambda a, x, *, dropout: form(a, x)
 
 
 LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "quick_gelu": quick_gelu}
@@ -115,8 +96,8 @@ VARIANTS: dict[str, Step] = {
     **LAYER,
     "gelu-quick": forward_only(gelu_quick),
     "gelu-root-in-float32": forward_only(gelu_root_in_float32),
-    "leaky-relu": forward_only(leaky_relu),
-    "none": forward_only(none),
+    "leaky-relu": forward_only(lambda a, x: np.where(x > 0, x, 0.01 * x)),  # torch's default
+    "none": forward_only(lambda a, x: x),  # the activation forgotten
 }
 
 VARIANT_OF = {"gelu-root-in-float32": "gelu"}
@@ -126,7 +107,7 @@ AFTER: dict[str, Step] = {
     "standard": _ignoring_rate(pass_on),
     "relu": _ignoring_rate(relu),
     "gelu": _ignoring_rate(gelu),
-    "dropout": forward_only(dropout),
+    "dropout": forward_only(lambda a, x, *, dropout: left_on(a, x, "ffn_output", x.shape, dropout)),
 }
 
 ACTIVATION = Form(

@@ -90,10 +90,7 @@ def _scale_in_float32(size: Size) -> Step:
 
 
 def _divided_by(divisor: Callable[[BHSd], float]) -> Step:
-    def scores(a: Arithmetic, query: BHSd, key: BHTd) -> BHST:
-        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(divisor(query)))
-
-    return forward_only(scores)
+    return forward_only(lambda a, query, key: a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(divisor(query))))
 
 
 def _key_by_reshape(size: Size) -> Step:
@@ -117,11 +114,6 @@ def _wrong_scores(right: Step, size: Size) -> dict[str, Step]:
         "key-by-reshape": _key_by_reshape(size),
         **in_narrower(right),
     }
-
-
-def _identity(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> BHSd:
-    """Attention that is not there: each position keeps its own value."""
-    return value
 
 
 def _context_in(dtype: str) -> Step:
@@ -152,20 +144,7 @@ def attention_bias(a: Arithmetic, scores: BHST, *, bias: BHST) -> tuple[BHST, Pu
 
 def _biased(times: float) -> Step:
     """The bias multiplied by a number, before it is added."""
-
-    def biased(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
-        return a.add(scores, a.exact(bias * times))
-
-    return forward_only(biased)
-
-
-def _bias_of_head_0(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
-    return a.add(scores, a.exact(bias[:, :1]))
-
-
-def _bias_as_mask(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
-    """The bias taken for a mask, true where it is not 0: there the score becomes minus infinity."""
-    return np.where(bias == 0.0, scores, -np.inf)
+    return forward_only(lambda a, scores, *, bias: a.add(scores, a.exact(bias * times)))
 
 
 _BIAS: dict[str, Step] = {
@@ -173,14 +152,15 @@ _BIAS: dict[str, Step] = {
     "missing": _biased(0.0),
     "subtracted": _biased(-1.0),
     "added-twice": _biased(2.0),
-    "of-head-0": forward_only(_bias_of_head_0),
-    "as-mask": forward_only(_bias_as_mask),
+    "of-head-0": forward_only(lambda a, scores, *, bias: a.add(scores, a.exact(bias[:, :1]))),
+    # The bias taken for a mask, true where it is not 0: there the score becomes minus infinity.
+    "as-mask": forward_only(lambda a, scores, *, bias: np.where(bias == 0.0, scores, -np.inf)),
 }
 
 
 _ATTEND: dict[str, Step] = {
     "standard": attend,
-    "identity": forward_only(_identity),
+    "identity": forward_only(lambda a, scores, value, softmax: value),  # each position keeps its own value
     **{f"in-{dtype}": _context_in(dtype) for dtype in ("bfloat16", "float16", "tf32")},
     "in-float32": forward_only(_context_in_float32),
 }

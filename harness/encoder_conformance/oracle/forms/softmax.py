@@ -105,10 +105,6 @@ def _added(value: float) -> Callable[..., MaskedSoftmax]:
     return _wrong(added)
 
 
-def _multiplied(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-    return _plain(a, scores if mask is None else scores * mask)
-
-
 def _after(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     return _plain(a, scores) if mask is None else _plain(a, scores) * mask
 
@@ -196,10 +192,7 @@ def _dropped(*, broadcast: bool) -> Callable[..., MaskedSoftmax]:
 def _empty_row(gives: str) -> Callable[..., MaskedSoftmax]:
     """The right form but for a query with no key, which gets the row of another layer."""
 
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
-        return masked_softmax(a, scores, mask, -np.inf, gives)
-
-    return softmax
+    return lambda a, scores, mask, **right: masked_softmax(a, scores, mask, -np.inf, gives)
 
 
 EMPTY_ROWS = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
@@ -210,7 +203,7 @@ _SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
     **{form: _empty_row(row) for form, row in EMPTY_ROWS.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
     **{form: _added(value) for form, value in ADDED.items()},
-    "multiplied": _wrong(_multiplied),
+    "multiplied": _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else scores * mask)),
     "masked-after": _wrong(_after),
     "masked-after-renormalised": _wrong(_after_renormalised),
     "over-queries": _over(-2),
