@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from encoder_conformance.spec.axes import BSA, Bools
+from encoder_conformance.spec.axes import BS, BSA
 from encoder_conformance.spec.strict import Strict
 
 
 class _Place(Strict):
-    def coordinates(self, valid: Bools) -> BSA:
-        """valid [B, S] → [B or 1, S, axes]."""
+    def coordinates(self, valid: BS) -> BSA:
+        """Where the positions lie, of `valid`, true at what is no padding."""
         raise NotImplementedError
 
     def problem(self, sequence: int, *, padded: bool) -> str:
@@ -30,7 +30,7 @@ class Offset(_Place):
     kind: Literal["offset"]
     by: PositiveInt = Field(description="the coordinate of the first position")
 
-    def coordinates(self, valid: Bools) -> BSA:
+    def coordinates(self, valid: BS) -> BSA:
         return _counted(valid.shape[1])[None] + float(self.by)
 
 
@@ -39,7 +39,7 @@ class LeftPadding(_Place):
 
     kind: Literal["left_padding"]
 
-    def coordinates(self, valid: Bools) -> BSA:
+    def coordinates(self, valid: BS) -> BSA:
         B, S = valid.shape
         first = np.where(valid.any(axis=1), valid.argmax(axis=1), S)
         return np.asarray(np.maximum(_counted(S)[None] - first.reshape(B, 1, 1), 0.0))
@@ -56,7 +56,7 @@ class Restart(_Place):
         description="the positions, ascending, at which another text begins"
     )
 
-    def coordinates(self, valid: Bools) -> BSA:
+    def coordinates(self, valid: BS) -> BSA:
         begins = np.zeros(valid.shape[1])
         begins[list(self.at)] = self.at
         return np.asarray((_counted(valid.shape[1]) - np.maximum.accumulate(begins)[:, None])[None])
@@ -73,7 +73,7 @@ class Grid(_Place):
     rows: PositiveInt
     columns: PositiveInt
 
-    def coordinates(self, valid: Bools) -> BSA:
+    def coordinates(self, valid: BS) -> BSA:
         return np.indices((self.rows, self.columns)).reshape(2, -1).T[None].astype(np.float64)
 
     def problem(self, sequence: int, *, padded: bool) -> str:
