@@ -43,20 +43,14 @@ _OF_ITS_SIZE = 0.75, 1.25
 def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
     """Return the match of `BY_LOG_SUM`, in its own noise, if it explains all evidence and its rows are as predicted."""
     samples = [sample for sample in samples_of(_STAGE, evidence) if sample.specified.form == _SPECIFIED]
-    if not samples or not _rows_as_predicted(samples):
-        return None
-    match = Match((BY_LOG_SUM,))
-    for piece in evidence:
-        match.try_on(piece, measured=True)
-        if not match.explains:
-            return None
-    return match
+    match = Match.of((BY_LOG_SUM,), evidence, measured=True) if _rows_as_predicted(samples) else None
+    return match if match and match.explains else None
 
 
 def _rows_as_predicted(samples: Sequence[Sample]) -> bool:
     """Whether the factors of all rows together are those that are predicted, as a matched filter sees them."""
     rows = [_rows(sample.at_all_positions()) for sample in samples]
-    if not all(each.are_off_by_one_rounding for each in rows):
+    if not rows or not all(each.are_off_by_one_rounding for each in rows):
         return False
     along = sum(float((each.off * each.predicted / each.unsure**2).sum()) for each in rows)
     length = sum(float((each.predicted**2 / each.unsure**2).sum()) for each in rows)

@@ -186,13 +186,10 @@ def mixes_items(deviation: Deviation) -> bool:
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
     """Whether it changes only the row of a query with no key, where nobody specifies that row (M-4)."""
-    return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
-
-
-def _row_it_gives(patch: Patch) -> str | None:
-    """The row that a patch gives a query with no key, if it changes nothing else."""
+    patch = deviation.patch
     alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
-    return EMPTY_ROWS.get(patch.steps["masked_softmax"]) if alone else None
+    unspecified = case.layer.attention.fully_masked_row == "unspecified"
+    return alone and unspecified and patch.steps["masked_softmax"] in EMPTY_ROWS
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
