@@ -24,25 +24,22 @@ def d_model(query: BHSd) -> int:
     return int(query.shape[1] * query.shape[-1])
 
 
-def attention_scores(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
-    """query · keyᵀ / √d, before any mask (E-5; Vaswani et al., 2017, eq. 1)."""
-    return _scores_over_root(a, query, key, head_dim(query))
+def _right_scores(size: Size) -> Step:
+    """query · keyᵀ / √size, before any mask: by d (E-5; Vaswani et al., 2017, eq. 1), or by D = H·d (E-13)."""
+
+    def scores(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
+        root = a.sqrt(a.exact(float(size(query))))
+
+        def pullback(g: BHST) -> ByOperands:
+            scaled = a.divide(g, root)
+            return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
+
+        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), root), pullback
+
+    return scores
 
 
-def scores_by_d_model(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
-    """query · keyᵀ / √D, D = H·d (E-13)."""
-    return _scores_over_root(a, query, key, d_model(query))
-
-
-def _scores_over_root(a: Arithmetic, query: BHSd, key: BHTd, size: int) -> tuple[BHST, Pullback]:
-    root = a.sqrt(a.exact(float(size)))
-    scores = a.divide(a.matmul(query, key.swapaxes(-1, -2)), root)
-
-    def pullback(g: BHST) -> ByOperands:
-        scaled = a.divide(g, root)
-        return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
-
-    return scores, pullback
+attention_scores, scores_by_d_model = _right_scores(head_dim), _right_scores(d_model)
 
 
 def attend(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> tuple[BHSd, Pullback]:
