@@ -11,7 +11,7 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from types import TracebackType
 from typing import ParamSpec, TypeVar
@@ -44,7 +44,7 @@ class Pool(ProcessPoolExecutor):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if kind is not None:  # what waits fails with the workers; cancelled as well, it would fail twice
+        if kind is not None:
             for process in multiprocessing.active_children():
                 if process not in self._others:
                     process.kill()
@@ -70,6 +70,16 @@ def completed(futures: Collection[Future[_Result]]) -> Iterator[Future[_Result]]
             future.add_done_callback(done.put)
     for _ in range(len(futures)):
         yield done.get()
+
+
+def in_order(futures: Sequence[Future[_Result]]) -> Iterator[_Result]:
+    """Yield the results, in the order of the futures. If this is interrupted, none is cancelled, as `map` would: what
+    waits fails when the pool's processes are killed, and cancelled as well it would fail twice."""
+    ended = completed(futures)
+    for future in futures:
+        while not future.done():
+            next(ended)
+        yield future.result()
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from encoder_conformance.engine.runner import SuiteRun
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import read_implementation_manifest
-from encoder_conformance.platform.pool import ThreadPool, completed
+from encoder_conformance.platform.pool import ThreadPool, in_order
 
 WHERE = ("threading.py", "/futures/thread.py", "/futures/_base.py", "/engine/runner.py", "/platform/pool.py")
 LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD")
@@ -85,8 +85,7 @@ def a_run(honest: Path, out: Path) -> Callable[[], object]:
 def a_pool(honest: Path, out: Path) -> Callable[[], object]:
     def wait() -> None:
         with ThreadPool(2) as pool:
-            for done in completed([pool.submit(int) for _ in range(3)]):
-                done.result()
+            assert list(in_order([pool.submit(int) for _ in range(3)])) == [0, 0, 0]
 
     return wait
 
