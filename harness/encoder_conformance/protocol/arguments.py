@@ -86,11 +86,11 @@ class UnusableMask(Frozen):
 
     It is `refused` in every form, of which `form` raises `problem` at the batches `raising` and is taken at `taken`; or
     it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or it
-    is taken `alone`, and refused beside another.
+    is taken `alone`, and refused beside another. One that is refused at some batches (`sized`) is given at the others.
     """
 
     argument: str
-    kind: Literal["refused", "leaks", "idle", "alone"]
+    kind: Literal["refused", "sized", "leaks", "idle", "alone"]
     form: str = ""
     problem: str = ""
     raising: tuple[int, ...] = ()

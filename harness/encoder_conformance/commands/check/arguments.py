@@ -31,12 +31,13 @@ def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
     """An error where a call raises, and where a stated layer's mask leaves something of what it hides."""
     name = mask.argument
     match mask.kind:
-        case "refused":
+        case "refused" | "sized":
             problem, _, where = mask.problem.partition("\n")
             some = mask.raising and mask.taken
             at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
             taken = f"; it is taken{only} alone" if some else ""
-            message = f"{name} is refused in every form that was tried: {mask.form}{at}: {problem}{taken}"
+            forms = " in every form that was tried" if mask.kind == "refused" else ""
+            message = f"{name} is refused{forms}: {mask.form}{at}: {problem}{taken}"
             return _finding("error", message, where.strip())
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"

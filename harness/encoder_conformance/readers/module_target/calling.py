@@ -10,8 +10,10 @@ from encoder_conformance.readers.module_target.live import Signature
 
 _MASK_WORDS = ("mask", "padding", "bias")
 _NO_MASK_WORDS = ("head_mask", "block_mask", "position", "rel", "encoder_att", "mem", "cross", "context", "cache")
-_SWITCHES = ("output_", "return_", "use_", "is_", "need_", "needs_", "do_", "has_", "with_", "interpolate_", "enable_")
+_SWITCHES = ("output_", "return_", "use_", "is_causal", "need_", "needs_", "do_", "has_", "interpolate_", "enable_")
 """Beginnings of names that say what to do, and are given no array whatever their default is."""
+_OF_STATE = ("is_", "with_")
+"""Beginnings of others, unless a mask is named: is_padding."""
 _SAID = ("mode", "name", "dtype", "device", "generator", "mutable", "method", "layer_idx", "seed")
 _PLAIN = {"bool", "int", "float", "str", "tuple", "list", "Tuple", "List", "Sequence", "Callable", "dict", "Generator"}
 _ABSENT = {"None", "NoneType", "Optional", "Union", "typing", "builtins"}
@@ -61,7 +63,9 @@ def _takes_array(parameter: inspect.Parameter) -> bool:
     if not left or parameter.name in (*_SAID, *_EVALUATION):
         return False
     words = set(re.findall(r"\w+", _type_of(parameter))) - _ABSENT
-    return not parameter.name.startswith(_SWITCHES) and not (words and words <= _PLAIN)
+    name = parameter.name
+    switch = name.startswith(_SWITCHES) or (name.startswith(_OF_STATE) and not _may_be_mask(name))
+    return not switch and not (words and words <= _PLAIN)
 
 
 def _type_of(parameter: inspect.Parameter) -> str:

@@ -1,6 +1,6 @@
 """Gives a module each of its masks in every usual form: what it means by it, and why in no form it is a mask."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -19,7 +19,7 @@ _MOST_FORMS = 3
 """Of one mask."""
 _USUAL = ("BHSS", "XSS", "B1SS", "BSS", "SS", "B11S", "B1S", "BS")
 """Axes of a mask, those first that can tell most."""
-_RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S")
+_RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S", "SB")
 """Those that are tried where a module takes none of the usual ones."""
 _DTYPES = ("bool", "float32", "int64")
 _COMPARED = (
@@ -29,6 +29,8 @@ _COMPARED = (
 """Forms in which every mask is given, so that those of two modules can be compared."""
 _BATCHES = (1, 2, 3, 4, 7)
 """Sizes of a batch that a mask is given for which is refused with that of the probe."""
+_OTHER_BATCHES = (2, 7)
+"""Sizes that one is given for which is taken with that of the probe."""
 _NAMES = ("mask", "padding")
 """Words in a name that says that it is a mask's; a bias may be another."""
 
@@ -58,9 +60,26 @@ def with_masks(
     for masks in product(*forms):
         together = replace(found, masks=masks)
         if _runs(runner, together):
-            return together, tuple(unusable)
+            return together, (*unusable, *_sized(runner, together, num_heads))
     alone = (UnusableMask(argument=each[0].name, kind="alone") for each in forms[1:])
     return replace(found, masks=tuple(each[0] for each in forms)[:1]), (*unusable, *alone)
+
+
+def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterator[UnusableMask]:
+    """Those of the masks that are refused for another batch, for which x alone is not."""
+    for mask in found.masks if found.layout != "SD" else ():
+        form = mask.dtype, mask.axes
+        tried = {B: _problem(runner, found, mask.name, form, (B, num_heads)) for B in _OTHER_BATCHES}
+        raising = tuple(B for B, problem in tried.items() if problem and not _problem(runner, found, "", form, (B, 1)))
+        if raising:
+            yield UnusableMask(
+                argument=mask.name,
+                kind="sized",
+                form=_form(*form),
+                problem=_first_lines(tried[raising[0]]),
+                raising=raising,
+                taken=tuple(sorted({*_OTHER_BATCHES, found.B} - {*raising})),
+            )
 
 
 def causal_with_open_masks(runner: LiveModule, found: InputSemantics) -> bool:
@@ -94,7 +113,7 @@ def forms_taken(runner: LiveModule, found: InputSemantics, num_heads: int) -> Ma
         forms = []
         for dtype, axes in offered:
             shape = mask.shape if axes == mask.axes else shape_at(axes, found, num_heads)
-            meanings = _meanings(runner, feeds, Port(name=mask.name, dtype=dtype, shape=shape), hidden)
+            meanings = _meanings(runner, feeds, mask.name, np.zeros(shape, np.dtype(dtype)), hidden)
             if meanings is not None:
                 forms.append(MaskForm(axes=axes, dtype=dtype, meanings=meanings))
         taken[mask.name] = tuple(forms)
@@ -102,15 +121,16 @@ def forms_taken(runner: LiveModule, found: InputSemantics, num_heads: int) -> Ma
 
 
 def _meanings(
-    runner: LiveModule, feeds: Mapping[str, Array], port: Port, hidden: Array
+    runner: LiveModule, feeds: Mapping[str, Array], name: str, like: Array, hidden: Array
 ) -> tuple[MaskMeaning, ...] | None:
-    """What of a form [..., S] gives the output `hidden`, in the shape of x; None: it is refused."""
+    """The meanings with which a mask of the shape of `like` [..., S], and of its dtype, gives the output `hidden`, in
+    the shape of x; None: it is refused."""
     meanings, ran = list[MaskMeaning](), False
-    for polarity in polarities_of(port.dtype):
-        flagged = np.full(port.shape or (), polarity.open, np.dtype(port.dtype))
+    for polarity in polarities_of(str(like.dtype)):
+        flagged = np.full_like(like, polarity.open)
         flagged[..., -2] = polarity.shut
         try:
-            output = runner.run({**feeds, port.name: flagged})["output"]
+            output = runner.run({**feeds, name: flagged})["output"]
         except ExecutionError:
             continue
         ran = True
@@ -122,16 +142,8 @@ def _meanings(
 def shape_at(axes: str, found: InputSemantics, num_heads: int, batch: int | None = None) -> tuple[int, ...]:
     """The sizes of these axes, at the batch of the probe or another: a 0 where half of a head's features are none."""
     B, d = batch or found.B, found.d_model // num_heads
-    sizes = {
-        "B": B,
-        "S": found.S,
-        "H": num_heads,
-        "X": B * num_heads,
-        "D": found.d_model,
-        "d": d,
-        "e": d // 2,
-        "f": 2 * d,
-    }
+    sizes = {"B": B, "S": found.S, "H": num_heads, "X": B * num_heads}
+    sizes |= {"D": found.d_model, "d": d, "e": d // 2, "f": 2 * d}
     return tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes)
 
 
@@ -182,11 +194,10 @@ def _runs(runner: LiveModule, found: InputSemantics) -> bool:
 def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Tried, num_heads: int) -> UnusableMask:
     if tried.leaking:
         least = min(tried.leaking, key=lambda mask: mask.leakage)
-        form = MaskForm(axes=least.axes, dtype=least.dtype, meanings=()).text
+        form = _form(least.dtype, least.axes)
         return UnusableMask(argument=name, kind="leaks", form=form, leakage=least.leakage)
     if tried.idle:
-        dtype, axes = tried.idle[0]
-        return UnusableMask(argument=name, kind="idle", form=MaskForm(axes=axes, dtype=dtype, meanings=()).text)
+        return UnusableMask(argument=name, kind="idle", form=_form(*tried.idle[0]))
     return _refused(runner, found, name, tried.refused, num_heads)
 
 
@@ -197,24 +208,37 @@ def _refused(
     probe."""
     batches = sorted({*_BATCHES, num_heads} - {found.S}) if found.layout != "SD" else [found.B]
     order = [(dtype, axes) for axes in reversed(_USUAL) for dtype in _DTYPES]
-    taken = {form: tuple(B for B in batches if _taken(runner, found, name, form, (B, num_heads))) for form in order}
-    dtype, axes = form = max(order, key=lambda each: len(taken[each]))
+    taken = {
+        form: tuple(B for B in batches if not _problem(runner, found, name, form, (B, num_heads))) for form in order
+    }
+    form = max(order, key=lambda each: len(taken[each]))
     return UnusableMask(
         argument=name,
         kind="refused",
-        form=MaskForm(axes=axes, dtype=dtype, meanings=()).text,
-        problem="\n".join(refused[form].splitlines()[:2]),
+        form=_form(*form),
+        problem=_first_lines(refused[form]),
         raising=tuple(B for B in batches if B not in taken[form]),
         taken=taken[form],
     )
 
 
-def _taken(runner: LiveModule, found: InputSemantics, name: str, form: tuple[str, str], sizes: tuple[int, int]) -> bool:
-    """Whether this form of a mask raises nothing, at these sizes of batch and heads."""
+def _problem(
+    runner: LiveModule, found: InputSemantics, name: str, form: tuple[str, str], sizes: tuple[int, int]
+) -> str:
+    """What this form of a mask raises, at these sizes of batch and heads; without a name, what x alone does."""
     (dtype, axes), (batch, num_heads) = form, sizes
-    mask = np.zeros(shape_at(axes, found, num_heads, batch), np.dtype(dtype))
+    mask = {name: np.zeros(shape_at(axes, found, num_heads, batch), np.dtype(dtype))} if name else {}
     try:
-        runner.run({"x": drawn(found.x_shape(batch, found.S)), name: mask})
-        return True
-    except ExecutionError:
-        return False
+        runner.run({"x": drawn(found.x_shape(batch, found.S)), **mask})
+        return ""
+    except ExecutionError as error:
+        return str(error)
+
+
+def _form(dtype: str, axes: str) -> str:
+    return MaskForm(dtype=dtype, axes=axes, meanings=()).text
+
+
+def _first_lines(problem: str) -> str:
+    """What was raised, and the frame that is the first of the last ones."""
+    return "\n".join(problem.splitlines()[:2])

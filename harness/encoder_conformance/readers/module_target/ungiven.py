@@ -15,26 +15,8 @@ from encoder_conformance.spec.axes import Array
 _COUNTED = ("S", "BS", "B", "1S", "SS", "1SS", "BSS")
 """Axes of positions, of lengths and of distances."""
 _MEASURED = (
-    *(
-        "BSD",
-        "SBD",
-        "SD",
-        "1SD",
-        "BS",
-        "BSS",
-        "SS",
-        "1SS",
-        "HSS",
-        "1HSS",
-        "BHSS",
-        "B1SS",
-        "B11S",
-        "S",
-        "B",
-        "H",
-        "D",
-        "BD",
-    ),
+    *("BSD", "SBD", "SD", "1SD", "D", "BD"),
+    *("BS", "BSS", "SS", "1SS", "HSS", "1HSS", "BHSS", "B1SS", "B11S", "S", "B", "H"),
     *("Sd", "1Sd", "BSd", "11Sd", "B1Sd", "BHSd", "2Sd", "21Sd", "2BSd", "211Sd", "2B1Sd", "2BHSd"),
     *("Se", "1Se", "BSe", "11Se", "2Se", "21Se", "2BSe"),
     *("Sf", "1Sf", "BSf", "11Sf"),
