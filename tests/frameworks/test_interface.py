@@ -348,3 +348,25 @@ def test_the_same_of_jax() -> None:
     plain, other = called((function, parameters)), called((turned, parameters))
     assert said(compared(plain, other, ("A", "B")), "error") == ["mask: true = ignore in A, true = attend in B"]
     assert called((positioned, parameters)).judged_without == ("positions",)
+
+
+@pytest.mark.release
+def test_the_same_of_keras() -> None:
+    keras = pytest.importorskip("keras")
+    bare = runpy.run_path(str(HERE / "bare_keras.py"))
+
+    class Turned(bare["Block"]):
+        def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+            return super().call(x, None if mask is None else keras.ops.logical_not(mask), training)
+
+    class Positioned(bare["Block"]):
+        def call(self, x: Any, mask: Any = None, table: Any = None, training: bool | None = None) -> Any:
+            return super().call(x if table is None else x + table, mask, training)
+
+    plain = called(bare["Block"]())
+    assert said(compared(plain, called(Turned()), ("A", "B")), "error") == [
+        "mask: true = attend in A, true = ignore in B"
+    ]
+    positioned = called(Positioned())
+    assert positioned.judged_without == ("table",)
+    assert said(compared(plain, positioned, ("A", "B"))) == []

@@ -84,7 +84,8 @@ class MaskArgument(MaskInput):
 class UnusableMask(Frozen):
     """An argument that is named as a mask, and by which none can be given.
 
-    It is `refused` in every form, of which `form` raises `problem` at the batches `raising` and is taken at `taken`; or
+    It is `refused` in every form, of which `form` raises `problem`, in the frame `where`, at the batches `raising` and
+    is taken at `taken`; or
     it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or it
     is taken `alone`, and refused beside another. One that is refused at some batches (`sized`) is given at the others.
     """
@@ -93,6 +94,7 @@ class UnusableMask(Frozen):
     kind: Literal["refused", "sized", "leaks", "idle", "alone"]
     form: str = ""
     problem: str = ""
+    where: str = ""
     raising: tuple[int, ...] = ()
     taken: tuple[int, ...] = ()
     leakage: float = 0.0

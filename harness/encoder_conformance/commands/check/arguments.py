@@ -32,13 +32,12 @@ def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
     name = mask.argument
     match mask.kind:
         case "refused" | "sized":
-            problem, _, where = mask.problem.partition("\n")
             some = mask.raising and mask.taken
             at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
             taken = f"; it is taken{only} alone" if some else ""
             forms = " in every form that was tried" if mask.kind == "refused" else ""
-            message = f"{name} is refused{forms}: {mask.form}{at}: {problem}{taken}"
-            return _finding("error", message, where.strip())
+            message = f"{name} is refused{forms}: {mask.form}{at}: {mask.problem}{taken}"
+            return _finding("error", message, mask.where)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             return _finding("error" if stated else "warning", f"{message}; it is judged without")

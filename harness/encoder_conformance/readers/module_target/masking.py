@@ -72,11 +72,13 @@ def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterato
         tried = {B: _problem(runner, found, mask.name, form, (B, num_heads)) for B in _OTHER_BATCHES}
         raising = tuple(B for B, problem in tried.items() if problem and not _problem(runner, found, "", form, (B, 1)))
         if raising:
+            problem, where = _raised(tried[raising[0]])
             yield UnusableMask(
                 argument=mask.name,
                 kind="sized",
                 form=_form(*form),
-                problem=_first_lines(tried[raising[0]]),
+                problem=problem,
+                where=where,
                 raising=raising,
                 taken=tuple(sorted({*_OTHER_BATCHES, found.B} - {*raising})),
             )
@@ -212,11 +214,13 @@ def _refused(
         form: tuple(B for B in batches if not _problem(runner, found, name, form, (B, num_heads))) for form in order
     }
     form = max(order, key=lambda each: len(taken[each]))
+    problem, where = _raised(refused[form])
     return UnusableMask(
         argument=name,
         kind="refused",
         form=_form(*form),
-        problem=_first_lines(refused[form]),
+        problem=problem,
+        where=where,
         raising=tuple(B for B in batches if B not in taken[form]),
         taken=taken[form],
     )
@@ -239,6 +243,7 @@ def _form(dtype: str, axes: str) -> str:
     return MaskForm(dtype=dtype, axes=axes, meanings=()).text
 
 
-def _first_lines(problem: str) -> str:
-    """What was raised, and the frame that is the first of the last ones."""
-    return "\n".join(problem.splitlines()[:2])
+def _raised(problem: str) -> tuple[str, str]:
+    """What was raised, and the frame of those that follow which is nearest to the module's call."""
+    first, *frames = problem.splitlines()
+    return first, frames[0].strip() if frames else ""
