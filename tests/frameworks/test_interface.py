@@ -310,8 +310,15 @@ def test_what_is_needed_and_not_given_is_named() -> None:
         def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
             return super().forward(x, torch.arange(x.shape[1])[None] < lengths[:, None])
 
+    class Unguarded(Padded):
+        def forward(self, x: Tensor, mask: Tensor | None = None, *, positions: Tensor | None = None) -> Tensor:
+            return super().forward(x + positions[..., None], mask)  # type: ignore[index]
+
     with pytest.raises(BadTarget, match="it needs lengths beside x, and None is refused: TypeError"):
         called(Needing())
+    with pytest.raises(BadTarget) as raised:
+        called(Unguarded())
+    assert raised.value.hint.endswith("positions had no value")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ def live_semantics(runner: LiveModule) -> InputSemantics:
         problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {problems[0]}"
         raise BadTarget(problem, "name a module that is called with x, or with x and masks, alone")
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
+    if runner.signature.arrays:
+        hint += f"; {', '.join(runner.signature.arrays)} had no value"
     raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: {problems[0]}", hint)
 
 
