@@ -239,6 +239,14 @@ def test_one_form_that_is_taken_is_enough(seen: str) -> None:
     assert said(argument_findings(found)) == []
 
 
+def test_rare_axes_are_found_where_no_others_are_taken() -> None:
+    for seen, axes in (("(m != 0).T", "SB"), ("(m != 0).squeeze(2)", "BS1")):
+        found = called(taking("mask", seen))
+        assert [(mask.axes, mask.meaning) for mask in found.masks] == [(axes, "attend")]
+        assert said(argument_findings(found)) == []
+        assert said(compared(found, found, ("A", "B"))) == []
+
+
 def test_masks_that_hide_nothing_or_in_part_are_said() -> None:
     class Weak(Padded):
         def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:

@@ -85,14 +85,13 @@ def _masks(description: Description) -> list[_Mask]:
                 for mask in description.masks
             ]
         case FileDescription():
-            masks = [(name, mask) for name, mask in description.mask_inputs.items() if mask.meaning]
             return [
                 _Mask(
                     *(name, mask.meaning, mask.by_query, None),
                     {(description.port(name).dtype, mask.axes): frozenset((mask.meaning,))},
                     whole=False,
                 )
-                for name, mask in masks
+                for name, mask in description.mask_inputs.items()
                 if mask.meaning
             ]
     return []

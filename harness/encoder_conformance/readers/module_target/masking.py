@@ -12,7 +12,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, probe_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
-from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, polarities_of
+from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity, polarities_of
 from encoder_conformance.spec.axes import Array
 
 _MOST_FORMS = 3
@@ -107,30 +107,35 @@ def forms_taken(runner: LiveModule, found: InputSemantics, num_heads: int) -> Ma
     for mask in found.masks:
         assert mask.polarity is not None
         feeds = {"x": x, **found.open_masks()}
-        flagged = mask.filled(mask.polarity.open)
-        flagged.swapaxes(mask.key_axis, -1)[..., found.S - 2] = mask.polarity.shut
-        hidden = runner.run({**feeds, mask.name: flagged})["output"]
-        own = [(dtype, mask.axes) for dtype in (mask.dtype, *_DTYPES)] if mask.key_axis == -1 else []
-        offered = dict.fromkeys([*own, *_COMPARED])
-        forms = []
-        for dtype, axes in offered:
-            shape = mask.shape if axes == mask.axes else shape_at(axes, found, num_heads)
-            meanings = _meanings(runner, feeds, mask.name, np.zeros(shape, np.dtype(dtype)), hidden)
+        feeds[mask.name] = _flagged(feeds[mask.name], mask.polarity, mask.key_axis)
+        hidden = runner.run(feeds)["output"]
+        forms, own = [], [(dtype, mask.axes) for dtype in (mask.dtype, *_DTYPES)]
+        for dtype, axes in dict.fromkeys((*own, *(form for form in _COMPARED if form[1] != mask.axes))):
+            like_own = axes == mask.axes
+            shape, key_axis = (mask.shape, mask.key_axis) if like_own else (shape_at(axes, found, num_heads), -1)
+            feeds[mask.name] = np.zeros(shape, np.dtype(dtype))
+            meanings = _meanings(runner, feeds, mask.name, key_axis, hidden)
             if meanings is not None:
                 forms.append(MaskForm(axes=axes, dtype=dtype, meanings=meanings))
         taken[mask.name] = tuple(forms)
     return taken
 
 
+def _flagged(like: Array, polarity: Polarity, key_axis: int) -> Array:
+    """A mask of the shape of `like` that hides one key, the last but one, and nothing else."""
+    flagged = np.full_like(like, polarity.open)
+    flagged.swapaxes(key_axis, -1)[..., -2] = polarity.shut
+    return flagged
+
+
 def _meanings(
-    runner: LiveModule, feeds: Mapping[str, Array], name: str, like: Array, hidden: Array
+    runner: LiveModule, feeds: Mapping[str, Array], name: str, key_axis: int, hidden: Array
 ) -> tuple[MaskMeaning, ...] | None:
-    """The meanings with which a mask of the shape of `like` [..., S], and of its dtype, gives the output `hidden`, in
-    the shape of x; None: it is refused."""
+    """The meanings with which a mask of the form that is fed by this name gives the output `hidden`, in the shape of x;
+    None: it is refused."""
     meanings, ran = list[MaskMeaning](), False
-    for polarity in polarities_of(str(like.dtype)):
-        flagged = np.full_like(like, polarity.open)
-        flagged[..., -2] = polarity.shut
+    for polarity in polarities_of(str(feeds[name].dtype)):
+        flagged = _flagged(feeds[name], polarity, key_axis)
         try:
             output = runner.run({**feeds, name: flagged})["output"]
         except ExecutionError:
