@@ -309,6 +309,8 @@ def test_an_argument_that_changes_the_output_and_was_not_given_is_named(use: str
 
 def test_an_argument_that_changes_nothing_is_no_more_than_listed() -> None:
     found = called(type("Layer", (Positioned,), {"use": lambda self, x, given: x})())
+    doubled = called(type("Layer", (Positioned,), {"use": lambda self, x, given: 2 * x})())
+    assert doubled.judged_without == ("given",)
     assert [(each.argument, each.changes) for each in found.ungiven_arguments] == [("given", False)]
     assert found.judged_without == ()
 

@@ -28,6 +28,8 @@ _FORMS = (
     *(("float32", axes) for axes in _MEASURED),
     *(("bool", axes) for axes in ("BS", "B11S")),
 )
+_ODD = (13, 11, 7)
+"""A shape of nothing: what takes it, and answers as before, does not look at it."""
 _CHANGED = 1e-5
 """Of the output's largest number: more than another order of the same sums leaves."""
 _CACHES = ("past", "cache")
@@ -48,20 +50,26 @@ def _given(
     runner: LiveModule, found: InputSemantics, num_heads: int, name: str, feeds: dict[str, Array], before: Array
 ) -> UngivenArgument:
     """`before`: the output without it, in the shape of x."""
-    changes, seen = None, ""
-    for dtype, axes in _FORMS:
+    outcomes, form = [_changes(runner, feeds, name, drawn(_ODD), before)], f"float32 {list(_ODD)}"
+    for dtype, axes in _FORMS if outcomes[0] is not False else ():
         shape = shape_at(axes, found, num_heads)
-        try:
-            after = runner.run({**feeds, name: _values(dtype, shape)})["output"] if all(shape) else None
-        except ExecutionError:
-            continue
-        if after is not None:
-            changes, seen = not np.allclose(after, before, rtol=0, atol=_CHANGED * np.abs(before).max()), axes
-        if changes:
+        outcomes.append(_changes(runner, feeds, name, _values(dtype, shape), before) if all(shape) else None)
+        if outcomes[-1]:
+            form = f"{dtype} {axes_text(axes)}"
             break
-    form = f"{dtype} {axes_text(seen)}" if changes else ""
+    changes = True if any(outcomes) else False if False in outcomes else None
     cache = any(word in name.lower() for word in _CACHES)
-    return UngivenArgument(argument=name, changes=changes, form=form, cache=cache)
+    return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache)
+
+
+def _changes(runner: LiveModule, feeds: dict[str, Array], name: str, value: Array, before: Array) -> bool | None:
+    """Whether the output is another than `before`, in the shape of x, with this value of any shape; None: it is
+    refused."""
+    try:
+        after = runner.run({**feeds, name: value})["output"]
+    except ExecutionError:
+        return None
+    return not np.allclose(after, before, rtol=0, atol=_CHANGED * np.abs(before).max())
 
 
 def _values(dtype: str, shape: tuple[int, ...]) -> Array:
