@@ -14,13 +14,15 @@ from encoder_conformance.spec.strict import Frozen
 class PartResult(Frozen):
     """One module, or one part of a model. `at`: "" for the whole. `layer`: as what it was judged; None: it was not.
 
-    `as_told`: whether the user said what it should be.
+    `as_told`: whether the user said what it should be. `without`: arguments that may change the output and were not
+    given, of the module and of the one that states its layer.
     """
 
     at: str
     described: ModuleDescription
     layer: Layer | None
     as_told: bool
+    without: tuple[str, ...]
     findings: tuple[Finding, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...]

@@ -21,11 +21,16 @@ Seen = dict[tuple[str, str, int], Array]
 
 @dataclass(frozen=True)
 class Signature:
-    """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given."""
+    """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given.
+
+    `arrays`: the others that may take one. `places`: how many arguments stand before it, of each that needs no name.
+    """
 
     x: str
     masks: tuple[str, ...]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    arrays: tuple[str, ...] = field(default=(), repr=False)
+    places: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 class LiveModule(ABC):
