@@ -15,12 +15,13 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
-from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack, gradients
+from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
 from encoder_conformance.readers.module_target.parts import Tree, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError

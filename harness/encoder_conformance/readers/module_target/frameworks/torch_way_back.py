@@ -1,12 +1,13 @@
-"""The way back of PyTorch: gradients as a user takes them, by views of an incoming gradient, and what is written into."""
+"""The way back of PyTorch: by views of an incoming gradient, without a gradient of x, and what is written into."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackQuestion
 from encoder_conformance.readers.module_target.errors import error_line
@@ -19,17 +20,6 @@ _FAR = {torch.float64: 1e-6, torch.float32: 2e-2}
 """A distance that is no rounding: kernels sum views in another order."""
 _FLOOR = 1e-2
 """The least size of a gradient, of all together: that by the key's bias is rounding alone."""
-
-
-def gradients(wanted: Sequence[Tensor], output: Tensor, seed: Tensor, *, keep: bool = False) -> list[Tensor]:
-    """By `.backward()`, as a user takes them: a reentrant checkpoint refuses `torch.autograd.grad`."""
-    for each in wanted:
-        each.grad = None
-    output.backward(seed, retain_graph=keep)
-    found = [torch.zeros_like(each) if each.grad is None else each.grad for each in wanted]
-    for each in wanted:
-        each.grad = None
-    return found
 
 
 def _transposed(g: Tensor) -> Tensor:
