@@ -44,25 +44,29 @@ class WayBack:
         key = self.layer, check
         if "torch" not in sys.modules or x.size > _LARGEST or run.mode != "eval" or key in self.asked:
             return answer
-        self.asked.add(key)
         if check == "output":
+            self.asked.add(key)
             with _Watch(self.adapter) as watch:
                 self.adapter.output(x, masks, run)
             watch.refuse_written()
         elif check == "gradients" and cotangent is not None and cotangent.dtype.name in _FAR:
-            self._ask(answer, lambda: self.adapter.gradients(x, masks, run, cotangent), _FAR[cotangent.dtype.name])
+            far = _FAR[cotangent.dtype.name]
+            plain, seen = self._viewed(lambda: self.adapter.gradients(x, masks, run, cotangent), _as_it_is, _as_it_is)
+            repeats = seen and not _apart(answer, plain, far)
+            if repeats or not seen:  # else it is NaN, or random, of which its own answer tells; or there is no module
+                self.asked.add(key)
+            if repeats:
+                self._ask(plain, lambda: self.adapter.gradients(x, masks, run, cotangent), far)
         return answer
 
-    def _ask(self, answer: Tensors, gradients: Callable[[], Tensors], far: float) -> None:
+    def _ask(self, plain: Tensors, gradients: Callable[[], Tensors], far: float) -> None:
+        """`plain`: the gradients themselves."""
         torch = sys.modules["torch"]
-        plain, seen = self._viewed(gradients, lambda g: g, lambda g: g)
-        if not seen or _apart(answer, plain, far):
-            return  # nothing of it is a module; or it answers at random, of which its own gradients tell
         for words, values, view in (
-            ("lies transposed in a larger tensor", lambda g: g, _transposed_part),
+            ("lies transposed in a larger tensor", _as_it_is, _transposed_part),
             ("is one number, expanded, as behind sum()", torch.ones_like, lambda g: g.reshape(-1)[:1].expand(g.shape)),
         ):
-            right, _ = self._viewed(gradients, values, lambda g: g)
+            right, _ = self._viewed(gradients, values, _as_it_is)
             try:
                 found, _ = self._viewed(gradients, values, view)
             except WrongWayBack:
@@ -174,6 +178,10 @@ def _arguments(module: Any, given: tuple[Any, ...], named: Mapping[str, Any]) ->
     names = [*inspect.signature(module.forward).parameters]
     yield from zip([*names, *map(str, range(len(names), len(given)))], given, strict=False)
     yield from named.items()
+
+
+def _as_it_is(g: Any) -> Any:
+    return g
 
 
 def _transposed_part(g: Any) -> Any:

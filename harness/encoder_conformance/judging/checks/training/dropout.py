@@ -57,10 +57,10 @@ def put_dropout(session: Session, task: Task) -> Judgement | Failure:
         return Failure(Outcome.ERROR, problem)
     with turn_of(task.case.layer):
         verdict = _probed(session, task)
-        wrong = verdict if isinstance(verdict, Failure) else put_gradients(session, task)
-    if isinstance(verdict, Failure) or isinstance(wrong, Failure):
-        return verdict if isinstance(verdict, Failure) else wrong
-    return lambda: _with_gradients(verdict, wrong)
+        if isinstance(verdict, Failure):
+            return verdict
+        wrong = put_gradients(session, task)
+    return wrong if isinstance(wrong, Failure) else partial(_with_gradients, verdict, wrong)
 
 
 def _with_gradients(verdict: Verdict, wrong: str) -> Verdict:
