@@ -64,8 +64,9 @@ class LiveModule(ABC):
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
         """The gradients by x, and by all elements of its parameters, [n]."""
 
-    def in_training(self, seed: int) -> "LiveModule":
-        """Another copy, with dropout on: it draws the same at each call. Raises NotImplementedError."""
+    def in_training(self, feeds: Feeds) -> "LiveModule":
+        """Another copy, with dropout on: it draws the same at each call with such feeds. Raises NotImplementedError,
+        with what is to be said of it; "" where nothing is drawn."""
         raise NotImplementedError("gradients with dropout on were not asked: how it is put in training is not known")
 
     def backward_twice(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array] | None:

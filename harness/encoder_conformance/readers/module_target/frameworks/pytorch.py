@@ -27,6 +27,8 @@ from encoder_conformance.readers.module_target.parts import Tree, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
+_SEED = 1
+"""Of dropout, in training."""
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
 
@@ -65,8 +67,8 @@ class TorchModule(LiveModule):
         by_x, *own = gradients([x, *self.module.parameters()], output, seed)
         return to_numpy(by_x), joined(map(to_numpy, own))
 
-    def in_training(self, seed: int) -> LiveModule:
-        return _InTraining(deepcopy(self.module).train(), self.signature, seed)
+    def in_training(self, feeds: Feeds) -> LiveModule:
+        return _InTraining(deepcopy(self.module).train(), self.signature)
 
     def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
         def call(x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
@@ -124,10 +126,6 @@ class TorchModule(LiveModule):
 class _InTraining(TorchModule):
     """A module in training, as it is before each call: generators, counters and buffers of its own, too."""
 
-    def __init__(self, module: nn.Module, signature: Signature, seed: int) -> None:
-        super().__init__(module, signature)
-        self.seed = seed
-
     def call(self, feeds: Feeds) -> Array:
         """The output of the run that gradients are taken of."""
         return to_numpy(self._run(feeds)[1].detach())
@@ -150,7 +148,7 @@ class _InTraining(TorchModule):
         """x and the parameters of a copy, and its output."""
         copied = TorchModule(deepcopy(self.module), self.signature)
         for generator in (torch.manual_seed, random.seed, np.random.seed):
-            generator(self.seed)
+            generator(_SEED)
         with torch.enable_grad():
             x, output = copied._output(feeds, grad=True)
         return [x, *copied.module.parameters()], output
