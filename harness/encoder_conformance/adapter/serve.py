@@ -36,17 +36,16 @@ def serve(adapter: Adapter) -> None:
         except EndOfStream:
             return
         stops = request.message.get("op") == "stop"
-        write_pieces(answers, _framed(asking, request))
+        write_pieces(answers, _framed(adapter, request, asking))
         del request  # a large layer's parameters: the next request may take long to come
         if stops:
             return
 
 
-def _framed(asking: WayBack, request: Frame) -> Iterable[bytes | memoryview]:
+def _framed(adapter: Adapter, request: Frame, asking: WayBack) -> Iterable[bytes | memoryview]:
     """The answer to a request, or what went wrong."""
-    adapter = asking.adapter
     try:
-        reply, tensors = _answer(asking, request)
+        reply, tensors = _answer(adapter, request, asking)
         return pieces({"id": request.message.get("id"), **reply}, tensors)
     except Exception as error:
         with contextlib.suppress(OSError):  # the disk of the log is full
@@ -57,8 +56,9 @@ def _framed(asking: WayBack, request: Frame) -> Iterable[bytes | memoryview]:
         return pieces({"id": request.message.get("id"), "ok": False, **reply})
 
 
-def _answer(asking: WayBack, request: Frame) -> tuple[dict[str, Any], Tensors]:
-    message, tensors, adapter = request.message, request.tensors, asking.adapter
+def _answer(adapter: Adapter, request: Frame, asking: WayBack | None = None) -> tuple[dict[str, Any], Tensors]:
+    """`asking`: what is asked of the way back beside, and of which layers it was."""
+    message, tensors, asking = request.message, request.tensors, asking or WayBack(adapter)
     match message.get("op"):
         case "start":
             if message["protocol"] != PROTOCOL:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from encoder_conformance.judging.checks.training.directional import FAR, Change, nearest_change
+from encoder_conformance.judging.checks.training.directional import FAR, ChangeAlong, nearest_change
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.errors import error_line
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
@@ -61,7 +61,7 @@ def _not_repeatable(training: LiveModule, feeds: Feeds, cotangent: Array, dtype:
     return _answer("fail", text, distance)
 
 
-def _nearest(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: DtypeName) -> Change:
+def _nearest(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: DtypeName) -> ChangeAlong:
     """The change of the output along a random direction of x and of all parameters."""
     values = {"x": feeds["x"], "own": module.flat()}
     by_x, own = module.backward(feeds, cotangent)
@@ -77,6 +77,7 @@ def _nearest(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: DtypeNam
 
 
 def _alike(one: Array, other: Array, dtype: DtypeName) -> bool:
+    """Whether two outputs, in one shape, are equal but for rounding."""
     return bool(np.linalg.norm(one - other) <= _NOISE[dtype] * np.linalg.norm(one))
 
 

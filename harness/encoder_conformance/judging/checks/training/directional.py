@@ -20,7 +20,7 @@ Loss = Callable[[dict[str, Array]], float]
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangeAlong:
     """The change of sum(output * cotangent) along one direction: as the gradients say it, and as the output shows it.
 
     `size`: the root mean square of what the gradients say, over directions.
@@ -45,12 +45,12 @@ class Change:
 
 def nearest_change(
     values: Mapping[str, Array], gradients: Mapping[str, Array], loss: Loss, dtype: DtypeName
-) -> Change:
+) -> ChangeAlong:
     """The change along the first direction where the two are near, else where they are nearest.
 
     `values`: x under "x", and parameters; `gradients`: those by them, and 0 by what is not there.
     """
-    found: list[Change] = []
+    found: list[ChangeAlong] = []
     for change in _changes(values, gradients, loss, _STEP[dtype]):
         found.append(change)
         if change.distance <= FAR[dtype]:
@@ -60,7 +60,7 @@ def nearest_change(
 
 def _changes(
     values: Mapping[str, Array], gradients: Mapping[str, Array], loss: Loss, step: float
-) -> Iterator[Change]:
+) -> Iterator[ChangeAlong]:
     least = 0.1 * float(np.sqrt(np.mean(np.square(values["x"]))))
     widths = {name: np.abs(values[name]) + least for name in gradients}
     size = float(np.sqrt(sum(float(np.sum(np.square(gradients[name] * widths[name]))) for name in gradients)))
@@ -72,4 +72,4 @@ def _changes(
         for signed in (step, -step):
             moved = {name: (values[name] + signed * by).astype(values[name].dtype) for name, by in along.items()}
             ends.append(loss({**values, **moved}))
-        yield Change(said, (ends[0] - ends[1]) / (2 * step), size)
+        yield ChangeAlong(said, (ends[0] - ends[1]) / (2 * step), size)

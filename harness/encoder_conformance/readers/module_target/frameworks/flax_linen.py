@@ -116,6 +116,7 @@ class _Linen(JaxFramework):
         trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
 
         def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+            """The answer to x [B, S, D] and masks, in training."""
             given, rngs = {**signature.fixed, **told, **masks}, {"dropout": jax.random.key(SEED)}
             return trained.apply({"params": tree, **rest}, x, **given, rngs=rngs)
 

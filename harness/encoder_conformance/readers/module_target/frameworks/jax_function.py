@@ -45,6 +45,7 @@ class _Function(JaxFramework):
             return function(tree, x, **{**signature.fixed, **masks})
 
         def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+            """The answer to x [B, S, D] and masks, in training."""
             return function(tree, x, **{**signature.fixed, **in_training(function, jax.random.key(SEED)), **masks})
 
         type_name = f"{getattr(function, '__module__', '')}.{name}"

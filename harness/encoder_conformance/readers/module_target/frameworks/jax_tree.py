@@ -213,6 +213,7 @@ def functional_of(
         return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
 
     def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+        """The answer to x [B, S, D] and masks, in training."""
         return trained(tree)(x, **{**signature.fixed, **in_training(module.__call__, jax.random.key(SEED)), **masks})
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
@@ -241,6 +242,7 @@ def batched(functional: Functional) -> Functional:
         return jax.vmap(lambda x, masks: functional.apply(tree, x, masks, keep))(x, masks)
 
     def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+        """The answer to x [B, S, D] and masks, in training."""
         assert functional.training is not None
         trained = functional.training
         return jax.vmap(lambda x, masks: trained(tree, x, masks, None))(x, masks)

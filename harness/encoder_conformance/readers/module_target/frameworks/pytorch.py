@@ -131,11 +131,13 @@ class _InTraining(TorchModule):
         return to_numpy(self._run(feeds)[1].detach())
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         wanted, output = self._run(feeds)
         by_x, *own = gradients(wanted, output, to_tensor(np.ascontiguousarray(cotangent)))
         return to_numpy(by_x), joined(map(to_numpy, own))
 
     def backward_twice(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array] | None:
+        """All gradients of one output, [n], asked twice."""
         wanted, output = self._run(feeds)
         seed = to_tensor(np.ascontiguousarray(cotangent))
         try:
