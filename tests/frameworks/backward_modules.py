@@ -145,7 +145,7 @@ class _Again(torch.autograd.Function):
 
 
 class Again(Right):
-    """A checkpoint of its own. `how`: what is as before where it computes again: the draws, nothing, or the mode too."""
+    """A checkpoint of its own. `how` it computes again: with the "draws" of before, with "nothing", or in "eval"."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class FirstPartLost(Right):
 
 
 class OwnGenerator(Right):
-    """`seeded`: from a generator of its own, which no seed reaches but which a copy has too; else from the machine's."""
+    """`seeded`: by a generator of its own, which no seed reaches and a copy has too; else by the machine's."""
 
     def __init__(self, *, seeded: bool) -> None:
         super().__init__()

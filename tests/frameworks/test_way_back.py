@@ -1,4 +1,4 @@
-"""The way back of modules and adapters on PyTorch: what no golden of gradients shows is named, and what is right is not."""
+"""The way back of modules and adapters on PyTorch: what no golden of gradients shows is named; what is right is not."""
 
 import json
 import runpy
@@ -40,7 +40,9 @@ WRONG: dict[str, tuple[Callable[[], nn.Module], dict[str, str]]] = {
     ),
     "views": (
         lambda: MADE["Last"]("views"),
-        dict.fromkeys(("transposed-gradient", "sliced-gradient", "expanded-gradient"), "is refused: RuntimeError: view"),
+        dict.fromkeys(
+            ("transposed-gradient", "sliced-gradient", "expanded-gradient"), "is refused: RuntimeError: view"
+        ),
     ),
     "writes the gradient": (
         lambda: MADE["Last"]("writes the gradient"),
@@ -50,13 +52,19 @@ WRONG: dict[str, tuple[Callable[[], nn.Module], dict[str, str]]] = {
     "writes x by data": (MADE["WritesXByData"], {"written-into": "it writes into x,"}),
     "writes x, back": (MADE["WritesXOnTheWayBack"], {"written-into": "it writes into x on the way back"}),
     "writes a mask": (MADE["WritesMask"], {"written-into": "it writes into padding_mask,"}),
-    "draws again": (lambda: MADE["Again"]("nothing"), {"dropout-gradient": "not that of the mask that the output shows"}),
+    "draws again": (
+        lambda: MADE["Again"]("nothing"),
+        {"dropout-gradient": "not that of the mask that the output shows"},
+    ),
     "draws nothing": (lambda: MADE["Again"]("eval"), {"dropout-gradient": "along a random direction it says"}),
     "checkpoint without state": (
         lambda: MADE["Checkpointed"](use_reentrant=False, preserve_rng_state=False),
         {"dropout-gradient": "not that of the mask that the output shows"},
     ),
-    "draws again, unseeded": (MADE["OwnGeneratorAgain"], {"dropout-gradient": "of one output, asked twice, it is another"}),
+    "draws again, unseeded": (
+        MADE["OwnGeneratorAgain"],
+        {"dropout-gradient": "of one output, asked twice, it is another"},
+    ),
     "reentrant": (
         lambda: MADE["Checkpointed"](use_reentrant=True),
         {"x-without-gradient": "its gradient is lost where x needs none, as in a first layer"},
@@ -137,8 +145,7 @@ class Driven(TorchModule):
     def __init__(self, module: nn.Module) -> None:
         self.module = module.double()
         self.module.eval()
-        own = {name: value for name, value in self.module.named_parameters()}
-        self.parameters = _AsTheyAre(own)  # type: ignore[misc]
+        self.parameters = _AsTheyAre({})  # type: ignore[misc]
 
     def start(self, device: str, threads: int) -> Environment:
         raise NotImplementedError
@@ -152,9 +159,6 @@ class Driven(TorchModule):
 
 
 class _AsTheyAre(ParameterMap):
-    def __init__(self, own: Any) -> None:
-        super().__init__({})
-
     def to_spec(self, own: Any, *_: Any) -> Any:
         return own
 

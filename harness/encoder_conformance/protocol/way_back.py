@@ -1,4 +1,4 @@
-"""The way back of a module beyond its golden gradients: how the incoming gradient lies, what is written into, dropout."""
+"""The way back of a module beyond golden gradients: how the incoming gradient lies, what is written into, dropout."""
 
 from typing import Literal
 

@@ -12,8 +12,8 @@ from encoder_conformance.protocol.messages import AsGiven, Build, Run
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.size import is_large
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 

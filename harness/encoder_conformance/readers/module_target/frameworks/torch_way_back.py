@@ -180,4 +180,3 @@ def _changed(tensors: Mapping[str, Tensor], given: Feeds) -> Iterator[str]:
 
 def _failed(name: WayBackQuestion, message: str, distance: float | None = None) -> WayBackAnswer:
     return WayBackAnswer(name=name, outcome="fail", distance=distance, message=message)
-
