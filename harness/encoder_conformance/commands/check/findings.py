@@ -1,10 +1,11 @@
 """The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import unusual
 
@@ -28,6 +29,14 @@ def findings_of(
         *(reference_findings(described, reference, stated.layer) if stated and reference else ()),
         *_of_reading(described),
     )
+
+
+def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
+    """An error for each question about gradients that came out wrong, and a note of what could not be asked."""
+    for answer in answers:
+        if answer.outcome != "pass" and answer.message:
+            severity: Severity = "error" if answer.outcome == "fail" else "note"
+            yield Finding(severity=severity, message=answer.message)
 
 
 def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:

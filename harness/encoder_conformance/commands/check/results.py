@@ -6,6 +6,7 @@ from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.spec.strict import Frozen
@@ -28,6 +29,7 @@ class PartResult(Frozen):
     diagnoses: tuple[Diagnosis, ...]
     like: str | None = None
     """The part that it is alike in what was read; this one was proved, and not asked again."""
+    way_back: tuple[WayBackAnswer, ...] = ()
 
     @property
     def errors(self) -> list[Finding]:

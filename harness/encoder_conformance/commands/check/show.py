@@ -95,6 +95,8 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
     rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
     dtypes = ", ".join(part.described.dtypes)
     _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}, largest rms {rms:.3g} σ")
+    if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
+        _row(screen, "way back", f"{', '.join(asked)}: as they should be")
     failed = [record for record in part.records if record.outcome not in EXPECTED]
     for record in failed[:_SHOWN_FAILURES]:
         situation = record.case.rpartition("/")[2]

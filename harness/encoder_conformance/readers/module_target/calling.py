@@ -52,6 +52,13 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     return Signature(first.name, masks, {**dict.fromkeys(needed), **told}, left, places)
 
 
+def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, Any]:
+    """The arguments that turn dropout on, and what it is drawn from: `key`, where there is one."""
+    names = inspect.signature(forward).parameters
+    told = {name: not value for name, value in _EVALUATION.items() if name in names}
+    return told | ({} if key is None else {name: key for name in _RANDOM if name in names})
+
+
 def _may_be_mask(name: str) -> bool:
     lower = name.lower()
     return any(word in lower for word in _MASK_WORDS) and not any(word in lower for word in _NO_MASK_WORDS)
