@@ -188,7 +188,8 @@ class FileDescription(Description):
         """The batch and the sequence that the file is fixed to; None where it is free."""
         assert self.roles is not None
         shape = next(port.shape for port in self.inputs if port.name == self.roles.x) or (None, None)
-        batch, sequence = (size if isinstance(size, int) else None for size in shape[:2])
+        axes = {"SBD": shape[1::-1], "SD": (1, *shape[:1])}.get(self.roles.layout or "BSD", shape[:2])
+        batch, sequence = (size if isinstance(size, int) else None for size in axes)
         return batch, sequence
 
 
