@@ -210,11 +210,14 @@ class NotRead(Frozen):
 
 
 class ModuleSource(Frozen):
-    """The own parameters of a module that one of the specification's is, and in which form; `more` is added to them."""
+    """The own parameters of a module that one of the specification's is, and in which form; `more` is added to them.
+    `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""
 
     own: str
     form: str
     more: float = 0.0
+    shape: tuple[int, ...] = ()
+    at: int = 0
 
 
 class LiveProof(Frozen):

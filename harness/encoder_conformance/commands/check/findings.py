@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.spec.layer import differences
@@ -13,11 +14,15 @@ _OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
 """Choices that no graph shows without a mask."""
 
 
-def findings_of(described: ModuleDescription, *, declared: bool = False) -> tuple[Finding, ...]:
-    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell."""
+def findings_of(
+    described: ModuleDescription, *, declared: bool = False, reference: ModuleDescription | None = None
+) -> tuple[Finding, ...]:
+    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell.
+    `reference`: the module that the stated layer was read off."""
     return (
         *_of_choices(described, declared),
         *_of_parameters(described),
+        *map_findings(described, reference),
         *_of_inputs(described),
         *_of_reading(described),
     )

@@ -135,7 +135,8 @@ class StatedItem(_PartItem):
     """The choices and parameters that were read off the module are those that it should have."""
 
     def runtest(self) -> None:
-        found = findings_of(self.part.described, declared=bool(self.parent.checking.request.declared))
+        request = self.parent.checking.request
+        found = findings_of(self.part.described, declared=bool(request.declared), reference=request.reference)
         errors = [finding.message for finding in found if finding.severity == "error"]
         if self.part.subject.layer is None:
             raise CheckFailed("\n".join(["it could not be judged", *(finding.message for finding in found)]))

@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from encoder_conformance.commands.check.maps import maps_apart
 from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.commands.inspect.layer_selection import at_size
 from encoder_conformance.diagnosis.observations import Observations
@@ -75,7 +76,8 @@ def compare(
             if check in mine and check in theirs:
                 apart += _apart(mine[check], theirs[check])
         progress.step(case.id)
-    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart))
+    found = maps_apart(first.description, second.description)
+    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart), findings=tuple(found))
 
 
 def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:

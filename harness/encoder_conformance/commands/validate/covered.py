@@ -15,6 +15,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.situation import Situation
 
+_OF_PADDING = ("padding_content", "padding_length")
 Held = list[tuple[Situation, bool]]
 """Situations that were asked, and whether every runtime is in line there."""
 
@@ -30,7 +31,8 @@ def _covered(evidence: ValidationEvidence, answers: Answers) -> Iterator[Covered
     yield _sizes("other batch sizes", sized, [each.batch for each, _ in sized], f"batch at {batch}" if batch else "")
     fixed = f"sequence at {sequence}" if sequence else ""
     yield _sizes("other lengths", sized, [each.sequence for each, _ in sized], fixed)
-    padded = [case for case in (*answers.cases["masks"], *answers.cases["properties"]) if case.situation.mask.padding]
+    properties = [case for case in answers.cases["properties"] if case.situation.invariant in _OF_PADDING]
+    padded = [case for case in (*answers.cases["masks"], *properties) if case.situation.mask.padding]
     yield _padding(_held(answers, padded), evidence)
     right = _right_runs(evidence, answers)
     yield _runtimes(answers, right)
