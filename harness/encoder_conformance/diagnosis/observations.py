@@ -8,7 +8,7 @@ from functools import partial
 from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
-from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
+from encoder_conformance.diagnosis.causes import FORWARD, FailedCheck, causes, failed_numbers, refused_or_broken
 from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
@@ -20,6 +20,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import Outcome
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
@@ -49,6 +50,7 @@ class Observations:
         self._not_tried: dict[str, list[str]] = {}
         self._failures: list[FailedCheck] = []
         self._repeats: dict[str, set[Repeats]] = {}
+        self._forward_outcomes: dict[tuple[str, Layer], set[Outcome]] = {}
         self._one_at_a_time = threading.Lock()
 
     def note(self, task: Task, record: Record) -> None:
@@ -56,12 +58,21 @@ class Observations:
         if found := refused_or_broken(task, record):
             with self._one_at_a_time:
                 self._failures.append(found)
+        if task.check in FORWARD and record.outcome is not Outcome.UNSUPPORTED:
+            with self._one_at_a_time:
+                outcomes = self._forward_outcomes.setdefault((task.dtype, _unnamed(task.case.layer)), set())
+                outcomes.add(record.outcome)
         if task.check != "invariant" or task.case.situation.invariant != "determinism":
             return
         if record.outcome == Outcome.PASS or (record.outcome == Outcome.FAIL and record.tensors):
             with self._one_at_a_time:
                 same: Repeats = "same" if record.outcome == Outcome.PASS else "differ"
                 self._repeats.setdefault(task.dtype, set()).add(same)
+
+    def forward_is_right(self, dtype: str, layer: Layer) -> bool:
+        """Whether every output and stage that was asked of the layer in this format is in line, and some were."""
+        outcomes = self._forward_outcomes.get((dtype, _unnamed(layer)), set())
+        return bool(outcomes) and all(outcome.is_in_line for outcome in outcomes)
 
     def repeats(self, dtype: str) -> Repeats:
         """Whether answers repeat to the bit, in every case that was asked for it."""
@@ -74,7 +85,7 @@ class Observations:
         Where all that failed has a cause that is seen, numbers name another one only if they explain all. `ask` asks
         the implementation again."""
         found, failing = [], dict[str, set[str]]()
-        seen = _seen(causes(name, self._failures, ()))
+        seen = _seen(causes(name, self._failures, (), self.forward_is_right))
         for dtype in sorted(self._found):
             kept = self._one_of_each(dtype)
             failing[dtype] = {each.case.id for each in kept if each.failed}
@@ -87,7 +98,7 @@ class Observations:
             if backward := self._backward(name, dtype):
                 found.append(backward)
                 failing[dtype] = failing.get(dtype, set()) | set(backward.cases)
-        by_themselves = list(causes(name, self._failures, found))
+        by_themselves = list(causes(name, self._failures, found, self.forward_is_right))
         seen = _seen(by_themselves)
         numeric = [
             each
@@ -167,8 +178,7 @@ class Observations:
 
     def _backward(self, name: str, dtype: str) -> Diagnosis | None:
         """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
-        wrong = {each.case.layer.layer for each in self._one_of_each(dtype) if each.failed}
-        kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
+        kept = [each for each in self._gradients[dtype].values() if self.forward_is_right(dtype, each.case.layer)]
         if not any(each.failed for each in kept):
             return None
         not_tried = sorted(self._not_tried.get(dtype, ()))
@@ -211,6 +221,11 @@ class Observations:
             if best := output if fused_alone or stages is None else stages:
                 chosen.append(best)
         return chosen
+
+
+def _unnamed(layer: Layer) -> Layer:
+    """The layer whatever its name: with a module's own parameters it is asked under another."""
+    return layer.model_copy(update={"layer": ""})
 
 
 def _seen(by_themselves: Iterable[Diagnosis]) -> set[tuple[str, str]]:
