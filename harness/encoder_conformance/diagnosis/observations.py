@@ -12,6 +12,7 @@ from encoder_conformance.diagnosis.causes import FORWARD, FailedCheck, causes, f
 from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
+from encoder_conformance.diagnosis.telling_apart import told_apart
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import UnjudgedAnswer
 from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
@@ -94,6 +95,7 @@ class Observations:
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
                 forward = self._forward(of, kept, in_catalogue_alone=all_seen)
                 found.append(self._with_gradients(forward, dtype))
+        found = [self._told_apart(each, until) for each in found]
         for dtype in sorted(self._gradients):
             if backward := self._backward(name, dtype):
                 found.append(backward)
@@ -125,6 +127,16 @@ class Observations:
                 shown = [*left, *chosen][:TRIED]
                 found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
         return as_closest(found, [observation.case.id for observation in left])
+
+    def _told_apart(self, forward: Diagnosis, until: float | None) -> Diagnosis:
+        """Take back those of several explanations that another case, or another format, refutes."""
+        if not forward.indistinguishable:
+            return forward
+        own = self._one_of_each(forward.dtype)
+        taken = choose(own)
+        formats = sorted(self._found.keys() - {forward.dtype})
+        elsewhere = [each for dtype in formats for each in choose(self._one_of_each(dtype))]
+        return told_apart(forward, self._read(taken), self._read([*not_chosen(own, taken), *elsewhere]), until)
 
     def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
         """Hold an explanation to the gradients, too, as far as they follow from it."""
