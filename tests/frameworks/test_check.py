@@ -66,6 +66,22 @@ def read(name: str) -> Examination:
     return examine(READ[name][0]())
 
 
+@pytest.mark.parametrize(("near", "said"), [(2, "by itself"), (100, "none that is further than 100 away"), (400, "")])
+def test_a_window_is_named_and_is_no_plain_layer(near: int, said: str) -> None:
+    """One that a few positions show, one that many do, and one that none of those asked does."""
+
+    class Window(BARE["Fused"]):  # type: ignore[misc]
+        def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> torch.Tensor:
+            at = torch.arange(q.shape[-2])
+            seen = (at[:, None] - at).abs() <= near
+            return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+    found = examine(Window())
+    assert ("local attention" in found.exported.problem) == bool(said)
+    assert said in found.exported.problem
+    assert (found.layer is None) == bool(said)
+
+
 @pytest.mark.release
 def test_a_gain_less_1_is_given_and_read_and_said(conform: Callable) -> None:
     ended, result = check(conform, "LessOne", "--layer", "pre-gelu")
