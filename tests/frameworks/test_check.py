@@ -17,7 +17,9 @@ import torch
 from products import daily
 from torch import nn
 
+from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
@@ -64,6 +66,37 @@ def test_the_layer_and_its_map_are_read_and_proved(name: str) -> None:
 def read(name: str) -> Examination:
     torch.manual_seed(0)
     return examine(READ[name][0]())
+
+
+@pytest.mark.parametrize(("near", "said"), [(2, "by itself"), (100, "none that is further than 100 away"), (400, "")])
+def test_a_window_is_named_and_is_no_plain_layer(near: int, said: str) -> None:
+    """One that a few positions show, one that many do, and one that none of those asked does."""
+
+    class Window(BARE["Fused"]):  # type: ignore[misc]
+        def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> torch.Tensor:
+            at = torch.arange(q.shape[-2])
+            seen = (at[:, None] - at).abs() <= near
+            return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+
+    found = examine(Window())
+    assert ("local attention" in found.exported.problem) == bool(said)
+    assert said in found.exported.problem
+    assert (found.layer is None) == bool(said)
+
+
+def test_a_weight_that_is_used_the_other_way_round_than_its_kin_is_said() -> None:
+    """A square one, which no shape tells; and the order of a fused one, which its name does."""
+
+    class Turned(BARE["Fused"]):  # type: ignore[misc]
+        def attention(self, y: torch.Tensor, mask: Any) -> torch.Tensor:
+            q, k, v = (self.split(part) for part in self.qkv(y).chunk(3, -1))
+            return self.merge(self.attend(q, k, v, mask)) @ self.proj.weight + self.proj.bias
+
+    said = [finding.message for finding in map_findings(described(examine(Turned())), None)]
+    assert said == ["proj.weight is used as [in, out], and qkv.weight as [out, in]"]
+    said = [finding.message for finding in map_findings(described(read("fused kvq")), None)]
+    assert said == ["qkv.weight holds key, value, query, in this order, and its name says query, key, value"]
+    assert not [*map_findings(described(read("torch stack")), None)]
 
 
 @pytest.mark.release

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,20 @@ def test_a_right_file_is_right(judged: Judge, right: Path, told: dict[str, Any])
     assert said["dimensions"] == "batch and sequence declared free; x [batch, sequence, 24]"
     assert said["layer"].startswith("16 parameters and 19 stages found in the graph, proved by a run (batch 3")
     assert said["cost"].startswith("19.1 KiB, 35 nodes, onnxruntime ")
+
+
+def test_a_size_that_is_fixed_is_that_of_its_layout(judged: Judge, tmp_path: Path) -> None:
+    """x [sequence, batch, features], for two items alone: lengths are asked, and no other batch."""
+    [fault] = [fault for fault in FAULTS if fault.name == "attention-along-an-axis-without-a-name"]
+    changed = (fault.signature[0], "[a, 2, 24] x")
+    found = judged(replace(fault, signature=changed).planted(tmp_path))
+    assert (found.status, found.summaries["dimensions"]) == (
+        0, "batch fixed to 2, sequence declared free; x [a, 2, 24]",
+    )  # fmt: skip
+    covered = {each.question: (each.answer, each.said) for each in found.covered}
+    assert covered["other batch sizes"] == ("not asked", "the file fixes the batch at 2")
+    assert covered["other lengths"] == ("yes", "1, 7 and 10")
+    assert covered["padding"] == ("not asked", "it takes no mask that hides a position")
 
 
 UNUSUAL_NORM = (

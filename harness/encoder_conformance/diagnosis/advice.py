@@ -9,15 +9,11 @@ SENTENCES: dict[str, str] = {
         "NaN or infinity comes out where a query has keys, beside queries that have none: first in {seen}."
     ),
     "padding": "What stands at padded positions comes out elsewhere: first in {seen}.",
-    "gradient no-key": (
-        "The forward pass is right, and a gradient is NaN or infinite: first {seen}. A query has no key to attend to."
-    ),
-    "gradient padding": (
-        "The forward pass is right, and a gradient is NaN or infinite: first {seen}. Padding holds what is not finite."
-    ),
-    "gradient alone": "The forward pass is right, and a gradient is NaN or infinite: first {seen}.",
+    "gradient no-key": ("{a} gradient is NaN or infinite: first {seen}. A query has no key to attend to."),
+    "gradient padding": ("{a} gradient is NaN or infinite: first {seen}. Padding holds what is not finite."),
+    "gradient alone": "{a} gradient is NaN or infinite: first {seen}.",
 }
-"""Kind of cause, or its first word → what is said, of what was `seen`."""
+"""Kind of cause, or its first word → what is said, of what was `seen`; `a` begins it, as the forward pass is."""
 ADVICE: dict[str, str] = {
     "refusal num_heads": (
         "Raise an error where the layer is built, if d_model % num_heads is not 0, and name both numbers in it"

@@ -3,7 +3,7 @@
 One cause is said once, whatever number of cases and formats show it, with what the author of the layer would do.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,15 @@ from encoder_conformance.oracle.expected import Expected, key
 from encoder_conformance.oracle.forms.needs import has_empty_row, rows_without_key
 from encoder_conformance.protocol.answers import Answers, values_at
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.reason import Kind
 
 _HUGE = 1000.0
 """An output this many times as large as the largest that is right holds what padding held, and no noise."""
-_FORWARD = ("output", "stages", "weights")
+FORWARD = ("output", "stages", "weights")
+"""Checks of the forward pass."""
+ForwardIsRight = Callable[[str, Layer], bool]
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,12 @@ def refused_or_broken(task: Task, record: Record) -> FailedCheck | None:
     return None if record.kind == "beside-refusal" else FailedCheck(task, record.message, record.kind)
 
 
-def causes(name: str, failures: Sequence[FailedCheck], diagnoses: Sequence[Diagnosis]) -> Iterator[Diagnosis]:
-    """Yield a diagnosis for each cause that is seen, unless an explained one of the same format accounts for it."""
+def causes(
+    name: str, failures: Sequence[FailedCheck], diagnoses: Sequence[Diagnosis], forward_is_right: ForwardIsRight
+) -> Iterator[Diagnosis]:
+    """Yield a diagnosis for each cause that is seen, unless an explained one of the same format accounts for it.
+
+    `forward_is_right`: (format, layer) → whether every output and stage of it is in line."""
     explained = {each.dtype: named_deviations(each) for each in diagnoses if each.confidence == "explained"}
     found: dict[str, list[FailedCheck]] = {}
     for each in failures:
@@ -97,7 +104,8 @@ def causes(name: str, failures: Sequence[FailedCheck], diagnoses: Sequence[Diagn
         if kind and not _other_cause(kind, each, failures) and not _accounted(each, explained.get(each.task.dtype, ())):
             found.setdefault(kind, []).append(each)
     for kind, seen in found.items():
-        yield _diagnosis(name, kind, seen)
+        right = all(forward_is_right(each.task.dtype, each.task.case.layer) for each in seen)
+        yield _diagnosis(name, kind, seen, "The forward pass is right, and a" if right else "A")
 
 
 def _special(each: FailedCheck) -> str | None:
@@ -111,13 +119,13 @@ def _special(each: FailedCheck) -> str | None:
 def _other_cause(kind: str, each: FailedCheck, failures: Iterable[FailedCheck]) -> bool:
     """Whether NaN is there in cases with nothing special too; or, for a gradient, in its forward pass too."""
     task = each.task
-    others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in _FORWARD and o.lost]
+    others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in FORWARD and o.lost]
     if kind == "after-refusal":  # only if the layer is right else: two answers of a layer with dropout differ too
-        return any(_same_layer(o.task, task) for o in failures if o.task.check in _FORWARD)
+        return any(_same_layer(o.task, task) for o in failures if o.task.check in FORWARD)
     if kind.startswith("gradient"):
         return any(o.task.case.id == task.case.id for o in others)
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
-        others = [o for o in failures if o.task.check in _FORWARD and _same_layer(o.task, task)]
+        others = [o for o in failures if o.task.check in FORWARD and _same_layer(o.task, task)]
     return kind in ("padding", "no-key", "no-key spread") and any(_special(o) is None for o in others)
 
 
@@ -136,7 +144,8 @@ def _accounted(each: FailedCheck, deviations: Sequence[Deviation]) -> bool:
     return not bool(np.isfinite(output[task.case.specified()]).all())
 
 
-def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck]) -> Diagnosis:
+def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck], a: str) -> Diagnosis:
+    """`a`: how a sentence on gradients begins."""
     first = seen[0]
     sentence = SENTENCES.get(kind) or SENTENCES[kind.split()[0]]
     message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
@@ -144,7 +153,7 @@ def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck]) -> Diagnosis:
         implementation=name,
         dtype=", ".join(sorted({each.task.dtype for each in seen})),
         confidence="seen",
-        sentences=(sentence.format(seen=message),),
+        sentences=(sentence.format(seen=message, a=a),),
         advice=f"{ADVICE[kind]} ({', '.join(_clauses(first))})",
         first_stage=first.lost,
         cases=tuple(dict.fromkeys(each.task.case.id for each in seen)),

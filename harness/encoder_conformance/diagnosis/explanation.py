@@ -27,7 +27,7 @@ def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
 def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Observation]:
     """Return the observations, of cases that a diagnosis was not shown, that its explanation does not give."""
     deviations, left = named_deviations(explained), list[Observation]()
-    for observation in _in_time(others, until):
+    for observation in in_time(others, until):
         piece = Evidence(observation)
         # The noise of the wrong layer itself is slow, and matters to few.
         if not any(Match.of(deviations, [piece], measured=measured).explains for measured in (False, True)):
@@ -35,7 +35,8 @@ def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: floa
     return left
 
 
-def _in_time(observations: Sequence[Observation], until: float | None) -> Iterator[Observation]:
+def in_time(observations: Sequence[Observation], until: float | None) -> Iterator[Observation]:
+    """Yield them up to the time `until`, by time.monotonic()."""
     return takewhile(lambda _: until is None or time.monotonic() <= until, observations)
 
 
@@ -48,7 +49,7 @@ def on_large_layers(
     """
     deviations, given, left = named_deviations(explained), list[Observation](), list[Observation]()
     rms = explained.rms or 0.0
-    for observation in _in_time(large, until):
+    for observation in in_time(large, until):
         match = Match.of(deviations, [Evidence(observation)])
         if match.explains:
             given.append(observation)

@@ -9,11 +9,12 @@ from functools import partial
 from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
-from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
+from encoder_conformance.diagnosis.causes import FORWARD, FailedCheck, causes, failed_numbers, refused_or_broken
 from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.lost import fault_of, lost, or_lost
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
+from encoder_conformance.diagnosis.telling_apart import told_apart
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import UnjudgedAnswer
 from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
@@ -22,6 +23,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import Outcome
 
 AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
@@ -53,6 +55,7 @@ class Observations:
         self._repeats: dict[str, set[Repeats]] = {}
         self._lost: dict[str, dict[str, Fault]] = {}
         """Dtype → case → the fault of ours that kept a diagnosis from seeing it."""
+        self._forward_outcomes: dict[tuple[str, Layer], set[Outcome]] = {}
         self._one_at_a_time = threading.Lock()
 
     def note(self, task: Task, record: Record) -> None:
@@ -64,12 +67,21 @@ class Observations:
         if found := refused_or_broken(task, record):
             with self._one_at_a_time:
                 self._failures.append(found)
+        if task.check in FORWARD and record.outcome is not Outcome.UNSUPPORTED:
+            with self._one_at_a_time:
+                outcomes = self._forward_outcomes.setdefault((task.dtype, _unnamed(task.case.layer)), set())
+                outcomes.add(record.outcome)
         if task.check != "invariant" or task.case.situation.invariant != "determinism":
             return
         if record.outcome == Outcome.PASS or (record.outcome == Outcome.FAIL and record.tensors):
             with self._one_at_a_time:
                 same: Repeats = "same" if record.outcome == Outcome.PASS else "differ"
                 self._repeats.setdefault(task.dtype, set()).add(same)
+
+    def forward_is_right(self, dtype: str, layer: Layer) -> bool:
+        """Whether every output and stage that was asked of the layer in this format is in line, and some were."""
+        outcomes = self._forward_outcomes.get((dtype, _unnamed(layer)), set())
+        return bool(outcomes) and all(outcome.is_in_line for outcome in outcomes)
 
     def repeats(self, dtype: str) -> Repeats:
         """Whether answers repeat to the bit, in every case that was asked for it."""
@@ -111,7 +123,7 @@ class Observations:
     def _seen_causes(self, name: str, found: Sequence[Diagnosis]) -> list[Diagnosis]:
         dtypes = ", ".join(sorted({each.task.dtype for each in self._failures}))
         of_all = partial(lost, name, dtypes, {each.task.case.id for each in self._failures})
-        return or_lost(partial(causes, name, self._failures, found), of_all)
+        return or_lost(partial(causes, name, self._failures, found, self.forward_is_right), of_all)
 
     def out_of_sight(self, name: str) -> list[Diagnosis]:
         """Return a diagnosis for each format of which a fault of ours kept something from being seen."""
@@ -128,7 +140,8 @@ class Observations:
 
     def _of_dtype(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> list[Diagnosis]:
         """Explain what failed in a format; what was not seen, no explanation accounts for."""
-        found = self._with_gradients(self._forward(of, kept, in_catalogue_alone=in_catalogue_alone), of.dtype)
+        forward = self._told_apart(self._forward(of, kept, in_catalogue_alone=in_catalogue_alone), of.until)
+        found = self._with_gradients(forward, of.dtype)
         unseen = sorted(self._lost.get(of.dtype, ()))
         return [as_closest(found, unseen) if unseen and found.confidence == "explained" else found]
 
@@ -150,6 +163,16 @@ class Observations:
                 shown = [*left, *chosen][:TRIED]
                 found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
         return as_closest(found, [observation.case.id for observation in left])
+
+    def _told_apart(self, forward: Diagnosis, until: float | None) -> Diagnosis:
+        """Take back those of several explanations that another case, or another format, refutes."""
+        if not forward.indistinguishable:
+            return forward
+        own = self._one_of_each(forward.dtype)
+        taken = choose(own)
+        formats = sorted(self._found.keys() - {forward.dtype})
+        elsewhere = [each for dtype in formats for each in choose(self._one_of_each(dtype))]
+        return told_apart(forward, self._read(taken), self._read([*not_chosen(own, taken), *elsewhere]), until)
 
     def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
         """Hold an explanation to the gradients, too, as far as they follow from it."""
@@ -207,8 +230,7 @@ class Observations:
 
     def _backward(self, name: str, dtype: str) -> list[Diagnosis]:
         """Diagnose the gradients of layers whose forward pass is right; [] where nothing is wrong with them."""
-        wrong = {each.case.layer.layer for each in self._one_of_each(dtype) if each.failed}
-        kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
+        kept = [each for each in self._gradients[dtype].values() if self.forward_is_right(dtype, each.case.layer)]
         if not any(each.failed for each in kept):
             return []
         not_tried = sorted(self._not_tried.get(dtype, ()))
@@ -251,6 +273,11 @@ class Observations:
             if best := output if fused_alone or stages is None else stages:
                 chosen.append(best)
         return chosen
+
+
+def _unnamed(layer: Layer) -> Layer:
+    """The layer whatever its name: with a module's own parameters it is asked under another."""
+    return layer.model_copy(update={"layer": ""})
 
 
 def _cases_of(seen: Iterable[Diagnosis]) -> set[tuple[str, str]]:

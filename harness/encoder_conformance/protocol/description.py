@@ -161,7 +161,8 @@ class FileDescription(Description):
         """The batch and the sequence that the file is fixed to; None where it is free."""
         assert self.roles is not None
         shape = next(port.shape for port in self.inputs if port.name == self.roles.x) or (None, None)
-        batch, sequence = (size if isinstance(size, int) else None for size in shape[:2])
+        axes = {"SBD": shape[1::-1], "SD": (1, *shape[:1])}.get(self.roles.layout or "BSD", shape[:2])
+        batch, sequence = (size if isinstance(size, int) else None for size in axes)
         return batch, sequence
 
 
@@ -173,11 +174,14 @@ class NotRead(Frozen):
 
 
 class ModuleSource(Frozen):
-    """The own parameters of a module that one of the specification's is, and in which form; `more` is added to them."""
+    """The own parameters of a module that one of the specification's is, and in which form; `more` is added to them.
+    `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""
 
     own: str
     form: str
     more: float = 0.0
+    shape: tuple[int, ...] = ()
+    at: int = 0
 
 
 class LiveProof(Frozen):

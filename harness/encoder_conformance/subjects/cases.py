@@ -203,15 +203,20 @@ def file_cases(
 
 
 def _resized(situation: Situation, B: int, S: int) -> Situation | None:
-    """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding."""
+    """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding, or none is.
+
+    Fewer items are those first that have both, so that one item alone shows padding."""
     checks = tuple(check for check in situation.checks if check in _OF_FILES)
     if (situation.batch, situation.sequence) == (B, S):
         return situation.model_copy(update={"checks": checks})
     changed: dict[str, Any] = {**situation.model_dump(), "checks": checks, "batch": B, "sequence": S, "equals": None}
     if situation.mask.padding is not None:
         valid = situation.mask.valid(situation.batch, situation.sequence)
-        rows = [[valid[b % situation.batch][s * situation.sequence // S] for s in range(S)] for b in range(B)]
-        if not any(map(any, rows)):
+        items = [[item[s * situation.sequence // S] for s in range(S)] for item in valid]
+        if situation.batch > B:
+            items.sort(key=lambda item: all(item) or not any(item))
+        rows = [items[b % situation.batch] for b in range(B)]
+        if not any(map(any, rows)) or all(map(all, rows)):
             return None
         holes = tuple(tuple(s for s in range(S) if not row[s]) for row in rows)
         changed["mask"] = {**situation.mask.model_dump(), "padding": {"kind": "holes", "positions": holes}}

@@ -256,6 +256,11 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     assert all(row.passed == row.applicable > 30 for row in found.runtimes)
     assert all(0 < row.rms < 2 for row in found.runtimes)
     assert set(found.summaries) == set(PHASES) - {"reduction", "source"}
+    assert set(found.not_asked) == {"reduction", "source"}
+    assert [(each.question, each.answer) for each in found.covered] == [
+        ("other batch sizes", "yes"), ("other lengths", "yes"), ("padding", "yes"),
+        ("other runtimes", "not asked"), ("other levels", "yes"),
+    ]  # fmt: skip
     assert found.summaries["interface"] == (
         f"x 'x' float32, mask 'mask' [batch, {LAYER.attention.num_heads}, sequence, sequence] (true = attend), "
         "output 'y' float32"
@@ -338,15 +343,6 @@ def test_a_level_that_does_not_load_is_one_finding(validated: Callable) -> None:
     assert (found.status, found.conclusion) == (1, "runtime_wrong")
 
 
-def test_a_file_that_loads_nowhere_is_not_judged(validated: Callable, fake: Callable) -> None:
-    says = {"layer": None, "findings": [{"phase": "layer", "severity": "error", "message": "no softmax", "hint": ""}]}
-    found = validated(says=says)
-    assert found.status == 2
-    assert not found.judged
-    assert errors(found) == {"layer": ["no softmax"]}
-    assert found.runtimes == ()
-
-
 def test_a_file_that_ends_the_worker_is_said_to(validated: Callable) -> None:
     found = validated(ends=True)
     assert found.status == 2
@@ -381,21 +377,76 @@ def test_parameters_that_are_swapped_are_named(validated: Callable) -> None:
     assert "numbers" not in errors(found)  # it computes what its own parameters say
 
 
-def test_a_file_of_one_size_is_asked_at_that_size(validated: Callable) -> None:
-    fixed = [2, 12, LAYER.d_model]
-    found = validated(says={"inputs": [{"name": "x", "dtype": "float32", "shape": fixed}, MASK]})
-    shapes = {record.case.partition("/")[2] for record in found.runtimes[0].records}
-    assert not {name for name in shapes if name.startswith("size-")}
-    assert {"padding-right", "padding-left", "no-mask"} <= shapes
+def asked_of(found: Validation) -> set[str]:
+    return {record.case.partition("/")[2] for record in found.runtimes[0].records}
+
+
+def covered(found: Validation) -> dict[str, tuple[str, str]]:
+    return {each.question: (each.answer, each.said) for each in found.covered}
+
+
+def of_shape(*sizes: Any) -> dict[str, Any]:
+    return {"inputs": [{"name": "x", "dtype": "float32", "shape": [*sizes, LAYER.d_model]}, MASK]}
+
+
+def test_a_file_of_one_size_is_asked_at_that_size_and_is_said_to_be(validated: Callable) -> None:
+    """A phase that asks nothing is ticked by nothing; what needs no other size is asked all the same."""
+    found = validated(says=of_shape(1, 12))
+    asked = asked_of(found)
+    assert not {name for name in asked if name.startswith("size-")}
+    assert {"padding-right", "padding-left", "no-mask", "invariant-determinism", "invariant-padding-content"} <= asked
+    assert not asked & {"invariant-batch", "invariant-padding-length"}
     assert errors(found) == {}
+    fixes = "the file fixes the batch at 1 and the sequence at 12"
+    assert (found.not_asked["shapes"], found.not_asked["history"]) == (fixes, fixes)
+    assert f"– shapes     {fixes}" in printed(found)
+    said = covered(found)
+    assert said["other batch sizes"] == ("not asked", "the file fixes the batch at 1")
+    assert said["other lengths"] == ("not asked", "the file fixes the sequence at 12")
+    assert said["padding"][0] == "yes"
+    of_one_item = [record for record in found.runtimes[0].records if record.case.endswith("/invariant-padding-content")]
+    assert [record.outcome for record in of_one_item] == ["pass"]
 
 
-def test_a_file_without_masks_is_asked_for_none(validated: Callable) -> None:
+@pytest.mark.parametrize(("sizes", "lie", "batch", "length"), [
+    ((1, "sequence"), "", "not asked: the file fixes the batch at 1", "yes: 1, 7, 10, 20 and 33"),
+    (("batch", 12), "", "yes: 1, 2, 3 and 5", "not asked: the file fixes the sequence at 12"),
+    (("batch", 12), "y += x.shape[0] == 3", "no: wrong at 3; asked: 1, 2, 3 and 5",
+     "not asked: the file fixes the sequence at 12"),
+])  # fmt: skip
+def test_where_one_size_is_fixed_the_other_is_asked(
+    validated: Callable, sizes: Any, lie: str, batch: str, length: str
+) -> None:
+    found = validated(says=of_shape(*sizes), lie=lie)
+    said = covered(found)
+    assert [": ".join(said[name]) for name in ("other batch sizes", "other lengths")] == [batch, length]
+    assert (found.status == 0) == (not lie)
+
+
+def test_a_file_without_masks_is_asked_for_none_and_is_said_to_be(validated: Callable) -> None:
     found = validated(says={"roles": {"x": "x", "output": "y", "masks": []}})
-    asked = {record.case.partition("/")[2] for record in found.runtimes[0].records}
-    assert not {name for name in asked if "padd" in name or "mask-" in name or "causal" in name}
+    assert not {name for name in asked_of(found) if "padd" in name or "mask-" in name or "causal" in name}
     assert "masks" not in found.summaries
     assert found.status == 0
+    assert "– masks      it takes no mask that hides a position" in printed(found)
+    assert "Padding?            not asked: it takes no mask that hides a position" in printed(found)
+
+
+def test_a_runtime_alone_is_compared_with_nothing(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("encoder_conformance.commands.validate.runtimes.RUNTIMES", (("onnxruntime", "disable"),))
+    found = validated()
+    assert (found.status, found.not_asked["levels"]) == (0, "one runtime and level alone; nothing to compare")
+    assert covered(found)["other runtimes"] == ("not asked", "reference was left out; openvino was left out")
+    assert covered(found)["other levels"][0] == "not asked"
+
+
+def test_a_file_that_is_not_understood_has_no_phase_ticked_that_asks_it(validated: Callable) -> None:
+    says = {"layer": None, "findings": [{"phase": "layer", "severity": "error", "message": "no softmax", "hint": ""}]}
+    found = validated(says=says)
+    assert (found.status, found.judged, found.runtimes, found.covered) == (2, False, (), ())
+    assert errors(found) == {"layer": ["no softmax"]}
+    assert [line[0] for line in printed(found) if line[2:].startswith(("loads", "shapes", "cost"))] == ["–", "–"]
+    assert [line for line in printed(found) if line.startswith("✓")][-1].startswith("✓ dimensions")
 
 
 @pytest.mark.release

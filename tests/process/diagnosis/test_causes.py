@@ -196,3 +196,24 @@ def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Ca
 def test_every_invariant_and_every_flaw_has_its_advice() -> None:
     kinds = {f"invariant {each}" for each in get_args(Invariant)} | {f"refusal {each}" for each in get_args(Flaw)}
     assert kinds <= ADVICE.keys()
+
+
+OFF_BESIDE = """
+def output(self, x, masks, run):
+    found = super().output(x, masks, run)
+    return found * 2 if masks.joined(self.layer.attention.num_heads) is None else found
+"""
+"""Wrong without a mask, beside gradients that are NaN with one."""
+
+
+def test_a_forward_pass_is_right_where_all_of_it_is_in_line(conform: Callable, fake: Callable) -> None:
+    """Another case of the layer is out of line; or one of another layer, which says nothing of this one."""
+    cases = asking("pre-gelu/no-mask", "pre-gelu/padded-item")
+    both = conform("run", "--impl", fake("both", NAN_GRADIENT + OFF_BESIDE), *cases, "--dtype", "float32")
+    [line] = [line for line in lines(both) if "gradient is NaN" in line]
+    assert "The forward pass is right" not in both.stdout
+    assert "seen: A gradient is NaN or infinite: first attention.query.weight." in line
+    cases = asking("post-relu/no-mask", "pre-gelu/padded-item")
+    other = conform("run", "--impl", fake("other", NAN_GRADIENT + OFF_BESIDE), *cases, "--dtype", "float32")
+    [line] = [line for line in lines(other) if "gradient is NaN" in line]
+    assert "The forward pass is right, and a gradient is NaN or infinite: first attention.query.weight." in line

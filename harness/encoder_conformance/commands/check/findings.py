@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
+from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.protocol.way_back import WayBackAnswer
@@ -24,6 +25,7 @@ def findings_of(
     return (
         *_of_choices(described, declared),
         *_of_parameters(described),
+        *map_findings(described, reference),
         *_of_inputs(described),
         *argument_findings(described),
         *(reference_findings(described, reference, stated.layer) if stated and reference else ()),

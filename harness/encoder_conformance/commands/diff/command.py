@@ -131,7 +131,7 @@ def last_line(result: DiffResult) -> str:
         off = [side for side in result.sides if side.failed]
         return f"{alike}, and neither is {result.layer.layer}." if off else f"{alike}, and both are right."
     if not (result.differing or result.unanswered):
-        return "Their numbers agree, and they are not called alike: see above"
+        return "Their numbers agree, and a call or a checkpoint of one means another thing in the other: see above"
     order = stages(result.layer)  # of computation, over all cases
     differing = [each.tensor for each in result.differing if each.check != "gradients"]
     where = f", first at {min(differing, key=order.index)}" if differing else ""

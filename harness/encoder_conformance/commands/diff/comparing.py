@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from encoder_conformance.commands.check.maps import maps_apart
 from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.commands.inspect.layer_selection import at_size
@@ -79,8 +80,11 @@ def compare(
             if check in mine and check in theirs:
                 apart += _apart(mine[check], theirs[check])
         progress.step(case.id)
-    called = tuple(interface_findings(first.description, second.description))
-    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart), findings=called)
+    found = (
+        *interface_findings(first.description, second.description),
+        *maps_apart(first.description, second.description),
+    )
+    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart), findings=found)
 
 
 def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:

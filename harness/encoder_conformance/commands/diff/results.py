@@ -54,11 +54,11 @@ class DiffResult(Frozen):
     sides: tuple[SideResult, SideResult]
     apart: tuple[TensorDifference, ...]
     findings: tuple[Finding, ...] = ()
-    """What differs in how they are called, and what of each could not be given."""
+    """What differs in how they are called, and in what their parameters are; and what of each could not be given."""
 
     @property
     def misled(self) -> bool:
-        """Whether a call of one means another thing in the other, or raises."""
+        """Whether a call or a checkpoint of one means another thing in the other, or raises."""
         return any(finding.severity == "error" for finding in self.findings)
 
     @property

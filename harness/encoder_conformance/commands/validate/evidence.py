@@ -208,7 +208,8 @@ class ValidationEvidence:
 
 
 class Assessment:
-    """A phase's findings and its summary in a few words; "" where the file did not get so far."""
+    """A phase's findings, its summary in a few words, and why it asked nothing; "" for both where the file did not get
+    so far."""
 
-    def __init__(self, summary: str = "", findings: Iterable[PhaseFinding] = ()) -> None:
-        self.summary, self.findings = summary, tuple(findings)
+    def __init__(self, summary: str = "", findings: Iterable[PhaseFinding] = (), not_asked: str = "") -> None:
+        self.summary, self.findings, self.not_asked = summary, tuple(findings), not_asked

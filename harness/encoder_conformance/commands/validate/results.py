@@ -31,6 +31,17 @@ CONCLUSIONS: dict[Kind, tuple[int, str]] = {
 """Kind → the exit status, and how the last line begins."""
 
 
+Question = Literal["other batch sizes", "other lengths", "padding", "other runtimes", "other levels"]
+
+
+class Covered(Frozen):
+    """Whether a file holds there. `said`: what was asked, what of it is wrong, or why nothing was asked."""
+
+    question: Question
+    answer: Literal["yes", "no", "not asked"]
+    said: Plain
+
+
 class RuntimeResult(Frozen):
     """A runtime at a level. `absent` says why it was not asked; `seconds` is the median of its answers.
 
@@ -57,7 +68,7 @@ class Validation(Frozen):
     `compared_with` is what the user stated of it, `against` the source, and `source_names` its names of parameters.
     `excused`: the source is off from the oracle alike. `strict`: a warning fails it. `deviations`: what
     it does otherwise than the specification, as the user stated, or as was read off it where nothing was stated.
-    `summaries` has a few words on each phase.
+    `summaries` has a few words on each phase, `not_asked` why it asked nothing, and `covered` for what the file holds.
     """
 
     format: Literal["encoder-conformance validation"] = "encoder-conformance validation"
@@ -80,6 +91,8 @@ class Validation(Frozen):
     findings: tuple[PhaseFinding, ...]
     diagnoses: tuple[Diagnosis, ...]
     summaries: dict[Phase, str]
+    not_asked: dict[Phase, Plain]
+    covered: tuple[Covered, ...]
 
     @property
     def errors(self) -> list[PhaseFinding]:

@@ -76,15 +76,20 @@ class RuntimeRun:
     @property
     def failure(self) -> str | None:
         """Why it answered nothing at all: the file does not load there."""
-        records = self.records
+        records = self._asked
         lost = (Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT, Outcome.NOT_RUN)
         if not records or any(record.outcome not in lost for record in records):
             return None
         return records[0].message
 
     @property
+    def _asked(self) -> list[Record]:
+        """The records of what was asked: an opt-out is no answer."""
+        return [record for record in self.records if record.outcome != Outcome.UNSUPPORTED]
+
+    @property
     def is_working(self) -> bool:
-        return bool(self.answers) and self.failure is None
+        return bool(self._asked) and self.failure is None
 
     @property
     def conforms(self) -> bool:

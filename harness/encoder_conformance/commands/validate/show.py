@@ -1,5 +1,7 @@
 """Shows a validation on the terminal: a line for each phase with its findings, a result for each runtime and level."""
 
+from itertools import groupby
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -25,38 +27,53 @@ def show_validation(screen: Console, validation: Validation) -> None:
     if validation.layer is not None:
         show_line(screen, _layer(validation))
     screen.print()
-    reached = _reached(validation)
-    for phase in PHASES:
-        found = validation.of_phase(phase)
-        if phase not in reached and not found:
-            continue
-        mark, style = _worst(found)
-        summary = validation.summaries.get(phase, "")
-        show_line(screen, f"{mark} {phase:<11}{summary}".rstrip(), style)
-        for finding in found:
-            show_finding(screen, finding, "    ")
+    for (why, _), phases in groupby(PHASES, key=lambda phase: _apart(validation, phase)):
+        _show_phases(screen, validation, why, list(phases))
     if validation.runtimes:
         screen.print()
         screen.print(_runtimes(validation))
     for diagnosis in validation.diagnoses:
         show_line(screen, diagnosis_text(diagnosis), "bold")
+    if validation.judged:
+        _show_covered(screen, validation)
     screen.print(_last_line(validation), soft_wrap=True)
 
 
-def _worst(found: list[PhaseFinding]) -> tuple[str, str]:
+def _apart(validation: Validation, phase: Phase) -> tuple[str | None, Phase | None]:
+    """Equal for phases that have one line: neighbours without a finding in which nothing was asked for one reason."""
+    why = validation.not_asked.get(phase)
+    return why, phase if why is None or validation.of_phase(phase) else None
+
+
+def _show_phases(screen: Console, validation: Validation, why: str | None, phases: list[Phase]) -> None:
+    """A phase and its findings; or all in which nothing was asked, and why."""
+    name = f"{phases[0]:<11}" if len(phases) == 1 else f"{', '.join(phases)}: "
+    found = validation.of_phase(phases[0])
+    mark, style = _mark(phases[0], found, asked=why is None)
+    show_line(screen, f"{mark} {name}{why or validation.summaries.get(phases[0], '')}".rstrip(), style)
+    for finding in found:
+        show_finding(screen, finding, "    ")
+
+
+def _mark(phase: Phase, found: list[PhaseFinding], *, asked: bool) -> tuple[str, str]:
     severities = {finding.severity for finding in found}
     if "error" in severities:
         return SEVERITIES["error"]
-    return SEVERITIES["warning"] if "warning" in severities else ("✓", "green")
+    if "warning" in severities:
+        return SEVERITIES["warning"]
+    if not asked:
+        return "–", "dim"
+    return SEVERITIES["note"] if phase == "cost" else ("✓", "green")  # of costs nothing is judged
 
 
-def _reached(validation: Validation) -> set[Phase]:
-    """The phases that the file went through: all, or those up to the last with a finding."""
-    if validation.judged:
-        not_always = ("source", "history", "reduction", "levels")
-        return {phase for phase in PHASES if phase not in not_always or phase in validation.summaries}
-    last = max((PHASES.index(finding.phase) for finding in validation.findings), default=0)
-    return {*PHASES[: last + 1]}
+_ANSWERS = {"yes": "green", "no": "red", "not asked": "yellow"}
+
+
+def _show_covered(screen: Console, validation: Validation) -> None:
+    """A line for each question, whether the file holds there, and what was asked."""
+    for each in validation.covered:
+        question = f"{each.question.capitalize()}?"
+        show_line(screen, f"{question:<20}{each.answer}: {each.said}", _ANSWERS[each.answer])
 
 
 def _layer(validation: Validation) -> str:

@@ -1,6 +1,6 @@
 """Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -8,8 +8,10 @@ from typing import Literal
 import numpy as np
 
 from encoder_conformance.commands.validate.against import compared_with, opened
+from encoder_conformance.commands.validate.covered import covered
 from encoder_conformance.commands.validate.evidence import (
     Answers,
+    Assessment,
     ExaminedFile,
     ValidationEvidence,
     ValidationRequest,
@@ -34,10 +36,10 @@ from encoder_conformance.commands.validate.runtimes import (
 )
 from encoder_conformance.commands.validate.weights import (
     BATCH,
-    KEPT,
     SEQUENCE,
     expected_of_sample,
     is_sampled,
+    sample,
     sampled_note,
     sampled_runs,
 )
@@ -167,7 +169,8 @@ def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
     cases: dict[Phase, list[Case]] = {}
     for phase in VALIDATION_PHASES:
         if phase.situations is not None:
-            asked = (each for each in phase.situations(limits) if not sampled or each.situation in KEPT)
+            asked = phase.situations(limits)
+            asked = sample(asked) if sampled else asked
             cases[phase.name] = list(file_cases(asked, limits, subject.layer, subject.format, held, at_most))
     return cases
 
@@ -213,7 +216,19 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
         excused=judged_findings != declared,
         diagnoses=diagnoses(evidence),
         summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
+        not_asked=_not_asked(assessments, findings),
+        covered=covered(evidence),
     )
+
+
+def _not_asked(assessments: Mapping[Phase, Assessment], findings: Iterable[PhaseFinding]) -> dict[Phase, str]:
+    """Phase → why nothing was asked in it; also of one that has neither a result nor a finding to show."""
+    found = {finding.phase for finding in findings}
+    return {
+        phase: assessment.not_asked or "the file did not get so far"
+        for phase, assessment in assessments.items()
+        if assessment.not_asked or (not assessment.summary and phase not in found)
+    }
 
 
 def _results(evidence: ValidationEvidence) -> tuple[RuntimeResult, ...]:

@@ -27,6 +27,7 @@ from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.parameters import parameter_count
+from encoder_conformance.spec.situation import Situation
 
 _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
@@ -131,7 +132,16 @@ LARGE = 20_000_000
 RUNS = 4
 """Monte-Carlo runs behind σ, for the suite's 64: of an element with its neighbours it is known within a quarter."""
 BATCH, SEQUENCE = 2, 6
-KEPT = frozenset({"size-1x1", "padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"})
+KEPT = frozenset({"padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"})
+
+
+def sample(situations: Iterable[Situation]) -> Iterator[Situation]:
+    """Those that a large file is asked: the first of other sizes, and what is kept."""
+    sizes = 0
+    for each in situations:
+        sizes += each.situation.startswith("size-")
+        if each.situation in KEPT or (sizes == 1 and each.situation.startswith("size-")):
+            yield each
 
 
 def is_sampled(subject: ExaminedFile) -> bool:

@@ -74,6 +74,9 @@ def _sources(found: Examination) -> dict[str, ModuleSource]:
     """The specification's name → the own parameters that it is."""
     if found.map is None:
         return {}
-    sources = {name: found.map.source(name) for name in found.map.elements}
-    more = found.map.more
-    return {name: ModuleSource(own=own, form=form, more=more.get(name, 0.0)) for name, (own, form) in sources.items()}
+    sources = {}
+    for name in found.map.elements:
+        (own, form), (shape, at) = found.map.source(name), found.map.place(name)
+        more = found.map.more.get(name, 0.0)
+        sources[name] = ModuleSource(own=own, form=form, more=more, shape=shape, at=at)
+    return sources

@@ -25,6 +25,8 @@ from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS, window_seen
+from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -100,7 +102,7 @@ def examine(
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
     module = framework.live(given)
     semantics = live_semantics(module)
-    exported = export_and_infer(module, semantics)
+    exported = _without_window(module, semantics, export_and_infer(module, semantics))
     examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
@@ -120,6 +122,15 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
     _choose_map(examination, stated)
     return examination
+
+
+def _without_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
+    """A layer that was read at a few positions is none that is known where many show that attention is local."""
+    if exported.layer is None:
+        return exported
+    seen = window_seen(lambda x: semantics.batch_first(module.run({"x": x})["output"]), semantics, LENGTHS)
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({seen})"
+    return Exported(problem=problem, notes=exported.notes) if seen else exported
 
 
 def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:

@@ -78,6 +78,12 @@ class ElementMap:
             return ", ".join(names), "joined"
         return names[0], form_of(elements - self.own.offset(names[0]), self.own.shapes[names[0]])
 
+    def place(self, name: str) -> tuple[tuple[int, ...], int]:
+        """The shape of the own parameter that holds it, and the least of its elements that do; (), 0 of several."""
+        elements = self.elements[name]
+        own, *others = self.own.names(elements)
+        return ((), 0) if others else (self.own.shapes[own], int(elements.min()) - self.own.offset(own))
+
     def unused(self) -> list[str]:
         """The own parameters of which no element is in the map."""
         used = np.zeros(self.own.size, np.bool_)

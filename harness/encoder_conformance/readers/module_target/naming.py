@@ -67,16 +67,43 @@ def _best(words: list[str], names: tuple[str, ...]) -> float:
 
 
 def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Own weight of attention, the part that it was read as, and the part whose name it has. `sources`: the
-    specification's name → the own name, which is of one parameter alone."""
-    parts = {name: own for name, own in sources.items() if name.startswith("attention.") and name.endswith(".weight")}
+    """Own parameter, as what it was read, and what its name says. `sources`: the specification's name → the own name,
+    which is of one parameter alone."""
     found = []
-    for name, own in parts.items():
-        if list(parts.values()).count(own) > 1 or "," in own:
+    for parts in _of_attention(sources).values():
+        for name, own in parts.items():
+            if list(parts.values()).count(own) > 1 or "," in own:
+                continue
+            best = max(parts, key=lambda other: score(own, other))
+            if best != name and score(own, best) >= score(own, name) + 1.0:
+                found.append((own, name, best))
+    found += _exchanged_norms(sources)
+    told: dict[str, tuple[str, str, str]] = {}
+    for each in found:  # the bias of what is told already is none other
+        told.setdefault(each[0].rpartition(".")[0] or each[0], each)
+    return list(told.values())
+
+
+def _of_attention(sources: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
+    """The prefix of a layer, and whether they are weights or biases → its parameters of attention."""
+    groups: dict[tuple[str, str], dict[str, str]] = {}
+    for name, own in sources.items():
+        prefix, bare = without_prefix(name)
+        if bare.startswith("attention."):
+            groups.setdefault((prefix, bare.rpartition(".")[2]), {})[name] = own
+    return groups
+
+
+def _exchanged_norms(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Norms whose names differ in a number alone, of which the later one is the first."""
+    found = []
+    for name, own in sources.items():
+        second = name.replace("norm1.", "norm2.")
+        other = sources.get(second, own)
+        if second == name or re.sub(r"\d+", "", own) != re.sub(r"\d+", "", other):
             continue
-        best = max(parts, key=lambda other: score(own, other))
-        if best != name and score(own, best) >= score(own, name) + 1.0:
-            found.append((own, name, best))
+        if [*map(int, re.findall(r"\d+", own))] > [*map(int, re.findall(r"\d+", other))]:
+            found += [(own, name, second), (other, second, name)]
     return found
 
 

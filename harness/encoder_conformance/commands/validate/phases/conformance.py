@@ -1,7 +1,7 @@
 """The answers of every runtime to the cases of a phase: one finding for all that come to the same."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from encoder_conformance.commands.validate.evidence import Answers, Assessment, ValidationEvidence
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
@@ -15,11 +15,15 @@ Cause = tuple[Outcome, str | None]
 """The outcome, and the first stage out of line."""
 
 
-def assess_answers(phase: Phase, evidence: ValidationEvidence) -> Assessment:
+def assess_answers(phase: Phase, evidence: ValidationEvidence, why: Callable[[ValidationEvidence], str]) -> Assessment:
+    """`why`: the reason why there is no case of the phase that the file can be asked."""
     answers = evidence.answers
     if answers is None:
         return Assessment()
-    return Assessment(_summary(answers.cases[phase], answers), _findings(phase, evidence, answers))
+    cases = answers.cases[phase]
+    said = _summary(cases, answers)
+    unanswered = f"no runtime answered any of its {len(cases)} situations" if cases else why(evidence)
+    return Assessment(said, _findings(phase, evidence, answers), "" if said else unanswered)
 
 
 def _summary(cases: Sequence[Case], answers: Answers) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from encoder_conformance.commands.validate.evidence import Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
+from encoder_conformance.commands.validate.unasked import no_masks
 from encoder_conformance.commands.validate.weights import layer_finding, shared, without_effect
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.forms import FORMS
@@ -37,8 +38,9 @@ def assess(evidence: ValidationEvidence) -> Assessment:
 
 
 def assess_masks(evidence: ValidationEvidence) -> Assessment:
-    answered, subject = assess_answers("masks", evidence), evidence.subject
-    return Assessment(answered.summary, (*_empty_rows(subject), *_one_for_all(subject), *answered.findings))
+    answered, subject = assess_answers("masks", evidence, no_masks), evidence.subject
+    findings = (*_empty_rows(subject), *_one_for_all(subject), *answered.findings)
+    return Assessment(answered.summary, findings, answered.not_asked)
 
 
 def _all_findings(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:

@@ -38,7 +38,15 @@ def assess(evidence: ValidationEvidence) -> Assessment:
         findings.append(PhaseFinding(phase="reduction", severity="note", message=message))
     if fact := subject.description.fact("integers"):
         said.append(fact.evidence)
-    return Assessment("; ".join(said), findings)
+    if _is_of_float16(subject) and not said:
+        said.append("float16 throughout, each stage judged from its own operands, too")
+    return Assessment("; ".join(said), findings, "" if said else "its numbers are as wide as its input")
+
+
+def _is_of_float16(subject: ExaminedFile) -> bool:
+    """Whether one layer computes in it. The stages of a stack are whole layers."""
+    computed_in = subject.rounded_as or subject.dtype
+    return computed_in == "float16" and subject.layer is not None and not subject.layer.is_stack
 
 
 def _format(subject: ExaminedFile) -> str:
@@ -114,12 +122,12 @@ def _relative_error(values: Array, expected: Array) -> float:
 
 
 def stages_from_operands(evidence: ValidationEvidence, answers: Answers) -> Iterator[PhaseFinding]:
-    """The first stage out of line of each run, where the layer as a whole is in line. One layer alone: the stages of a
-    stack are whole layers."""
+    """The first stage out of line of each run, where the layer as a whole is in line."""
     subject = evidence.subject
     computed_in = subject.rounded_as or subject.dtype
-    if computed_in != "float16" or subject.layer is None or subject.layer.is_stack:
+    if not _is_of_float16(subject):
         return
+    assert subject.layer is not None
     format = FORMATS[subject.dtype].computed_in(FORMATS[computed_in])
     runs = answers.working[:1] if is_large(subject.layer) else answers.working
     found: dict[str, tuple[TensorVerdict, list[str]]] = {}

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from encoder_conformance.commands.validate.evidence import Answers, Assessment, ValidationEvidence, distinct
+from encoder_conformance.commands.validate.history import LARGE, SMALL
 from encoder_conformance.commands.validate.phases.described import size_text
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.commands.validate.unasked import fixed_sizes
 from encoder_conformance.implementation.interpreter import Missing
 from encoder_conformance.judging.difference import difference
 from encoder_conformance.judging.verdict import TensorVerdict
@@ -28,6 +30,8 @@ def loads(evidence: ValidationEvidence) -> Assessment:
         return Assessment()
     asked = [run for run in answers.of_the_file if run.answers]
     working = [run for run in asked if run.is_working]
+    if not asked:
+        return Assessment("", _load_findings(answers, evidence.description), "no runtime was asked anything")
     said = f"{len(working)} of {len(asked)} runtimes and levels"
     return Assessment(said, _load_findings(answers, evidence.description))
 
@@ -49,12 +53,16 @@ def _load_findings(answers: Answers, description: FileDescription) -> Iterator[P
 def levels(evidence: ValidationEvidence) -> Assessment:
     """Runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ."""
     answers = evidence.answers
-    if answers is None or evidence.subject.integers:
+    if answers is None:
         return Assessment()
+    if evidence.subject.integers:
+        return Assessment(not_asked="it computes with integers, whose rounding σ does not judge: see reduction")
     if len(answers.working) < 2:
-        return Assessment("one runtime and level alone; nothing to compare")
+        return Assessment(not_asked="one runtime and level alone; nothing to compare")
     first = answers.working[0].name
     largest = _largest_differences(answers, evidence)
+    if not largest:
+        return Assessment(not_asked="no two of them gave numbers that can be compared")
     verdicts = [verdict for _, verdict in largest.values()]
     rms = max((verdict.rms or 0.0 for verdict in verdicts), default=0.0)
     summary = f"{len(answers.working)} runtimes and levels, largest difference rms {rms:.2g} √2 σ"
@@ -110,10 +118,17 @@ def history(evidence: ValidationEvidence) -> Assessment:
         return Assessment()
     asked = [run for run in answers.runs if run.asked_history]
     if not asked:
-        return Assessment()
+        return Assessment(not_asked=_no_history(evidence, answers))
     wrong = [run for run in asked if run.dependence is not None]
     said = f"{len(asked) - len(wrong)} of {len(asked)} runtimes and levels answer the same, whatever was asked before"
     return Assessment(said, _history_findings(wrong))
+
+
+def _no_history(evidence: ValidationEvidence, answers: Answers) -> str:
+    """Why no runtime was asked a size after another."""
+    if not {SMALL, LARGE} <= {case.situation.situation for case in answers.cases["shapes"]}:
+        return fixed_sizes(evidence) or "of a large file one size alone is asked"
+    return "no runtime that keeps anything between two questions answered"
 
 
 def _history_findings(wrong: list[RuntimeRun]) -> Iterator[PhaseFinding]:
@@ -128,7 +143,7 @@ def _history_findings(wrong: list[RuntimeRun]) -> Iterator[PhaseFinding]:
 def cost(evidence: ValidationEvidence) -> Assessment:
     """Bytes, nodes and the median time of an answer. Nothing is judged."""
     description, answers = evidence.description, evidence.answers
-    if answers is None or description.file is None:
+    if description.file is None or answers is None:
         return Assessment()
     milliseconds: dict[str, list[float]] = {}
     for result in (run.result() for run in answers.of_the_file):

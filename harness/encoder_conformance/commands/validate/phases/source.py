@@ -15,7 +15,8 @@ _SHOWN = 6
 def assess(evidence: ValidationEvidence) -> Assessment:
     source, compared = evidence.source, evidence.compared
     if source is None:
-        return Assessment()
+        unread = evidence.subject.request.against is not None
+        return Assessment(not_asked="" if unread else "no source was named (--against)")
     found = [*_unmapped(evidence, source), *_changed(evidence, source), *_differences(evidence, source, compared)]
     return Assessment(_summary(evidence, source, compared), found)
 

@@ -7,6 +7,7 @@ from functools import partial
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
 from encoder_conformance.commands.validate.phases import described, layer, reduction, running, source
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
+from encoder_conformance.commands.validate.unasked import no_numbers, no_properties, no_sizes
 from encoder_conformance.protocol.findings import Phase
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.situation import Situation
@@ -24,14 +25,19 @@ PROPERTIES = (
     "invariant-padding-content", "invariant-padding-length",
 )  # fmt: skip
 """Metamorphic relations, which need no expected result."""
+OTHER_BATCH, OTHER_SEQUENCE, OTHER_ORDER = (
+    ("invariant-batch",), ("invariant-padding-length",), ("invariant-permutation",)
+)  # fmt: skip
+"""Those that ask the file another batch, another sequence, or another order of its positions."""
 NEEDS_MASK = ("invariant-padding-content", "invariant-padding-length")
 
 
 def sizes(limits: InputLimits) -> Iterator[Situation]:
-    for batch, sequence in SIZES:
-        if limits.fit(batch, sequence):
-            size = {"situation": f"size-{batch}x{sequence}", "batch": batch, "sequence": sequence}
-            yield load().situations["no-mask"].model_copy(update={**size, "checks": ("output",)})
+    """Where one of the two is fixed, the others of the other. A file of one size is asked that in every phase."""
+    asked = dict.fromkeys((limits.batch or batch, limits.sequence or sequence) for batch, sequence in SIZES)
+    for batch, sequence in asked if len(asked) > 1 else ():
+        size = {"situation": f"size-{batch}x{sequence}", "batch": batch, "sequence": sequence}
+        yield load().situations["no-mask"].model_copy(update={**size, "checks": ("output",)})
 
 
 def masks(limits: InputLimits) -> Iterator[Situation]:
@@ -43,11 +49,13 @@ def numbers(_limits: InputLimits) -> Iterator[Situation]:
 
 
 def properties(limits: InputLimits) -> Iterator[Situation]:
-    """None for a file of fixed sizes; without masks for a file that takes none."""
+    """Those whose follow-ups have sizes that the file takes; without masks for a file that takes none."""
     known = load().situations
-    if limits.batch or limits.sequence:
-        return
     for name in PROPERTIES:
+        if (limits.batch and name in OTHER_BATCH) or (limits.sequence and name in OTHER_SEQUENCE):
+            continue
+        if limits.sequence == 1 and name in OTHER_ORDER:
+            continue
         if limits.padding and not limits.counted:
             yield known[name]
         elif name not in NEEDS_MASK:
@@ -72,12 +80,12 @@ VALIDATION_PHASES = (
     ValidationPhase("dimensions", described.dimensions),
     ValidationPhase("loads", running.loads),
     ValidationPhase("layer", layer.assess),
-    ValidationPhase("shapes", partial(assess_answers, "shapes"), sizes),
+    ValidationPhase("shapes", partial(assess_answers, "shapes", why=no_sizes), sizes),
     ValidationPhase("masks", layer.assess_masks, masks),
-    ValidationPhase("numbers", partial(assess_answers, "numbers"), numbers),
+    ValidationPhase("numbers", partial(assess_answers, "numbers", why=no_numbers), numbers),
     ValidationPhase("source", source.assess),
     ValidationPhase("levels", running.levels),
-    ValidationPhase("properties", partial(assess_answers, "properties"), properties),
+    ValidationPhase("properties", partial(assess_answers, "properties", why=no_properties), properties),
     ValidationPhase("history", running.history),
     ValidationPhase("reduction", reduction.assess),
     ValidationPhase("cost", running.cost),

@@ -16,6 +16,7 @@ from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.locality import window_in_file
 from encoder_conformance.readers.onnx_file.layer.description import describe
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
@@ -78,6 +79,8 @@ def infer_layer(
         return None
     try:
         inferred, described = _traced(graph, run, findings)
+        if verified and (seen := window_in_file(graph, semantics, runner)):
+            raise UnsupportedPattern(seen, "window")
     except UnsupportedPattern as reason:
         for each in (reason, *reason.others):
             sentence, hint = _sentence(each)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import Expression, UnsupportedPattern
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array, Elementwise
 
 EXACT = 2e-5
@@ -102,3 +103,18 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[fl
 def biases_positions(constant: Array) -> bool:
     """Whether it prefers some of the positions that it does not hide: relative positions, or ALiBi."""
     return bool(((constant < -_SEEN) & (constant > -_HIDDEN)).any())
+
+
+def hidden_pattern(constant: Array) -> Feature | None:
+    """What hides keys from some queries alone, other than a causal mask; None where nothing does.
+
+    `constant` [B, H, Q, K] is added to the scores. Keys that are hidden from every query are folded padding.
+    """
+    hidden = constant < -_HIDDEN
+    S = hidden.shape[-1]
+    distance = np.arange(S)[:, None] - np.arange(S)
+    seen_by_some = ~hidden.all(-2, keepdims=True)
+    if not (hidden & seen_by_some).any() or (hidden | ~seen_by_some == (distance < 0) | ~seen_by_some).all():
+        return None
+    near = [np.abs(distance)[~each].max(initial=0) < S - 1 for each in hidden.reshape(-1, S, S)]
+    return "window" if all(near) else "own_mask"

@@ -12,7 +12,13 @@ import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
-from encoder_conformance.readers.onnx_file.tracing.activations import activation_of, biases_positions, probe, softmax_of
+from encoder_conformance.readers.onnx_file.tracing.activations import (
+    activation_of,
+    biases_positions,
+    hidden_pattern,
+    probe,
+    softmax_of,
+)
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Constant,
@@ -142,6 +148,8 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
         raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
     if constant is not None and biases_positions(constant):
         raise UnsupportedPattern(f"{name!r} is a softmax of scores and of numbers that the file holds", "position_bias")
+    if constant is not None and (pattern := hidden_pattern(constant)):
+        raise UnsupportedPattern(f"{name!r} is a softmax of which the file hides some by itself", pattern)
     weights = Weights(scores.shape, name, scores, scale, expression.axis == -1, constant)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]

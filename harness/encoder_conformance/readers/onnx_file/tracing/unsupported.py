@@ -8,6 +8,7 @@ from typing import Literal
 Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
+    "window", "own_mask",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -25,6 +26,14 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "position_bias": (
         "numbers of its own are added to the scores (relative positions, ALiBi); the specification has none",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
+    ),
+    "window": (
+        "a position attends to those near it alone (a sliding window, local attention); the specification has none",
+        f"judge it at lengths that the window spans, or {_SOURCE}",
+    ),
+    "own_mask": (
+        "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
+        f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
     "sandwich": ("a norm stands between a sub-layer and its sum (sandwich norm); the specification has none", _SOURCE),
     "residual_scale": (

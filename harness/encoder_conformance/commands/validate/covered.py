@@ -1,0 +1,126 @@
+"""For what a file holds: other batch sizes, lengths, runtimes and levels, and padding; or why that was not asked."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from encoder_conformance.commands.validate.evidence import Answers, ValidationEvidence
+from encoder_conformance.commands.validate.phases.reduction import relative_errors
+from encoder_conformance.commands.validate.results import Covered, Question
+from encoder_conformance.commands.validate.runtimes import RUNTIMES, RuntimeRun
+from encoder_conformance.commands.validate.unasked import no_padding
+from encoder_conformance.implementation.interpreter import Missing
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.outcome import EXPECTED, Outcome
+from encoder_conformance.spec.situation import Situation
+
+_OF_PADDING = ("padding_content", "padding_length")
+Held = list[tuple[Situation, bool]]
+"""Situations that were asked, and whether every runtime is in line there."""
+
+
+def covered(evidence: ValidationEvidence) -> tuple[Covered, ...]:
+    return tuple(_covered(evidence, evidence.answers)) if evidence.answers is not None else ()
+
+
+def _covered(evidence: ValidationEvidence, answers: Answers) -> Iterator[Covered]:
+    plain = [case for case in answers.cases["numbers"] if case.situation.situation == "no-mask"]
+    sized = _held(answers, [*answers.cases["shapes"], *plain])
+    batch, sequence = evidence.description.sizes()
+    yield _sizes("other batch sizes", sized, [each.batch for each, _ in sized], f"batch at {batch}" if batch else "")
+    fixed = f"sequence at {sequence}" if sequence else ""
+    yield _sizes("other lengths", sized, [each.sequence for each, _ in sized], fixed)
+    properties = [case for case in answers.cases["properties"] if case.situation.invariant in _OF_PADDING]
+    padded = [case for case in (*answers.cases["masks"], *properties) if case.situation.mask.padding]
+    yield _padding(_held(answers, padded), evidence)
+    right = _right_runs(evidence, answers)
+    yield _runtimes(answers, right)
+    yield _levels(answers, right)
+
+
+def _held(answers: Answers, cases: Iterable[Case]) -> Held:
+    """Those of the cases that a run was asked whose numbers σ judges."""
+    runs = [run for run in answers.in_sigma if run.is_working]
+    found = []
+    for case in cases:
+        outcomes = {record.outcome for run in runs for record in run.records if record.case == case.id}
+        if outcomes - {Outcome.UNSUPPORTED}:
+            found.append((case.situation, outcomes <= EXPECTED))
+    return found
+
+
+def _sizes(question: Question, held: Held, sizes: Sequence[int], fixed: str) -> Covered:
+    """`sizes`: of each situation. One is wrong where no situation of it is right: another may be wrong of its mate."""
+    known = sorted(set(sizes))
+    if len(known) < 2:
+        alone = f"{known[0]} alone was" if known else "none was"
+        return Covered(question=question, answer="not asked", said=f"the file fixes the {fixed}" if fixed else alone)
+    right = {size for size, (_, holds) in zip(sizes, held, strict=True) if holds}
+    wrong = [str(size) for size in known if size not in right]
+    wrong = wrong or [situation.situation for situation, holds in held if not holds]
+    said = f"wrong at {_listed(wrong)}; asked: {_listed(known)}" if wrong else _listed(known)
+    return Covered(question=question, answer="no" if wrong else "yes", said=said)
+
+
+def _padding(held: Held, evidence: ValidationEvidence) -> Covered:
+    if not held:
+        return Covered(question="padding", answer="not asked", said=no_padding(evidence))
+    wrong = [situation.situation for situation, holds in held if not holds]
+    said = f"wrong at {_listed(wrong)}" if wrong else _listed([situation.situation for situation, _ in held])
+    return Covered(question="padding", answer="no" if wrong else "yes", said=said)
+
+
+def _right_runs(evidence: ValidationEvidence, answers: Answers) -> dict[str, bool] | str:
+    """Run → whether it is right, of those that were asked; why that is not known, of a file with integers that no limit
+    was given for."""
+    asked = [run for run in answers.of_the_file if run.answers]
+    if not evidence.subject.integers:
+        return {run.name: run.is_working and run.conforms for run in asked}
+    limit = evidence.subject.request.limit
+    if limit is None:
+        return "no limit holds the rounding of its integers (--limit)"
+    errors = {name: np.nan_to_num(error, nan=np.inf) for name, (error, _) in relative_errors(evidence).items()}
+    return {run.name: run.is_working and bool(errors.get(run.name, np.inf) <= limit) for run in asked}
+
+
+def _runtimes(answers: Answers, right: Mapping[str, bool] | str) -> Covered:
+    asked: dict[str, list[str]] = defaultdict(list)
+    for run in answers.of_the_file:
+        if run.answers:
+            asked[run.runtime].append(run.name)
+    absent = {run.runtime for run in answers.runs if isinstance(run.found, Missing)}
+    others = dict.fromkeys(runtime for runtime, _ in RUNTIMES if runtime not in asked)
+    rest = [f"{name} {'is not here' if name in absent else 'was left out'}" for name in others]
+    return _places("other runtimes", asked, right, rest)
+
+
+def _levels(answers: Answers, right: Mapping[str, bool] | str) -> Covered:
+    runs = [run for run in answers.of_the_file if run.answers and run.level]
+    return _places("other levels", {run.name: [run.name] for run in runs}, right, _other_levels(runs))
+
+
+def _other_levels(asked: Iterable[RuntimeRun]) -> list[str]:
+    """That levels of a runtime were not asked, which was asked at another."""
+    known = {(run.runtime, run.level) for run in asked}
+    runtimes = {runtime for runtime, _ in known}
+    others = [" ".join(each) for each in RUNTIMES if each[0] in runtimes and each not in known]
+    return [f"{_listed(others)} {'was' if len(others) == 1 else 'were'} left out"] if others else []
+
+
+def _places(
+    question: Question, places: Mapping[str, Sequence[str]], right: Mapping[str, bool] | str, rest: Sequence[str]
+) -> Covered:
+    """`places`: runtime or level → its runs. `rest`: which others were not asked, and why."""
+    if isinstance(right, str):
+        return Covered(question=question, answer="not asked", said=right)
+    if len(places) < 2:
+        return Covered(question=question, answer="not asked", said="; ".join(rest) or "there is no other")
+    wrong = [place for place, runs in places.items() if not all(right[run] for run in runs)]
+    said = f"wrong at {_listed(wrong)}" if wrong else _listed(list(places))
+    return Covered(question=question, answer="no" if wrong else "yes", said="; ".join([said, *rest]))
+
+
+def _listed(names: Sequence[object]) -> str:
+    *others, last = map(str, names)
+    return f"{', '.join(others)} and {last}" if others else last
