@@ -231,12 +231,16 @@ class LiveProof(Frozen):
 
 
 class MapSearch(Frozen):
-    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none."""
+    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none.
+
+    `head_counts`: how many numbers of heads were tried, each without a deviation.
+    """
 
     deviation: str | None
     distance: float
     maps: int
     deviations: int
+    head_counts: int
 
 
 class ModuleDescription(Description):
@@ -245,7 +249,8 @@ class ModuleDescription(Description):
     `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
     are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
     `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
-    it was read, what its name says.
+    it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
+    judged. `heads_denied`: another number, which its attributes say.
     """
 
     type: str
@@ -270,6 +275,8 @@ class ModuleDescription(Description):
     misnamed: tuple[tuple[str, str, str], ...]
     proof: LiveProof | None
     searched: MapSearch | None
+    heads_known: bool
+    heads_denied: int | None
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]
     narrow_inside: bool
@@ -279,8 +286,8 @@ class ModuleDescription(Description):
 
     @property
     def judged_as(self) -> Layer | None:
-        """The stated layer if there is one, else that which was read."""
-        return self.stated or self.layer
+        """The stated layer if there is one, else that which was read; None where its number of heads is not known."""
+        return (self.stated or self.layer) if self.heads_known else None
 
     @property
     def mask_inputs(self) -> Mapping[str, MaskArgument]:

@@ -125,6 +125,7 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
     if described.unplaced:
         names = ", ".join(described.unplaced)
         yield _warning(f"computed from several parameters, and so not to be given: {names}")
+    yield from _of_heads(described)
     proof = described.proof
     if proof is not None and not proof.holds:
         wrong = f"; moved alone, these change something else: {', '.join(proof.wrong)}" if proof.wrong else ""
@@ -141,6 +142,17 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         yield Finding(severity="note", message=message)
     for note in described.notes:
         yield Finding(severity="note", message=note)
+
+
+def _of_heads(described: ModuleDescription) -> Iterator[Finding]:
+    layer = described.stated or described.layer
+    if layer is not None and not described.heads_known:
+        message = "its number of heads is not known: no attribute says it, and neither its graph nor its channels tell"
+        hint = "state it: --layer with a YAML file that has attention.num_heads and the other sizes"
+        yield Finding(severity="error", message=message, hint=hint)
+    elif layer is not None and described.heads_denied is not None:
+        message = f"it computes with {layer.attention.num_heads} heads, and its attributes say {described.heads_denied}"
+        yield _warning(message, "it is judged with the heads that it computes with")
 
 
 def _warning(message: str, hint: str = "") -> Finding:

@@ -73,7 +73,9 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
         _row(screen, "proved", f"live in {proof.dtype}: {size}{moved}")
     if search is not None:
         how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
-        _row(screen, "searched", f"{search.maps} maps with each of {search.deviations} deviations: {how}")
+        tried = f" with each of {search.deviations} deviations" if search.deviations else ""
+        heads = f", and {search.head_counts} numbers of heads" if search.head_counts > 1 else ""
+        _row(screen, "searched", f"{search.maps} maps{tried}{heads}: {how}")
     if described.stages:
         shown = (f"{stage} ({module})" for stage, module in islice(described.stages.items(), 8))
         _row(screen, "stages", ", ".join(shown))

@@ -36,6 +36,8 @@ def described(found: Examination) -> ModuleDescription:
         misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
         proof=found.proof,
         searched=found.searched,
+        heads_known=found.heads_known,
+        heads_denied=found.heads_denied,
         stages={stage: place.module for stage, place in found.stages.items()},
         dtypes=found.taken,
         narrow_inside=found.narrow_inside,

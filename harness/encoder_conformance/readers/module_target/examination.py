@@ -13,6 +13,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+from encoder_conformance.readers.module_target.heads import denied, head_counts
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
@@ -49,6 +50,8 @@ class Examination:
     """Those of the formats asked for in which it computes."""
     proof: LiveProof | None = None
     searched: MapSearch | None = None
+    heads_known: bool = True
+    """Whether the number of heads is more than a guess."""
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
@@ -59,6 +62,12 @@ class Examination:
     read_twice: tuple[tuple[str, str, str], ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def heads_denied(self) -> int | None:
+        """The number of heads that its attributes say, where it was found to have another."""
+        known = self.layer or (self.stated if self.searched and self.searched.deviation is not None else None)
+        return None if known is None else denied(self.module, known.attention.num_heads)
 
     @property
     def versions(self) -> dict[str, str]:
@@ -104,17 +113,37 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
         examination.layer, examination.map = found.layer, found.map
         examination.absent, examination.unread = found.absent, found.unread
         examination.exported = replace(exported, facts=found.facts(exported.facts))
-    if stated is not None:
-        sized = with_sizes_of(module, stated, semantics.d_model, examination.layer) if resize else stated
-        stated = examination.stated = sized.with_decimal_epsilon
-    known = examination.layer or stated
-    heads = known.attention.num_heads if known else 1
-    examination.semantics = with_masks(module, semantics, heads)
-    examination.always_causal = causal_with_open_masks(module, examination.semantics)
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
-    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
-    _choose_map(examination, stated)
+    alternatives = [] if stated is None else _alternatives(examination, stated, resize)
+    examination.stated = alternatives[0] if alternatives else None
+    known = examination.layer or examination.stated
+    _find_masks(examination, semantics, known)
+    _choose_map(examination, alternatives)
+    if examination.stated is not None and examination.layer is None and examination.stated != known:
+        _find_masks(examination, semantics, examination.stated)
     return examination
+
+
+def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:
+    """The masks and what they mean, for the heads of the layer that is known. `semantics`: those of x alone."""
+    heads = known.attention.num_heads if known else 1
+    examination.semantics = with_masks(examination.module, semantics, heads)
+    examination.always_causal = causal_with_open_masks(examination.module, examination.semantics)
+    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
+
+
+def _alternatives(examination: Examination, stated: Layer, resize: bool) -> list[Layer]:
+    """The stated layer; with `resize` at the module's sizes, and with each number of heads that it may have where the
+    graph does not tell, the likeliest first."""
+    if not resize:
+        return [stated.with_decimal_epsilon]
+    read = examination.layer or examination.exported.layer
+    sized = with_sizes_of(examination.module, stated, examination.semantics.d_model, read).with_decimal_epsilon
+    if read is not None:
+        return [sized]
+    counts = head_counts(examination.bench(examination.dtypes[0]), sized)
+    examination.heads_known = counts.known
+    return counts.of(sized)
 
 
 def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
@@ -132,16 +161,19 @@ def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
     return bool(np.isnan(semantics.batch_first(output)[0]).any())
 
 
-def _choose_map(examination: Examination, stated: Layer | None) -> None:
+def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     """Proves the map that was read, or searches one for the stated layer; then finds stages and own values."""
+    stated = alternatives[0] if alternatives else None
     layer = examination.layer
     if layer is not None and examination.map is not None:
         _prove(examination, examination.map, layer)
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
-        found = search_map(bench, stated)
+        found = search_map(bench, alternatives)
         if found is not None:
-            examination.map, examination.absent, examination.searched = found
+            examination.map, examination.absent, examination.searched = found.map, found.absent, found.search
+            stated = examination.stated = found.layer
+            examination.heads_known |= found.search.deviation is not None or found.search.head_counts == 1
     if examination.map is None:
         return
     examination.own_values = examination.map.held(examination.module.flat())

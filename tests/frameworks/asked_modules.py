@@ -1,0 +1,106 @@
+"""Layers whose numbers of heads, weights or ways of being called are not where they are looked for first."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Post(nn.Module):
+    """A right post-norm layer with the exact GELU, whose steps subclasses replace. It counts its heads as `count`."""
+
+    count: Any = 4
+
+    def __init__(self, d: int = 24, f: int = 40) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(d, d) for _ in range(4))
+        self.up, self.down = nn.Linear(d, f), nn.Linear(f, d)
+        self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
+
+    def split(self, t: Tensor) -> Tensor:
+        return t.unflatten(-1, (self.count, -1)).transpose(1, 2)
+
+    def weights(self, scores: Tensor) -> Tensor:
+        return scores.softmax(-1)
+
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        return scores if ignore is None else scores.masked_fill(ignore[:, None, None, :], torch.finfo(q.dtype).min)
+
+    def context(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.split(each(x)) for each in (self.q, self.k, self.v))
+        return (self.weights(self.scores(q, k, ignore)) @ v).transpose(1, 2).flatten(2)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.o(self.context(x, ignore))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x)))
+
+    def layer(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        x = self.norm1(x + self.attend(x, ignore))
+        return self.norm2(x + self.ffn(x))
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, padding_mask)
+
+
+# ------------------------------------------------------------------------------- heads that no attribute names
+
+
+class Unread(Post):
+    """Right, and its softmax is written so that the graph is no layer's."""
+
+    def weights(self, scores: Tensor) -> Tensor:
+        e = (scores - scores.amax(-1, keepdim=True)).exp()
+        return e / torch.einsum("bhqk->bhq", e)[..., None]
+
+
+class HeadsInConfiguration(Unread):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(n_head_count=6)
+
+    def split(self, t: Tensor) -> Tensor:
+        return t.unflatten(-1, (self.config.n_head_count, -1)).transpose(1, 2)
+
+
+class HeadsInBuffer(Unread):
+    def __init__(self) -> None:
+        super().__init__(20)
+        self.register_buffer("nh", torch.tensor(5))
+
+    def split(self, t: Tensor) -> Tensor:
+        return t.unflatten(-1, (5 if torch.compiler.is_compiling() else int(self.nh), -1)).transpose(1, 2)
+
+
+class HeadsInterleaved(Unread):
+    """Wrong: a head's channels lie 4 apart."""
+
+    def split(self, t: Tensor) -> Tensor:
+        return t.unflatten(-1, (-1, 4)).permute(0, 3, 1, 2)
+
+
+class WrongSix(HeadsInConfiguration):
+    """Wrong in a way that no deviation is, and not in its heads."""
+
+    def weights(self, scores: Tensor) -> Tensor:
+        return super().weights(scores + 0.5 * scores.sin())
+
+
+class OneOfTwoNumbers(HeadsInConfiguration):
+    """Its attribute says 4 heads, and it computes with 6."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads = 4
+
+
+class Coupled(WrongSix):
+    """Wrong, and every channel depends on all others: nothing tells how many heads there are."""
+
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().scores(q, k, ignore) + q.mean((1, 3))[:, None, :, None] * k.mean((1, 3))[:, None, None, :]
