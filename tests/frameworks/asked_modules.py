@@ -104,3 +104,88 @@ class Coupled(WrongSix):
 
     def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
         return super().scores(q, k, ignore) + q.mean((1, 3))[:, None, :, None] * k.mean((1, 3))[:, None, None, :]
+
+
+# ------------------------------------------------------------------------------- weights that are not registered
+
+
+class PlainList(Post):
+    def __init__(self) -> None:
+        super().__init__()
+        up, down = self.up, self.down
+        del self.up, self.down
+        self.ff = [up, down]
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.ff[1](F.gelu(self.ff[0](x)))
+
+
+class InMapping(Post):
+    """A weight lies in a mapping of an object; the other one, which lies there too, is used by nobody."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = SimpleNamespace(weights={"o": nn.Parameter(torch.eye(24)), "p": nn.Parameter(torch.eye(24))})
+        del self.o
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.context(x, ignore) @ self.held.weights["o"]
+
+
+class InClosure(Post):
+    def __init__(self) -> None:
+        super().__init__()
+        up, down = self.up, self.down
+        del self.up, self.down
+        self.net = lambda x: down(F.gelu(up(x)))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
+class PlainTensor(Post):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = torch.randn(24)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return super().ffn(x) + self.shift
+
+
+class KnowsItsParent(Post):
+    """Right: it holds its parent, which has weights that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parent = [nn.ModuleList([nn.Linear(3, 3)])]
+
+
+# ------------------------------------------------------------------------------- other answers to one question
+
+
+class DropoutInList(Post):
+    """`eval()` does not reach the dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drops = [nn.Dropout(0.1)]
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.drops[0](super().attend(x, ignore))
+
+
+class MapInForward(Post):
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return nn.Linear(24, 24, dtype=x.dtype)(self.context(x, ignore))
+
+
+class Counts(Post):
+    """What it answers depends on how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def ffn(self, x: Tensor) -> Tensor:
+        self.asked += 1
+        return super().ffn(x) * self.asked

@@ -4,12 +4,17 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Loose
+from encoder_conformance.readers.module_target.probing import first_x
+from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.spec.load import load
 
 MODULES: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modules.py")))
@@ -59,3 +64,64 @@ def test_heads_that_nothing_tells_are_said_to_be_unknown() -> None:
 def test_an_attribute_that_says_other_heads_is_named() -> None:
     found = stated("OneOfTwoNumbers")
     assert "it computes with 6 heads, and its attributes say 4" in said(found, "warning")
+
+
+def live(name: str) -> tuple[LiveModule, Feeds]:
+    torch.manual_seed(0)
+    module = FRAMEWORK.live(MODULES[name]().eval())
+    return module, {"x": first_x(module)}
+
+
+MAPS = "[0].bias", "[0].weight", "[1].bias", "[1].weight"
+CLOSED = "down.bias", "down.weight", "up.bias", "up.weight"
+LOOSE = {
+    "Post": Loose(),
+    "KnowsItsParent": Loose(),
+    "PlainList": Loose(weights=tuple(f"ff{each}" for each in MAPS)),
+    "InMapping": Loose(weights=("held.weights['o']",)),
+    "InClosure": Loose(weights=tuple(f"net, its variable {each}" for each in CLOSED)),
+    "PlainTensor": Loose(tensors=("shift",)),
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+def test_weights_that_are_used_and_not_registered_are_named_by_their_path(name: str) -> None:
+    module, feeds = live(name)
+    before, right = set(module.shapes), module.call(feeds)
+    loose = module.take_in(feeds)
+    assert Loose(tuple(sorted(loose.weights)), loose.tensors) == LOOSE[name]
+    assert np.array_equal(module.call(feeds), right), "it is afterwards as it was"
+    of_a_copy = set(loose.weights) if name != "InClosure" else set()
+    assert set(module.shapes) - before == of_a_copy
+
+
+def test_a_layer_whose_maps_are_not_registered_is_judged_with_them() -> None:
+    found = stated("PlainList")
+    assert found.proof is not None
+    assert found.proof.holds
+    assert "weights that it does not register: ff[0].weight" in said(found, "error")
+
+
+CHANCE = {"Post": None, "DropoutInList": ("the input of norm1", True), "MapInForward": ("the input of norm1", True)}
+
+
+@pytest.mark.parametrize("name", CHANCE)
+def test_a_module_is_asked_twice_before_anything_is_concluded(name: str) -> None:
+    module, feeds = live(name)
+    chance = chance_in(module, feeds)
+    assert (chance and (chance.seen, chance.drawn)) == CHANCE[name]
+    assert np.array_equal(module.run(feeds)["output"], module.run(feeds)["output"]), "and it can be read after that"
+
+
+def test_what_answers_otherwise_the_second_time_is_not_called_random() -> None:
+    module, feeds = live("Counts")
+    chance = chance_in(module, feeds)
+    assert chance is not None
+    assert not chance.drawn
+
+
+@pytest.mark.release
+def test_a_random_layer_does_not_attend_across_the_batch() -> None:
+    errors = said(stated("MapInForward"), "error")
+    assert "it answers at random" in errors
+    assert "across the batch" not in errors

@@ -230,6 +230,15 @@ class LiveProof(Frozen):
     problem: str
 
 
+class Chance(Frozen):
+    """Two answers of a module to one question that differ, by `apart` of their largest number. `seen`: where first;
+    `drawn`: whether they are of the framework's random numbers."""
+
+    apart: float
+    seen: str
+    drawn: bool
+
+
 class MapSearch(Frozen):
     """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none.
 
@@ -250,7 +259,9 @@ class ModuleDescription(Description):
     are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
     `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
-    judged. `heads_denied`: another number, which its attributes say.
+    judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
+    `unregistered`, `loose_tensors`: weights, and tensors that are none, that it computes with and does not register, by
+    attribute path.
     """
 
     type: str
@@ -277,6 +288,9 @@ class ModuleDescription(Description):
     searched: MapSearch | None
     heads_known: bool
     heads_denied: int | None
+    chance: Chance | None
+    unregistered: tuple[str, ...]
+    loose_tensors: tuple[str, ...]
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]
     narrow_inside: bool

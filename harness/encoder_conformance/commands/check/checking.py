@@ -114,7 +114,7 @@ class Checking:
             described=part.described,
             layer=subject.layer if records or part.like else None,
             as_told=part.described.stated is not None,
-            findings=findings_of(part.described, declared=bool(self.request.declared)),
+            findings=findings_of(part.described, declared=bool(self.request.declared), part=bool(part.at)),
             records=tuple(records),
             diagnoses=tuple(seen.diagnoses(subject.name)),
             like=part.like,

@@ -13,14 +13,41 @@ _OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
 """Choices that no graph shows without a mask."""
 
 
-def findings_of(described: ModuleDescription, *, declared: bool = False) -> tuple[Finding, ...]:
-    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell."""
+def findings_of(described: ModuleDescription, *, declared: bool = False, part: bool = False) -> tuple[Finding, ...]:
+    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell.
+
+    `part`: it is part of a model, which may register what the part does not.
+    """
     return (
+        *_of_chance(described),
+        *_of_registration(described, part),
         *_of_choices(described, declared),
         *_of_parameters(described),
         *_of_inputs(described),
         *_of_reading(described),
     )
+
+
+def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
+    if (chance := described.chance) is not None:
+        how = "it answers at random" if chance.drawn else "it does not answer again as it did before"
+        seen = f", first in {chance.seen}" if chance.seen else ""
+        message = f"{how}: two outputs for one x differ by {chance.apart:.2g} of their size{seen}"
+        hint = "in evaluation an output depends on x, masks and weights alone"
+        if chance.drawn:
+            hint += ": is there a dropout that eval() does not reach, or a weight that is drawn in each call?"
+        yield Finding(severity="error", message=message, hint=hint)
+
+
+def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Finding]:
+    if described.unregistered:
+        names = ", ".join(described.unregistered)
+        message = f"it computes with weights that it does not register: {names}"
+        hint = "no optimiser trains them and no state_dict has them: keep modules in nn.ModuleList or nn.ModuleDict"
+        yield Finding(severity="warning" if part else "error", message=message, hint=hint)
+    if described.loose_tensors and not described.parameters:
+        message = f"it computes with tensors that are no parameters: {', '.join(described.loose_tensors)}"
+        yield _warning(message, "a weight is an nn.Parameter, and registered")
 
 
 def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:
@@ -103,7 +130,7 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         if described.always_causal:
             message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
         yield _warning(message, "an encoder sees both ways; a decoder does not")
-    if described.across_batch:
+    if described.across_batch and (described.chance is None or described.chance.drawn):
         yield Finding(severity="error", message="an item of the batch changes another: attention goes across the batch")
     if described.padded_item_is_nan:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"

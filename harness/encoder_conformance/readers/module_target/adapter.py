@@ -68,6 +68,7 @@ class ModuleTarget(ModuleAdapter):
         if found is None or found.map is None:
             raise RuntimeError("nothing was examined, or no map was found")
         module = found.module.in_dtype(dtype)
+        module.seeded = False
         found.map.load(module, parameters)
         return module, found.map
 

@@ -7,19 +7,25 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import LiveProof, MapSearch
+from encoder_conformance.protocol.description import Chance, LiveProof, MapSearch
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import denied, head_counts
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.live import LiveModule, Loose
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.naming import best_named, score
-from encoder_conformance.readers.module_target.probing import causal_with_open_masks, live_semantics, with_masks
+from encoder_conformance.readers.module_target.probing import (
+    causal_with_open_masks,
+    first_x,
+    live_semantics,
+    with_masks,
+)
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -40,6 +46,9 @@ class Examination:
     """In float32, with its own parameters."""
     semantics: InputSemantics
     exported: Exported
+    chance: Chance | None = None
+    """How two answers to one question differ."""
+    loose: Loose = field(default_factory=Loose)
     layer: Layer | None = None
     map: ElementMap | None = None
     absent: tuple[str, ...] = ()
@@ -104,9 +113,12 @@ def examine(
 
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
     module = framework.live(given)
-    semantics = live_semantics(module)
+    x = first_x(module)
+    chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
+    semantics = live_semantics(module, x)
     exported = export_and_infer(module, semantics)
-    examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
+    notes = framework.notes(given)
+    examination = Examination(framework, module, semantics, exported, chance=chance, loose=loose, notes=notes)
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)

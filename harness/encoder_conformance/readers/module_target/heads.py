@@ -102,7 +102,7 @@ class _FirstChannel:
 
     @property
     def channels(self) -> int:
-        return self.parameters[self.parts[0]].shape[1]
+        return int(self.parameters[self.parts[0]].shape[1])
 
     def is_alone_with(self, channels: Array) -> bool:
         """Whether no other than these channels, [P] of bool, reaches it."""

@@ -15,6 +15,7 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics
 from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
+from encoder_conformance.spec.axes import Array
 
 _MOST_FORMS = 3
 """Of one mask."""
@@ -22,18 +23,29 @@ _WIDTHS = 4
 """The most values of d_model that are tried."""
 
 
-def live_semantics(runner: LiveModule) -> InputSemantics:
-    """The layout of x and who sees whom, without masks. Raises BadTarget if x [3, 5, D] fits with no D."""
+def first_x(runner: LiveModule) -> Array:
+    """An x that it takes, [3, 5, D] in either layout. Raises BadTarget if that fits with no D."""
     problems = []
     for d_model in _widths(runner):
+        x = _x((BATCH, SEQUENCE, d_model))
         try:
-            return semantics_of(_probe(runner, (BATCH, SEQUENCE, d_model), ()))
+            runner.run({"x": x})
         except ExecutionError as error:
             problems.append(str(error))
+        else:
+            return x
     if not problems:
         raise BadTarget(f"{runner.type_name} has no parameters", "an encoder layer has norms and weights")
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: {problems[0]}", hint)
+
+
+def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:
+    """The layout of x, which it takes, and who sees whom, without masks. Raises BadTarget if it takes no other."""
+    try:
+        return semantics_of(_probe(runner, x.shape, ()))
+    except ExecutionError as error:
+        raise BadTarget(f"it takes one x {list(x.shape)}, and not another: {error}") from None
 
 
 def with_masks(runner: LiveModule, found: InputSemantics, num_heads: int) -> InputSemantics:

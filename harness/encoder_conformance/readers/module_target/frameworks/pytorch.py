@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -18,10 +18,22 @@ from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_te
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
-from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
+from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    LiveModule,
+    Loose,
+    Seen,
+    Signature,
+    joined,
+    like_x,
+    pieces,
+)
 from encoder_conformance.readers.module_target.parts import Tree, walk
 from encoder_conformance.spec.axes import Array
 
+_DOT = "·"
+"""A dot in the path of a weight that is registered under it: PyTorch takes no dots in a name."""
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
 
@@ -38,7 +50,8 @@ class TorchModule(LiveModule):
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {name: tuple(value.shape) for name, value in self.module.named_parameters()}
+        named = self.module.named_parameters()
+        return {name.replace(_DOT, "."): tuple(value.shape) for name, value in named}
 
     def flat(self) -> Array:
         return joined(map(to_numpy, self.module.parameters()))
@@ -90,7 +103,31 @@ class TorchModule(LiveModule):
         return seen, to_numpy(output.detach())
 
     def in_dtype(self, dtype: str) -> "TorchModule":
-        return TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
+        copied = TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
+        copied.seeded = self.seeded
+        return copied
+
+    def take_in(self, feeds: Feeds) -> Loose:
+        """Those of a closure are named alone: a copy has the original's."""
+
+        def output() -> Tensor:
+            return self._output(feeds)[1]
+
+        with torch.no_grad():
+            right = output()
+            held = [each for each in unregistered(self.module) if each.changes(output, right)]
+        for each in held:
+            if each.is_weight and not each.shared:
+                self.module.register_parameter(each.path.replace(".", _DOT), cast(nn.Parameter, each.value))
+        self.module.to(torch.float32)
+        paths = {
+            is_weight: tuple(each.path for each in held if each.is_weight == is_weight) for is_weight in (True, False)
+        }
+        return Loose(weights=paths[True], tensors=paths[False])
+
+    def seed(self) -> bool:
+        torch.manual_seed(0)
+        return True
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
@@ -166,7 +203,9 @@ class _PyTorch(ModuleFramework):
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
             raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
         if not list(module.parameters()):
-            raise BadTarget(f"{type(module).__name__} has no parameters", "an encoder layer has norms and weights")
+            held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
+            hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
+            raise BadTarget(f"{type(module).__name__} has no parameters", hint)
 
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
