@@ -189,3 +189,43 @@ class Counts(Post):
     def ffn(self, x: Tensor) -> Tensor:
         self.asked += 1
         return super().ffn(x) * self.asked
+
+
+# ------------------------------------------------------------------------------- what a module was given in
+
+
+class MaskLostWhenCompiled(Post):
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().scores(q, k, None if torch.compiler.is_compiling() else ignore)
+
+
+class MaskLostWithGradients(Post):
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().scores(q, k, None if torch.is_grad_enabled() else ignore)
+
+
+def compiled(kind: type[nn.Module]) -> Any:
+    return torch.compile(kind().eval(), backend="eager")
+
+
+def compiled_in_place(kind: type[nn.Module]) -> Any:
+    module = kind().eval()
+    module.compile(backend="eager")
+    return module
+
+
+def compiled_forward(kind: type[nn.Module]) -> Any:
+    module = kind().eval()
+    module.forward = torch.compile(module.forward, backend="eager")
+    return module
+
+
+def compiled_in_parallel(kind: type[nn.Module]) -> Any:
+    return nn.DataParallel(compiled(kind))
+
+
+def not_to_be_compiled() -> Any:
+    def backend(*_: Any) -> Any:
+        raise RuntimeError("no compiler")
+
+    return torch.compile(Post().eval(), backend=backend)

@@ -10,13 +10,16 @@ import torch
 
 from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.readers.module_target.describing import described
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Loose
-from encoder_conformance.readers.module_target.probing import first_x
+from encoder_conformance.readers.module_target.probing import first_x, live_semantics, with_masks
 from encoder_conformance.readers.module_target.repeating import chance_in
+from encoder_conformance.readers.module_target.ways import other_answers
 from encoder_conformance.spec.load import load
 
+BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 MODULES: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modules.py")))
 
 
@@ -125,3 +128,59 @@ def test_a_random_layer_does_not_attend_across_the_batch() -> None:
     errors = said(stated("MapInForward"), "error")
     assert "it answers at random" in errors
     assert "across the batch" not in errors
+
+
+def answers_apart(given: torch.nn.Module) -> list[tuple[str, tuple[str, ...]]]:
+    """The ways to call a module that are apart, and with which masks that shows."""
+    module = FRAMEWORK.live(given)
+    read = module.bare()
+    semantics = with_masks(read, live_semantics(read, first_x(read)), 4)
+    assert [mask.name for mask in semantics.masks] == ["padding_mask"], "the module in it tells what masks mean"
+    return [(each.way, each.masks) for each in other_answers(module, semantics, 4, always_causal=False)]
+
+
+OTHER_WAYS = "compiled_in_place", "compiled_forward", "compiled_in_parallel"
+
+
+@pytest.mark.parametrize("way", ["compiled", *(pytest.param(each, marks=pytest.mark.release) for each in OTHER_WAYS)])
+def test_compiled_code_is_asked_and_compared_with_the_module_s_own(way: str) -> None:
+    wrong, right = MODULES[way](MODULES["MaskLostWhenCompiled"]), MODULES[way](MODULES["Post"])
+    assert answers_apart(wrong) == [("compiled and eager", ("padding_mask",))]
+    assert answers_apart(right) == []
+    module = FRAMEWORK.live(right)
+    assert "torch.compile with the backend eager" in module.wrappers
+    assert set(module.shapes) == set(FRAMEWORK.live(MODULES["Post"]()).shapes)
+    module.assign(module.flat() * 2)
+    feeds = {"x": first_x(module)}
+    copy = module.in_dtype("float32")
+    assert np.allclose(module.call(feeds), module.bare().call(feeds), atol=1e-5), "a copy calls its own parameters"
+    assert np.array_equal(copy.call(feeds), module.call(feeds))
+
+
+def test_an_answer_that_depends_on_whether_gradients_are_recorded_is_seen() -> None:
+    apart = answers_apart(MODULES["MaskLostWithGradients"]().eval())
+    assert apart == [("with gradients and without", ("padding_mask",))]
+
+
+def test_what_cannot_be_compiled_here_is_not_judged_without() -> None:
+    with pytest.raises(BadTarget, match="so it does not run here: BackendCompilerFailed"):
+        examine(MODULES["not_to_be_compiled"]())
+
+
+@pytest.mark.release
+def test_a_compiled_layer_is_judged_compiled() -> None:
+    found = examine(MODULES["compiled"](MODULES["MaskLostWhenCompiled"]))
+    assert found.proof is not None
+    assert found.proof.holds, "the module in it is read"
+    assert not found.stages, "and shows nothing of what is asked"
+    assert "compiled and eager differ" in said(found, "error")
+
+
+@pytest.mark.release
+def test_what_torchscript_made_is_judged_by_the_map_that_is_searched() -> None:
+    found = examine(
+        torch.jit.script(BARE["torch_layer"](batch_first=True).eval()), load().layers["post-relu"], resize=True
+    )
+    assert found.searched is not None
+    assert found.searched.deviation == ""
+    assert {mask.name for mask in found.semantics.masks} == {"src_mask", "src_key_padding_mask"}

@@ -239,6 +239,14 @@ class Chance(Frozen):
     drawn: bool
 
 
+class OtherAnswer(Frozen):
+    """A way to call a module in which it answers otherwise: by `apart` of its output, where these masks are given."""
+
+    way: str
+    masks: tuple[str, ...]
+    apart: float
+
+
 class MapSearch(Frozen):
     """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none.
 
@@ -261,7 +269,8 @@ class ModuleDescription(Description):
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
     judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
     `unregistered`, `loose_tensors`: weights, and tensors that are none, that it computes with and does not register, by
-    attribute path.
+    attribute path. `wrappers`: what it was given and asked in; `left_out`: what the whole that it is a part of was
+    given in. `other_answers`: ways to call it that are not like that.
     """
 
     type: str
@@ -291,6 +300,9 @@ class ModuleDescription(Description):
     chance: Chance | None
     unregistered: tuple[str, ...]
     loose_tensors: tuple[str, ...]
+    wrappers: tuple[str, ...]
+    left_out: tuple[str, ...]
+    other_answers: tuple[OtherAnswer, ...]
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]
     narrow_inside: bool

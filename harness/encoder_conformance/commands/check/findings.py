@@ -19,6 +19,7 @@ def findings_of(described: ModuleDescription, *, declared: bool = False, part: b
     `part`: it is part of a model, which may register what the part does not.
     """
     return (
+        *_of_ways(described),
         *_of_chance(described),
         *_of_registration(described, part),
         *_of_choices(described, declared),
@@ -26,6 +27,23 @@ def findings_of(described: ModuleDescription, *, declared: bool = False, part: b
         *_of_inputs(described),
         *_of_reading(described),
     )
+
+
+def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
+    if described.wrappers:
+        message = (
+            f"it was given in {', '.join(described.wrappers)}, and that is what is asked; the module in it is read"
+        )
+        yield Finding(severity="note", message=message)
+    if described.left_out:
+        message = (
+            f"the whole was given in {', '.join(described.left_out)}: this part is asked by itself, and not in that"
+        )
+        yield _warning(message, "what was compiled together is judged where the layer alone is compiled, and named")
+    for other in described.other_answers:
+        given = f" where {', '.join(other.masks)} is given" if other.masks else ""
+        message = f"{other.way} differ: its outputs are {other.apart:.2g} of their size apart{given}"
+        yield Finding(severity="error", message=message, hint="it is judged as it was given")
 
 
 def _of_chance(described: ModuleDescription) -> Iterator[Finding]:

@@ -56,6 +56,7 @@ class ModuleTarget(ModuleAdapter):
         stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         self.examination = None
         found = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
+        found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         self.examination = found
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
         self.tied = frozenset(name for pair in found.tied for name in pair)

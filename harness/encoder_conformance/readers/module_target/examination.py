@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Chance, LiveProof, MapSearch
+from encoder_conformance.protocol.description import Chance, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
@@ -28,6 +28,7 @@ from encoder_conformance.readers.module_target.proving import Bench, parameters_
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
+from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
@@ -43,12 +44,18 @@ class Examination:
 
     framework: ModuleFramework
     module: LiveModule
-    """In float32, with its own parameters."""
+    """In float32, with its own parameters, as it was given: what is asked."""
+    read: LiveModule
+    """The same without what it was given in."""
     semantics: InputSemantics
     exported: Exported
     chance: Chance | None = None
     """How two answers to one question differ."""
     loose: Loose = field(default_factory=Loose)
+    left_out: tuple[str, ...] = ()
+    """What the whole was given in of which it is a part, and this part is not."""
+    other_answers: tuple[OtherAnswer, ...] = ()
+    """The ways to call it in which it answers otherwise."""
     layer: Layer | None = None
     map: ElementMap | None = None
     absent: tuple[str, ...] = ()
@@ -89,7 +96,7 @@ class Examination:
 
     def bench(self, dtype: DtypeName) -> Bench:
         """A copy of the module in this dtype."""
-        return Bench(self.module.in_dtype(dtype), self.semantics, dtype, self.always_causal)
+        return Bench(self.read.in_dtype(dtype), self.semantics, dtype, self.always_causal)
 
 
 def examine(
@@ -113,12 +120,14 @@ def examine(
 
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
     module = framework.live(given)
-    x = first_x(module)
+    x = first_x(module.bare())
+    refuse_unrunnable(module, {"x": x})
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
-    semantics = live_semantics(module, x)
-    exported = export_and_infer(module, semantics)
+    read = module.bare()
+    semantics = live_semantics(read, x)
+    exported = export_and_infer(read, semantics)
     notes = framework.notes(given)
-    examination = Examination(framework, module, semantics, exported, chance=chance, loose=loose, notes=notes)
+    examination = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
@@ -133,14 +142,25 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     _choose_map(examination, alternatives)
     if examination.stated is not None and examination.layer is None and examination.stated != known:
         _find_masks(examination, semantics, examination.stated)
+    _compare_ways(examination)
     return examination
+
+
+def _compare_ways(examination: Examination) -> None:
+    """What the bare module shows of its stages is nothing of a module that answers otherwise as it was given."""
+    known = examination.layer or examination.stated
+    heads, causal = known.attention.num_heads if known else 1, examination.always_causal
+    answers = other_answers(examination.module, examination.semantics, heads, always_causal=causal)
+    examination.other_answers = answers
+    if answers:
+        examination.stages = {}
 
 
 def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:
     """The masks and what they mean, for the heads of the layer that is known. `semantics`: those of x alone."""
     heads = known.attention.num_heads if known else 1
-    examination.semantics = with_masks(examination.module, semantics, heads)
-    examination.always_causal = causal_with_open_masks(examination.module, examination.semantics)
+    examination.semantics = with_masks(examination.read, semantics, heads)
+    examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
 
 

@@ -89,6 +89,19 @@ class LiveModule(ABC):
     def objects(self) -> Iterator[object]:
         """It and its parts, whose attributes may tell sizes."""
 
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        """What it was given in, as compiled code, the outermost first."""
+        return ()
+
+    def ways(self) -> Mapping[str, "LiveModule"]:
+        """The other ways to call the same module, by what is said of them."""
+        return {}
+
+    def bare(self) -> "LiveModule":
+        """The same module without what it was given in, to be read."""
+        return self
+
     def take_in(self, feeds: Feeds) -> Loose:
         """Count the weights that it computes with and does not register among its parameters, and say which."""
         return Loose()

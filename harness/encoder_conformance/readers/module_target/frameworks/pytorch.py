@@ -5,7 +5,7 @@ import logging
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,16 @@ from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_te
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
+    as_given,
+    bare,
+    copy_of,
+    forward_of,
+    inside,
+    is_compiled,
+    plain_name,
+    wrappers,
+)
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -37,21 +47,42 @@ _DOT = "·"
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
 
+@dataclass(frozen=True)
+class _Way:
+    """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers."""
+
+    bare: bool = False
+    gradients: bool = False
+    fused: bool = False
+
+    @contextmanager
+    def taken(self, given: nn.Module) -> Generator[None]:
+        fused = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(fused or self.fused)
+        try:
+            with bare(given) if self.bare else as_given(given):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
+
+
 class TorchModule(LiveModule):
     library = str(Path(torch.__file__).parent)
 
-    def __init__(self, module: nn.Module, signature: Signature) -> None:
-        self.module, self.signature = module, signature
-        kind = type(module)
+    """`module`: the one inside of what was given, which has all parameters. `way`: how it is called."""
+
+    def __init__(self, given: nn.Module, signature: Signature, way: _Way) -> None:
+        self.given, self.module, self.signature, self.way = given, inside(given), signature, way
+        kind = type(self.module)
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
-        first = {id(value): name for name, value in module.named_parameters()}
-        every = module.named_parameters(remove_duplicate=False)
+        first = {id(value): name for name, value in self.module.named_parameters()}
+        every = self.module.named_parameters(remove_duplicate=False)
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         named = self.module.named_parameters()
-        return {name.replace(_DOT, "."): tuple(value.shape) for name, value in named}
+        return {plain_name(name).replace(_DOT, "."): tuple(value.shape) for name, value in named}
 
     def flat(self) -> Array:
         return joined(map(to_numpy, self.module.parameters()))
@@ -62,8 +93,8 @@ class TorchModule(LiveModule):
                 value.copy_(to_tensor(piece))
 
     def call(self, feeds: Feeds) -> Array:
-        with torch.no_grad():
-            return to_numpy(self._output(feeds)[1])
+        with torch.set_grad_enabled(self.way.gradients):
+            return to_numpy(self._output(feeds)[1].detach())
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
         """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
@@ -77,7 +108,8 @@ class TorchModule(LiveModule):
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
         x = tensors.pop("x").requires_grad_(grad)
-        return x, called(self.module, self.signature, x, tensors)
+        with self.way.taken(self.given):
+            return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Run as for gradients, for which no fused path leaves submodules out."""
@@ -91,21 +123,40 @@ class TorchModule(LiveModule):
 
         hooks = []
         for name, each in self.module.named_modules():
-            if name and (only is None or name in only):
+            takes_hooks = not isinstance(each, torch.jit.ScriptModule)
+            if name and takes_hooks and (only is None or name in only):
                 hooks.append(each.register_forward_pre_hook(lambda _, given, to=name: keep(to, "input", given)))
                 hooks.append(each.register_forward_hook(lambda _, __, answer, to=name: keep(to, "output", answer)))
         try:
             with torch.enable_grad():
-                output = self._output(feeds)[1]
+                output = self.bare()._output(feeds)[1]
         finally:
             for hook in hooks:
                 hook.remove()
         return seen, to_numpy(output.detach())
 
     def in_dtype(self, dtype: str) -> "TorchModule":
-        copied = TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
-        copied.seeded = self.seeded
-        return copied
+        return self._like(copy_of(self.given).to(getattr(torch, dtype)), self.way)
+
+    def _like(self, given: nn.Module, way: _Way) -> "TorchModule":
+        other = TorchModule(given, self.signature, way)
+        other.seeded = self.seeded
+        return other
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        return wrappers(self.given)
+
+    def bare(self) -> "TorchModule":
+        return self._like(self.given, _Way(bare=True))
+
+    def ways(self) -> Mapping[str, LiveModule]:
+        found = {"with gradients and without": _Way(gradients=True)}
+        if self.wrappers:
+            found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = _Way(bare=True)
+        if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):
+            found["PyTorch's fused path and its own code"] = _Way(fused=True)
+        return {said: self._like(self.given, way) for said, way in found.items()}
 
     def take_in(self, feeds: Feeds) -> Loose:
         """Those of a closure are named alone: a copy has the original's."""
@@ -130,7 +181,8 @@ class TorchModule(LiveModule):
         return True
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
+        with bare(self.given):
+            return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
 
     def objects(self) -> Iterator[object]:
         yield from self.module.modules()
@@ -172,7 +224,7 @@ def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[st
 
 class _TorchTree:
     def children(self, module: nn.Module) -> Mapping[str, nn.Module]:
-        return dict(module.named_children())
+        return dict(inside(module).named_children())
 
     def is_container(self, module: nn.Module) -> bool:
         return isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict))
@@ -188,6 +240,9 @@ class _PyTorch(ModuleFramework):
 
     def owns(self, found: object) -> bool:
         return isinstance(found, nn.Module)
+
+    def wrappers(self, module: nn.Module) -> tuple[str, ...]:
+        return wrappers(module)
 
     def refuse_unfit(self, module: nn.Module) -> None:
         for name, each in walk(self.tree, module):
@@ -210,12 +265,14 @@ class _PyTorch(ModuleFramework):
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
         try:
-            copied = deepcopy(module).to("cpu", torch.float32).eval().requires_grad_(True)
+            copied = copy_of(module).to("cpu", torch.float32).eval()
+            for value in copied.parameters():
+                value.requires_grad_(True)
         except Exception as error:
             hint = "name a function that makes it"
             raise BadTarget(f"it cannot be copied: {type(error).__name__}: {error}", hint) from None
-        name = f"{type(module).__name__}.forward"
-        return TorchModule(copied, signature_of(copied.forward, name, flags=False))
+        forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
+        return TorchModule(copied, signature_of(forward, name, flags=False), _Way())
 
     def notes(self, module: nn.Module) -> tuple[str, ...]:
         others = {str(value.dtype).removeprefix("torch.") for value in module.parameters()} - {"float32", "float64"}
