@@ -118,16 +118,21 @@ def examine(
         return found
 
 
-def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
+def _opened(framework: ModuleFramework, given: object) -> Examination:
+    """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     module = framework.live(given)
     x = first_x(module.bare())
     refuse_unrunnable(module, {"x": x})
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
-    exported = export_and_infer(read, semantics)
-    notes = framework.notes(given)
-    examination = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
+    exported, notes = export_and_infer(read, semantics), framework.notes(given)
+    return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
+
+
+def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
+    examination = _opened(framework, given)
+    semantics, exported = examination.semantics, examination.exported
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
