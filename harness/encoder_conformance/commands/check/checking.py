@@ -117,6 +117,8 @@ class Checking:
             findings=findings_of(part.described, declared=bool(self.request.declared), part=bool(part.at)),
             records=tuple(records),
             diagnoses=tuple(seen.diagnoses(subject.name)),
+            longest=max((case.situation.sequence for case in cases), default=0),
+            most_items=max((case.situation.batch for case in cases), default=0),
             like=part.like,
         )
 

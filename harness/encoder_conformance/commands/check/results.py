@@ -14,7 +14,8 @@ from encoder_conformance.spec.strict import Frozen
 class PartResult(Frozen):
     """One module, or one part of a model. `at`: "" for the whole. `layer`: as what it was judged; None: it was not.
 
-    `as_told`: whether the user said what it should be.
+    `as_told`: whether the user said what it should be. `longest`, `most_items`: the longest sequence and the largest
+    batch that it was asked; 0: it was not.
     """
 
     at: str
@@ -24,6 +25,8 @@ class PartResult(Frozen):
     findings: tuple[Finding, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...]
+    longest: int
+    most_items: int
     like: str | None = None
     """The part that it is alike in what was read; this one was proved, and not asked again."""
 

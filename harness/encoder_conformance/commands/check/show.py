@@ -109,10 +109,18 @@ def last_line(part: PartResult) -> str:
         return f"It could not be judged: see above.{hint}"
     if part.as_told:
         verb = "does what" if part.status == 0 else "does not do what"
-        return f"It {verb} {layer.layer} says ({choices(layer)}), {count}"
+        return f"It {verb} {layer.layer} says ({choices(layer)}){_up_to(part)}, {count}"
     if part.status == 0:
-        return f"It does what it was read to be: {choices(layer)}. Whether it should be that, --layer can say; {count}"
+        read = f"It does what it was read to be: {choices(layer)}{_up_to(part)}"
+        return f"{read}. Whether it should be that, --layer can say; {count}"
     return f"It does not do what it was read to be: {choices(layer)}, {count}"
+
+
+def _up_to(part: PartResult) -> str:
+    """Up to where a verdict that it is right holds."""
+    if part.status or part.like or not part.longest:
+        return ""
+    return f", asked up to {part.longest} positions and {part.most_items} items"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:
