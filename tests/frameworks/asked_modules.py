@@ -229,3 +229,28 @@ def not_to_be_compiled() -> Any:
         raise RuntimeError("no compiler")
 
     return torch.compile(Post().eval(), backend=backend)
+
+
+# ------------------------------------------------------------------------------- x as it lies in memory
+
+
+class ReadsStorage(Post):
+    """Reads x as if it lay in one piece, from where it begins."""
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        _, S, D = x.shape
+        return self.layer(x.as_strided(x.shape, (S * D, D, 1)), padding_mask)
+
+
+class ReadsByFirstStride(Post):
+    """Takes it that features lie side by side."""
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x.as_strided(x.shape, (*x.stride()[:2], 1)), padding_mask)
+
+
+class NeedsOnePiece(Post):
+    """Right: it refuses an x that does not lie in one piece, and says so."""
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x.view(-1).view(x.shape), padding_mask)

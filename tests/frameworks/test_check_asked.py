@@ -184,3 +184,13 @@ def test_what_torchscript_made_is_judged_by_the_map_that_is_searched() -> None:
     assert found.searched is not None
     assert found.searched.deviation == ""
     assert {mask.name for mask in found.semantics.masks} == {"src_mask", "src_key_padding_mask"}
+
+
+TURNED, OTHERS = "an x in one piece and one that was turned", "an x in one piece and every other number of a larger one"
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"), [("ReadsStorage", {TURNED, OTHERS}), ("ReadsByFirstStride", {OTHERS}), ("NeedsOnePiece", set())]
+)
+def test_an_x_that_does_not_lie_in_one_piece_is_given_too(name: str, apart: set[str]) -> None:
+    assert {way for way, _ in answers_apart(MODULES[name]().eval())} == apart

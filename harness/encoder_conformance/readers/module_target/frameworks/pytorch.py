@@ -49,11 +49,13 @@ _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
 @dataclass(frozen=True)
 class _Way:
-    """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers."""
+    """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers, or
+    with an x that lies as `view` says in its memory."""
 
     bare: bool = False
     gradients: bool = False
     fused: bool = False
+    view: Callable[[Tensor], Tensor] | None = None
 
     @contextmanager
     def taken(self, given: nn.Module) -> Generator[None]:
@@ -64,6 +66,21 @@ class _Way:
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """x as a view of its transpose, which begins after other numbers."""
+    shape = x.shape[1] + 1, x.shape[0], *x.shape[2:]
+    larger = torch.full(shape, 1e3, dtype=x.dtype)
+    larger[1:] = x.transpose(0, 1)
+    return larger[1:].transpose(0, 1)
+
+
+def _every_other(x: Tensor) -> Tensor:
+    """x as a view of every other feature of a larger one."""
+    larger = torch.full((*x.shape[:-1], 2 * x.shape[-1]), 1e3, dtype=x.dtype)
+    larger[..., 1::2] = x
+    return larger[..., 1::2]
 
 
 class TorchModule(LiveModule):
@@ -107,7 +124,8 @@ class TorchModule(LiveModule):
 
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
-        x = tensors.pop("x").requires_grad_(grad)
+        x = tensors.pop("x")
+        x = (x if self.way.view is None else self.way.view(x)).requires_grad_(grad)
         with self.way.taken(self.given):
             return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
 
@@ -151,7 +169,11 @@ class TorchModule(LiveModule):
         return self._like(self.given, _Way(bare=True))
 
     def ways(self) -> Mapping[str, LiveModule]:
-        found = {"with gradients and without": _Way(gradients=True)}
+        found = {
+            "with gradients and without": _Way(gradients=True),
+            "an x in one piece and one that was turned": _Way(view=_turned),
+            "an x in one piece and every other number of a larger one": _Way(view=_every_other),
+        }
         if self.wrappers:
             found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = _Way(bare=True)
         if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):
