@@ -54,9 +54,10 @@ def as_given(module: nn.Module) -> AbstractContextManager[Any]:
     """Compiled code is what is called, for each of its shapes, and what cannot be compiled is an error."""
     if not is_compiled(module):
         return nullcontext()
-    return torch._dynamo.config.patch(
+    patched: AbstractContextManager[Any] = torch._dynamo.config.patch(
         recompile_limit=_RECOMPILED, accumulated_recompile_limit=_RECOMPILED, fail_on_recompile_limit_hit=True
     )
+    return patched
 
 
 def bare(module: nn.Module) -> AbstractContextManager[Any]:
@@ -66,8 +67,9 @@ def bare(module: nn.Module) -> AbstractContextManager[Any]:
 
 def forward_of(module: nn.Module) -> Callable[..., Any]:
     """What has the signature of its forward pass: that of TorchScript is in a schema."""
+    own: Callable[..., Any] = module.forward
     if not isinstance(module, torch.jit.ScriptModule):
-        return module.forward
+        return own
 
     def forward() -> None: ...
 
