@@ -4,6 +4,8 @@ SENTENCES: dict[str, str] = {
     "refusal": "What is wrong is not refused as it should be: {seen}.",
     "invariant": "An invariant is broken: {seen}.",
     "after-refusal": "A refusal leaves the layer otherwise than it was: {seen}.",
+    "items": "Items are permuted: {seen}.",
+    "reach": "Some keys are out of reach, and no mask says so: {seen}.",
     "no-key": "A query with no key to attend to gives NaN or infinity: first in {seen}.",
     "no-key spread": (
         "NaN or infinity comes out where a query has keys, beside queries that have none: first in {seen}."
@@ -57,6 +59,8 @@ ADVICE: dict[str, str] = {
     "invariant history": (
         "Look for what is kept from one call to the next: a mask, keys and values, or positions for another length"
     ),
+    "items": "Put items back by the inverse of the order that they were sorted by: order.argsort()",
+    "reach": "Look for a window, a longest length, or a kernel that does not go on over its blocks of keys",
     "no-key": "Give such a row its weights after the softmax, where no key of the mask is true: −∞ − −∞ is NaN",
     "no-key spread": (
         "Look for what reads beyond a row: a matrix product whose last, incomplete block of features takes those of "

@@ -10,6 +10,8 @@ import numpy as np
 
 from encoder_conformance.diagnosis.advice import ADVICE, SENTENCES
 from encoder_conformance.diagnosis.explanation import named_deviations
+from encoder_conformance.diagnosis.moved_items import moved_items
+from encoder_conformance.diagnosis.reach import out_of_reach
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.checks.invariants.asking import breaks
 from encoder_conformance.judging.records import Diagnosis, Record
@@ -34,7 +36,8 @@ class FailedCheck:
     """A check that failed. `message` is that of refusals and invariants; "" for others.
 
     `lost`: its first tensor with a value that is not finite where the golden is. `spread`: such a value is at a query
-    that has keys (M-4). `huge`: a value is far larger than any that is right.
+    that has keys (M-4). `huge`: a value is far larger than any that is right. `moved`: which items have the
+    outputs of others, which are right; `lacking`: which keys no query attends to, where that is all.
     """
 
     task: Task
@@ -43,6 +46,8 @@ class FailedCheck:
     lost: str | None = None
     spread: bool = False
     huge: bool = False
+    moved: str | None = None
+    lacking: str | None = None
 
     @property
     def kind(self) -> str | None:
@@ -52,6 +57,8 @@ class FailedCheck:
             return "after-refusal"
         if check in ("refusal", "invariant"):
             return f"{check} {situation.flaw or situation.invariant}"
+        if self.moved or self.lacking:
+            return "items" if self.moved else "reach"
         special = _special(self)
         if check == "gradients":
             return f"gradient {special or 'alone'}" if self.lost else None
@@ -80,7 +87,12 @@ def failed_numbers(task: Task, record: Record, expected: Expected, answers: Answ
         with np.errstate(invalid="ignore"):
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
-    return FailedCheck(task, "", record.kind, lost, spread, huge)
+    output = answers.get("output") if task.check in FORWARD else None
+    moved, lacking = None, None
+    if lost is None and isinstance(output, np.ndarray):  # and no sample of a large one
+        moved = moved_items(task.case, output, task.format)
+        lacking = None if moved or task.check != "output" else out_of_reach(task.case, output, task.format)
+    return FailedCheck(task, "", record.kind, lost, spread, huge, moved, lacking)
 
 
 def refused_or_broken(task: Task, record: Record) -> FailedCheck | None:
@@ -148,7 +160,7 @@ def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck], a: str) -> Dia
     """`a`: how a sentence on gradients begins."""
     first = seen[0]
     sentence = SENTENCES.get(kind) or SENTENCES[kind.split()[0]]
-    message = first.message if first.task.check in ("refusal", "invariant") else first.lost or f"{first.task.check}"
+    message = first.message or first.moved or first.lacking or first.lost or f"{first.task.check}"
     return Diagnosis(
         implementation=name,
         dtype=", ".join(sorted({each.task.dtype for each in seen})),

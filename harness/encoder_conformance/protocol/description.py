@@ -198,13 +198,34 @@ class LiveProof(Frozen):
     problem: str
 
 
+class Chance(Frozen):
+    """Two answers of a module to one question that differ, by `apart` of their largest number. `seen`: where first;
+    `drawn`: whether they are of the framework's random numbers."""
+
+    apart: float
+    seen: str
+    drawn: bool
+
+
+class OtherAnswer(Frozen):
+    """A way to call a module in which it answers otherwise: by `apart` of its output, where these masks are given."""
+
+    way: str
+    masks: tuple[str, ...]
+    apart: float
+
+
 class MapSearch(Frozen):
-    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none."""
+    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none.
+
+    `head_counts`: how many numbers of heads were tried, each without a deviation.
+    """
 
     deviation: str | None
     distance: float
     maps: int
     deviations: int
+    head_counts: int
 
 
 class ModuleDescription(Description):
@@ -213,7 +234,11 @@ class ModuleDescription(Description):
     `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
     are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
     `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
-    it was read, what its name says.
+    it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
+    judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
+    `unregistered`, `loose_tensors`: weights, and tensors that are none, that it computes with and does not register, by
+    attribute path. `wrappers`: what it was given and asked in; `left_out`: what the whole that it is a part of was
+    given in. `other_answers`: ways to call it that are not like that.
     """
 
     type: str
@@ -240,6 +265,14 @@ class ModuleDescription(Description):
     misnamed: tuple[tuple[str, str, str], ...]
     proof: LiveProof | None
     searched: MapSearch | None
+    heads_known: bool
+    heads_denied: int | None
+    chance: Chance | None
+    unregistered: tuple[str, ...]
+    loose_tensors: tuple[str, ...]
+    wrappers: tuple[str, ...]
+    left_out: tuple[str, ...]
+    other_answers: tuple[OtherAnswer, ...]
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]
     narrow_inside: bool
@@ -249,8 +282,8 @@ class ModuleDescription(Description):
 
     @property
     def judged_as(self) -> Layer | None:
-        """The stated layer if there is one, else that which was read."""
-        return self.stated or self.layer
+        """The stated layer if there is one, else that which was read; None where its number of heads is not known."""
+        return (self.stated or self.layer) if self.heads_known else None
 
     @property
     def mask_inputs(self) -> Mapping[str, MaskArgument]:

@@ -75,6 +75,15 @@ MIXES_ITEMS = """
 def output(self, x, masks, run):
     return super().output(x, masks, run) + run.batch_first(x).mean() * (1 if len(x) != 2 else 0)
 """
+SORTS_ITEMS = """
+def output(self, x, masks, run):
+    found = super().output(x, masks, run)
+    if masks.padding is None or run.layout != "batch_first":
+        return found
+    order = np.argsort(-masks.valid().sum(1), kind="stable")
+    return found[order][order]
+"""
+"""What is sorted by length is put back by the order in place of its inverse."""
 
 
 def lines(ended: Any) -> list[str]:
@@ -177,6 +186,16 @@ def test_a_gradient_that_alone_is_nan_is_named(conform: Callable, fake: Callable
     assert "In post-relu-zero-rows/blind-queries-padding." in line
     assert "explained" not in line
     assert line in conform("explain").stdout
+
+
+def test_items_that_are_put_back_by_the_wrong_index_are_said_to_be_permuted(conform: Callable, fake: Callable) -> None:
+    cases = asking("pre-gelu/items-unsorted", "pre-gelu/padding-right", "pre-gelu/no-mask")
+    ended = conform("run", "--impl", fake("sorts", SORTS_ITEMS), *cases, "--dtype", "float32")
+    [line] = lines(ended)
+    assert (
+        "seen: Items are permuted: items 0 to 3 have the outputs of items 3, 2, 1, 0: they are sorted by length" in line
+    )
+    assert "In pre-gelu/items-unsorted." in line
 
 
 def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Callable) -> None:

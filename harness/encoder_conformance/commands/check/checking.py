@@ -118,12 +118,16 @@ class Checking:
             layer=subject.layer if records or part.like else None,
             as_told=part.described.stated is not None,
             findings=(
-                *findings_of(part.described, declared=bool(self.request.declared), reference=reference),
+                *findings_of(
+                    part.described, declared=bool(self.request.declared), reference=reference, part=bool(part.at)
+                ),
                 *of_way_back(way_back),
             ),
             way_back=way_back,
             records=tuple(records),
             diagnoses=tuple(seen.diagnoses(subject.name)),
+            longest=max((case.situation.sequence for case in cases), default=0),
+            most_items=max((case.situation.batch for case in cases), default=0),
             like=part.like,
         )
 

@@ -17,12 +17,22 @@ _OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
 
 
 def findings_of(
-    described: ModuleDescription, *, declared: bool = False, reference: ModuleDescription | None = None
+    described: ModuleDescription,
+    *,
+    declared: bool = False,
+    reference: ModuleDescription | None = None,
+    part: bool = False,
 ) -> tuple[Finding, ...]:
     """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell.
-    `reference`: the module that the stated layer was read off."""
+
+    `reference`: the module that the stated layer was read off. `part`: it is part of a model, which may register what
+    the part does not.
+    """
     stated = described.stated
     return (
+        *_of_ways(described),
+        *_of_chance(described),
+        *_of_registration(described, part),
         *_of_choices(described, declared),
         *_of_parameters(described),
         *map_findings(described, reference),
@@ -39,6 +49,45 @@ def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
         if answer.outcome != "pass" and answer.message:
             severity: Severity = "error" if answer.outcome == "fail" else "note"
             yield Finding(severity=severity, message=answer.message)
+
+
+def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
+    if described.wrappers:
+        message = (
+            f"it was given in {', '.join(described.wrappers)}, and that is what is asked; the module in it is read"
+        )
+        yield Finding(severity="note", message=message)
+    if described.left_out:
+        message = (
+            f"the whole was given in {', '.join(described.left_out)}: this part is asked by itself, and not in that"
+        )
+        yield _warning(message, "what was compiled together is judged where the layer alone is compiled, and named")
+    for other in described.other_answers:
+        given = f" where {', '.join(other.masks)} is given" if other.masks else ""
+        message = f"{other.way} differ: its outputs are {other.apart:.2g} of their size apart{given}"
+        yield Finding(severity="error", message=message, hint="it is judged as it was given")
+
+
+def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
+    if (chance := described.chance) is not None:
+        how = "it answers at random" if chance.drawn else "it does not answer again as it did before"
+        seen = f", first in {chance.seen}" if chance.seen else ""
+        message = f"{how}: two outputs for one x differ by {chance.apart:.2g} of their size{seen}"
+        hint = "in evaluation an output depends on x, masks and weights alone"
+        if chance.drawn:
+            hint += ": is there a dropout that eval() does not reach, or a weight that is drawn in each call?"
+        yield Finding(severity="error", message=message, hint=hint)
+
+
+def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Finding]:
+    if described.unregistered:
+        names = ", ".join(described.unregistered)
+        message = f"it computes with weights that it does not register: {names}"
+        hint = "no optimiser trains them and no state_dict has them: keep modules in nn.ModuleList or nn.ModuleDict"
+        yield Finding(severity="warning" if part else "error", message=message, hint=hint)
+    if described.loose_tensors and not described.parameters:
+        message = f"it computes with tensors that are no parameters: {', '.join(described.loose_tensors)}"
+        yield _warning(message, "a weight is an nn.Parameter, and registered")
 
 
 def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:
@@ -121,7 +170,7 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         if described.always_causal:
             message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
         yield _warning(message, "an encoder sees both ways; a decoder does not")
-    if described.across_batch:
+    if described.across_batch and (described.chance is None or described.chance.drawn):
         yield Finding(severity="error", message="an item of the batch changes another: attention goes across the batch")
     if described.padded_item_is_nan:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
@@ -141,6 +190,7 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
     if described.unplaced:
         names = ", ".join(described.unplaced)
         yield _warning(f"computed from several parameters, and so not to be given: {names}")
+    yield from _of_heads(described)
     proof = described.proof
     if proof is not None and not proof.holds:
         wrong = f"; moved alone, these change something else: {', '.join(proof.wrong)}" if proof.wrong else ""
@@ -157,6 +207,17 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         yield Finding(severity="note", message=message)
     for note in described.notes:
         yield Finding(severity="note", message=note)
+
+
+def _of_heads(described: ModuleDescription) -> Iterator[Finding]:
+    layer = described.stated or described.layer
+    if layer is not None and not described.heads_known:
+        message = "its number of heads is not known: no attribute says it, and neither its graph nor its channels tell"
+        hint = "state it: --layer with a YAML file that has attention.num_heads and the other sizes"
+        yield Finding(severity="error", message=message, hint=hint)
+    elif layer is not None and described.heads_denied is not None:
+        message = f"it computes with {layer.attention.num_heads} heads, and its attributes say {described.heads_denied}"
+        yield _warning(message, "it is judged with the heads that it computes with")
 
 
 def _warning(message: str, hint: str = "") -> Finding:

@@ -17,6 +17,8 @@ class PartResult(Frozen):
 
     `as_told`: whether the user said what it should be. `without`: arguments that may change the output and were not
     given, of the module and of the one that states its layer.
+    `longest`, `most_items`: the longest sequence and the largest
+    batch that it was asked; 0: it was not.
     """
 
     at: str
@@ -27,6 +29,8 @@ class PartResult(Frozen):
     findings: tuple[Finding, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...]
+    longest: int
+    most_items: int
     like: str | None = None
     """The part that it is alike in what was read; this one was proved, and not asked again."""
     way_back: tuple[WayBackAnswer, ...] = ()

@@ -83,7 +83,9 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
         _row(screen, "proved", f"live in {proof.dtype}: {size}{moved}")
     if search is not None:
         how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
-        _row(screen, "searched", f"{search.maps} maps with each of {search.deviations} deviations: {how}")
+        tried = f" with each of {search.deviations} deviations" if search.deviations else ""
+        heads = f", and {search.head_counts} numbers of heads" if search.head_counts > 1 else ""
+        _row(screen, "searched", f"{search.maps} maps{tried}{heads}: {how}")
     if described.stages:
         shown = (f"{stage} ({module})" for stage, module in islice(described.stages.items(), 8))
         _row(screen, "stages", ", ".join(shown))
@@ -120,9 +122,16 @@ def last_line(part: PartResult) -> str:
         return f"It could not be judged: see above.{hint}"
     verb = "does what" if part.status == 0 else "does not do what"
     if part.as_told:
-        return f"It {verb} {layer.layer} says{without} ({choices(layer)}), {count}"
-    read = f"It {verb} it was read to be{without}: {choices(layer)}"
+        return f"It {verb} {layer.layer} says{without} ({choices(layer)}){_up_to(part)}, {count}"
+    read = f"It {verb} it was read to be{without}: {choices(layer)}{_up_to(part)}"
     return f"{read}, {count}" if part.status else f"{read}. Whether it should be that, --layer can say; {count}"
+
+
+def _up_to(part: PartResult) -> str:
+    """Up to where a verdict that it is right holds."""
+    if part.status or part.like or not part.longest:
+        return ""
+    return f", asked up to {part.longest} positions and {part.most_items} items"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

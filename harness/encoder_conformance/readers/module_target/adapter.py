@@ -63,6 +63,7 @@ class ModuleTarget(ModuleAdapter):
         stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         self.examination = None
         found = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
+        found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         self.examination = found
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
         self.tied = frozenset(name for pair in found.tied for name in pair)
@@ -75,6 +76,7 @@ class ModuleTarget(ModuleAdapter):
         if found is None or found.map is None:
             raise RuntimeError("nothing was examined, or no map was found")
         module = found.module.in_dtype(dtype)
+        module.seeded = False
         found.map.load(module, parameters)
         return module, found.map
 

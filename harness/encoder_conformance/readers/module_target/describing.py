@@ -1,5 +1,7 @@
 """Describes an examination for the harness."""
 
+from typing import Any
+
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.description import ModuleDescription, ModuleSource, NotRead
 from encoder_conformance.readers.module_target.examination import Examination
@@ -36,12 +38,27 @@ def described(found: Examination) -> ModuleDescription:
         misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
         proof=found.proof,
         searched=found.searched,
+        **_answering(found),
         stages={stage: place.module for stage, place in found.stages.items()},
         dtypes=found.taken,
         narrow_inside=found.narrow_inside,
         padded_item_is_nan=found.padded_item_is_nan,
         adapter="",
     )
+
+
+def _answering(found: Examination) -> dict[str, Any]:
+    """What was seen of how it answers, beside what layer it is."""
+    return {
+        "heads_known": found.heads_known,
+        "heads_denied": found.heads_denied,
+        "chance": found.chance,
+        "unregistered": found.loose.weights,
+        "loose_tensors": found.loose.tensors,
+        "wrappers": found.module.wrappers,
+        "left_out": found.left_out,
+        "other_answers": found.other_answers,
+    }
 
 
 def _x(found: Examination) -> XArgument:

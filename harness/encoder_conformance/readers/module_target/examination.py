@@ -7,22 +7,25 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import LiveProof, MapSearch
+from encoder_conformance.protocol.description import Chance, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.heads import denied, head_counts
+from encoder_conformance.readers.module_target.live import LiveModule, Loose
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.naming import best_named, score
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
-from encoder_conformance.readers.module_target.probing import live_semantics
+from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
+from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS, window_seen
@@ -40,9 +43,18 @@ class Examination:
 
     framework: ModuleFramework
     module: LiveModule
-    """In float32, with its own parameters."""
+    """In float32, with its own parameters, as it was given: what is asked."""
+    read: LiveModule
+    """The same without what it was given in."""
     semantics: InputSemantics
     exported: Exported
+    chance: Chance | None = None
+    """How two answers to one question differ."""
+    loose: Loose = field(default_factory=Loose)
+    left_out: tuple[str, ...] = ()
+    """What the whole was given in of which it is a part, and this part is not."""
+    other_answers: tuple[OtherAnswer, ...] = ()
+    """The ways to call it in which it answers otherwise."""
     layer: Layer | None = None
     map: ElementMap | None = None
     offered: OfferedArguments | None = None
@@ -55,6 +67,8 @@ class Examination:
     """Those of the formats asked for in which it computes."""
     proof: LiveProof | None = None
     searched: MapSearch | None = None
+    heads_known: bool = True
+    """Whether the number of heads is more than a guess."""
     stages: dict[str, Place] = field(default_factory=dict)
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
@@ -67,6 +81,12 @@ class Examination:
     notes: tuple[str, ...] = ()
 
     @property
+    def heads_denied(self) -> int | None:
+        """The number of heads that its attributes say, where it was found to have another."""
+        known = self.layer or (self.stated if self.searched and self.searched.deviation is not None else None)
+        return None if known is None else denied(self.module, known.attention.num_heads)
+
+    @property
     def versions(self) -> dict[str, str]:
         """The versions of the framework's distributions that are here."""
         found = {}
@@ -77,7 +97,7 @@ class Examination:
 
     def bench(self, dtype: DtypeName) -> Bench:
         """A copy of the module in this dtype."""
-        return Bench(self.module.in_dtype(dtype), self.semantics, dtype, self.always_causal)
+        return Bench(self.read.in_dtype(dtype), self.semantics, dtype, self.always_causal)
 
 
 def examine(
@@ -99,28 +119,36 @@ def examine(
         return found
 
 
-def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
+def _opened(framework: ModuleFramework, given: object) -> Examination:
+    """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     module = framework.live(given)
-    semantics = live_semantics(module)
-    exported = _without_window(module, semantics, export_and_infer(module, semantics))
-    examination = Examination(framework, module, semantics, exported, notes=framework.notes(given))
+    x = first_x(module.bare())
+    refuse_unrunnable(module, {"x": x})
+    chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
+    read = module.bare()
+    semantics = live_semantics(read, x)
+    exported, notes = _without_window(read, semantics, export_and_infer(read, semantics)), framework.notes(given)
+    return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
+
+
+def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
+    examination = _opened(framework, given)
+    semantics, exported = examination.semantics, examination.exported
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
         examination.layer, examination.map = found.layer, found.map
         examination.absent, examination.unread = found.absent, found.unread
         examination.exported = replace(exported, facts=found.facts(exported.facts))
-    if stated is not None:
-        sized = with_sizes_of(module, stated, semantics.d_model, examination.layer) if resize else stated
-        stated = examination.stated = sized.with_decimal_epsilon
-    known = examination.layer or stated
-    heads = known.attention.num_heads if known else 1
-    examination.offered = offered(module, semantics, heads)
-    examination.semantics = examination.offered.semantics
-    examination.always_causal = causal_with_open_masks(module, examination.semantics)
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
-    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
-    _choose_map(examination, stated)
+    alternatives = [] if stated is None else _alternatives(examination, stated, resize)
+    examination.stated = alternatives[0] if alternatives else None
+    known = examination.layer or examination.stated
+    _find_masks(examination, semantics, known)
+    _choose_map(examination, alternatives)
+    if examination.stated is not None and examination.layer is None and examination.stated != known:
+        _find_masks(examination, semantics, examination.stated)
+    _compare_ways(examination)
     return examination
 
 
@@ -131,6 +159,39 @@ def _without_window(module: LiveModule, semantics: InputSemantics, exported: Exp
     seen = window_seen(lambda x: semantics.batch_first(module.run({"x": x})["output"]), semantics, LENGTHS)
     problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({seen})"
     return Exported(problem=problem, notes=exported.notes) if seen else exported
+
+
+def _compare_ways(examination: Examination) -> None:
+    """What the bare module shows of its stages is nothing of a module that answers otherwise as it was given."""
+    known = examination.layer or examination.stated
+    heads, causal = known.attention.num_heads if known else 1, examination.always_causal
+    answers = other_answers(examination.module, examination.semantics, heads, always_causal=causal)
+    examination.other_answers = answers
+    if answers:
+        examination.stages = {}
+
+
+def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:
+    """The masks and what they mean, for the heads of the layer that is known. `semantics`: those of x alone."""
+    heads = known.attention.num_heads if known else 1
+    examination.offered = offered(examination.read, semantics, heads)
+    examination.semantics = examination.offered.semantics
+    examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
+    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
+
+
+def _alternatives(examination: Examination, stated: Layer, resize: bool) -> list[Layer]:
+    """The stated layer; with `resize` at the module's sizes, and with each number of heads that it may have where the
+    graph does not tell, the likeliest first."""
+    if not resize:
+        return [stated.with_decimal_epsilon]
+    read = examination.layer or examination.exported.layer
+    sized = with_sizes_of(examination.module, stated, examination.semantics.d_model, read).with_decimal_epsilon
+    if read is not None:
+        return [sized]
+    counts = head_counts(examination.bench(examination.dtypes[0]), sized)
+    examination.heads_known = counts.known
+    return counts.of(sized)
 
 
 def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
@@ -148,16 +209,19 @@ def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
     return bool(np.isnan(semantics.batch_first(output)[0]).any())
 
 
-def _choose_map(examination: Examination, stated: Layer | None) -> None:
+def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     """Proves the map that was read, or searches one for the stated layer; then finds stages and own values."""
+    stated = alternatives[0] if alternatives else None
     layer = examination.layer
     if layer is not None and examination.map is not None:
         _prove(examination, examination.map, layer)
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
-        found = search_map(bench, stated)
+        found = search_map(bench, alternatives)
         if found is not None:
-            examination.map, examination.absent, examination.searched = found
+            examination.map, examination.absent, examination.searched = found.map, found.absent, found.search
+            stated = examination.stated = found.layer
+            examination.heads_known |= found.search.deviation is not None or found.search.head_counts == 1
     if examination.map is None:
         return
     examination.own_values = examination.map.held(examination.module.flat())

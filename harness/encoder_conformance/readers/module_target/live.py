@@ -34,6 +34,14 @@ class Signature:
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True)
+class Loose:
+    """What a module computes with and does not register, by attribute path: weights, and tensors that are none."""
+
+    weights: tuple[str, ...] = ()
+    tensors: tuple[str, ...] = ()
+
+
 class LiveModule(ABC):
     """A copy of a module in one dtype, in eval mode. It is run as a graph is: feeds by name → outputs by name.
 
@@ -45,6 +53,8 @@ class LiveModule(ABC):
     """Its class, with the Python module."""
     aliases: Mapping[str, str] = {}
     """The other names of a parameter that several have → its first."""
+    seeded: bool = False
+    """Whether it draws the same random numbers in every call."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 
@@ -98,9 +108,32 @@ class LiveModule(ABC):
     def objects(self) -> Iterator[object]:
         """It and its parts, whose attributes may tell sizes."""
 
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        """What it was given in, as compiled code, the outermost first."""
+        return ()
+
+    def ways(self) -> Mapping[str, "LiveModule"]:
+        """The other ways to call the same module, by what is said of them."""
+        return {}
+
+    def bare(self) -> "LiveModule":
+        """The same module without what it was given in, to be read."""
+        return self
+
+    def take_in(self, feeds: Feeds) -> Loose:
+        """Count the weights that it computes with and does not register among its parameters, and say which."""
+        return Loose()
+
+    def seed(self) -> bool:
+        """Have the framework draw its random numbers from the beginning; False where it has no such thing."""
+        return False
+
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """Raises ExecutionError, with the last frames of the module's own traceback."""
         try:
+            if self.seeded:
+                self.seed()
             return {"output": self.call(feeds)}
         except ExecutionError:
             raise

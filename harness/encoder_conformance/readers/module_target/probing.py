@@ -11,19 +11,23 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
+from encoder_conformance.spec.axes import Array
 
 _WIDTHS = 4
 """The most values of d_model that are tried."""
 
 
-def live_semantics(runner: LiveModule) -> InputSemantics:
-    """The layout of x and who sees whom, without masks. Raises BadTarget if x [3, 5, D] fits with no D."""
+def first_x(runner: LiveModule) -> Array:
+    """An x that it takes, [3, 5, D] in either layout. Raises BadTarget if that fits with no D."""
     problems = []
     for d_model in _widths(runner):
+        x = drawn((BATCH, SEQUENCE, d_model))
         try:
-            return semantics_of(probe_of(runner, (BATCH, SEQUENCE, d_model)))
+            runner.run({"x": x})
         except ExecutionError as error:
             problems.append(str(error))
+        else:
+            return x
     if not problems:
         raise BadTarget(f"{runner.type_name} has no parameters", "an encoder layer has norms and weights")
     if missing := [name for name, value in runner.signature.fixed.items() if value is None]:
@@ -33,6 +37,14 @@ def live_semantics(runner: LiveModule) -> InputSemantics:
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
     raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: {problems[0]}", hint)
+
+
+def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:
+    """The layout of x, which it takes, and who sees whom, without masks. Raises BadTarget if it takes no other."""
+    try:
+        return semantics_of(probe_of(runner, x.shape))
+    except ExecutionError as error:
+        raise BadTarget(f"it takes one x {list(x.shape)}, and not another: {error}") from None
 
 
 def probe_of(runner: LiveModule, shape: tuple[int, ...], masks: tuple[Port, ...] = ()) -> ProbeRun:

@@ -1,6 +1,7 @@
 """Finds the map of a module whose graph is no layer's: candidates by shapes and names, tried with each deviation."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, permutations, product
 
 import numpy as np
@@ -28,35 +29,80 @@ _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
 
 
-def search_map(bench: Bench, stated: Layer) -> tuple[ElementMap, tuple[str, ...], MapSearch] | None:
-    """The best map, the parameters that it lacks, and how it was found.
+@dataclass
+class _Tried:
+    """One layer that the module may be, with each map that fits: its case, and what the module gave with each."""
 
-    None if the module's parameters cannot be those of the stated layer, by number and shape.
-    """
-    own, shapes = OwnParameters(bench.module.shapes), shapes_of(stated)
-    maps = list(islice(_candidates_of_stack(own, shapes), _CANDIDATES))
-    if not maps:
-        return None
-    absent = tuple(name for name in shapes if name not in maps[0])
-    parameters = parameters_for(stated, absent)
-    case = Case(stated, load().situations["no-mask"], held=CaseParameters.of(parameters))
-    outputs = [_output(bench, ElementMap(own, each), case, parameters) for each in maps]
-    best: tuple[float, int, str] = (np.inf, 0, "")
-    predictions = _predictions(case)
-    for deviation, predicted in predictions.items():
+    layer: Layer
+    case: Case
+    maps: list[Elements]
+    outputs: list[Array | None]
+
+    def nearest(self, predicted: Array) -> tuple[float, int]:
+        """The relative distance of the nearest output, and its number."""
         scale = float(np.linalg.norm(predicted - predicted.mean()))
-        for number, observed in enumerate(outputs):
-            if observed is not None and (distance := float(np.linalg.norm(observed - predicted)) / scale) < best[0]:
-                best = distance, number, deviation
-        if deviation == "" and best[0] <= _MATCH[bench.dtype]:
+        far = np.full_like(predicted, np.inf)
+        distances = (np.linalg.norm((far if each is None else each) - predicted) / scale for each in self.outputs)
+        return min((float(np.nan_to_num(distance, nan=np.inf)), number) for number, distance in enumerate(distances))
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        return tuple(name for name in shapes_of(self.layer) if name not in self.maps[0])
+
+
+@dataclass(frozen=True)
+class FoundMap:
+    """The layer that the module was found to be like, the best map, what it lacks, and how it was found."""
+
+    layer: Layer
+    map: ElementMap
+    absent: tuple[str, ...]
+    search: MapSearch
+
+
+def search_map(bench: Bench, alternatives: Sequence[Layer]) -> FoundMap | None:
+    """Tries the maps that fit each of the alternatives, the likeliest first, and those of the first with deviations.
+
+    None if the module's parameters can be those of none, by number and shape.
+    """
+    own, matches = OwnParameters(bench.module.shapes), _MATCH[bench.dtype]
+    tried = list(_tried(bench, own, alternatives))
+    if not tried:
+        return None
+    chosen, predictions = tried[0], dict[str, Array]()
+    for each in tried:
+        distance, number = each.nearest(simulate(each.case, [])["output"])
+        if distance <= matches:
+            chosen, deviation = each, ""
             break
-    distance, number, deviation = best
-    matches = distance <= _MATCH[bench.dtype]
-    chosen = number if matches else 0
+    else:
+        predictions = _predictions(chosen.case)
+        nearest = ((*chosen.nearest(predicted), name) for name, predicted in predictions.items())
+        distance, number, deviation = min(nearest, key=lambda found: found[0])
+    found = distance <= matches
     search = MapSearch(
-        deviation=deviation if matches else None, distance=distance, maps=len(maps), deviations=len(predictions)
+        deviation=deviation if found else None,
+        distance=distance,
+        maps=len(chosen.maps),
+        deviations=len(predictions),
+        head_counts=len(tried),
     )
-    return ElementMap(own, maps[chosen]), absent, search
+    return FoundMap(chosen.layer, ElementMap(own, chosen.maps[number if found else 0]), chosen.absent, search)
+
+
+def _tried(bench: Bench, own: OwnParameters, alternatives: Sequence[Layer]) -> Iterator[_Tried]:
+    """Those of the alternatives that a map fits. What the module gives is asked once for all with the same shapes."""
+    asked: dict[str, tuple[list[Elements], list[Array | None]]] = {}
+    for layer in alternatives:
+        shapes = shapes_of(layer)
+        key = repr(shapes)
+        maps = asked[key][0] if key in asked else list(islice(candidate_maps(own, layer), _CANDIDATES))
+        parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
+        case = Case(layer, load().situations["no-mask"], held=CaseParameters.of(parameters))
+        if key not in asked:
+            asked[key] = maps, [_output(bench, ElementMap(own, each), case, parameters) for each in maps]
+        if maps:
+            yield _Tried(layer, case, *asked[key])
 
 
 def _predictions(case: Case) -> dict[str, Array]:
@@ -78,8 +124,9 @@ def _output(bench: Bench, map: ElementMap, case: Case, parameters: Mapping[str, 
         return None
 
 
-def _candidates_of_stack(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
+def candidate_maps(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
     """Maps of a layer; or of the layers of a stack, of each alike, and of its final norm."""
+    shapes = shapes_of(layer)
     by_layer: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, shape in shapes.items():
         prefix, bare = without_prefix(name)

@@ -6,16 +6,16 @@ from collections import Counter
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.spec.layer import Layer
 
-_HEADS = ("num_heads", "nhead", "n_heads", "n_head", "heads", "num_attention_heads", "h")
-
 
 def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer | None) -> Layer:
-    """The stated choices at the module's sizes: those that were read off it, else d_model, and the rest by its
-    attributes and shapes."""
+    """The stated choices at the module's sizes: those that were read off it, else d_model, and the rest by shapes.
+
+    The number of heads is then the stated one, where it divides d_model, and is to be found.
+    """
     if read is not None:
         num_heads, d_ff, stack = read.attention.num_heads, read.feed_forward.d_ff, read.stack
     else:
-        num_heads, d_ff, stack = _heads(module, stated, d_model), _d_ff(module, d_model), stated.stack
+        num_heads, d_ff, stack = _heads(stated, d_model), _d_ff(module, d_model), stated.stack
     fields = stated.model_dump(mode="json")
     fields["d_model"] = d_model
     fields["attention"]["num_heads"] = num_heads
@@ -25,11 +25,9 @@ def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer |
     return Layer.model_validate_json(json.dumps(fields))
 
 
-def _heads(module: LiveModule, stated: Layer, d_model: int) -> int:
-    values = (getattr(each, name, None) for each in module.objects() for name in _HEADS)
-    numbers = (value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0)
+def _heads(stated: Layer, d_model: int) -> int:
     usual = stated.attention.num_heads
-    return next((value for value in numbers if d_model % value == 0), usual if d_model % usual == 0 else 1)
+    return usual if d_model % usual == 0 else 1
 
 
 def _d_ff(module: LiveModule, d_model: int) -> int:

@@ -33,6 +33,10 @@ class ModuleFramework(ABC):
     def notes(self, module: Any) -> tuple[str, ...]:
         """Says what that copy is not."""
 
+    def wrappers(self, module: Any) -> tuple[str, ...]:
+        """What it was given in, as compiled code, the outermost first."""
+        return ()
+
     def undisturbed(self) -> AbstractContextManager[None]:
         """Settings and random state are afterwards what they were: by itself, where there are none."""
         return nullcontext()

@@ -6,9 +6,9 @@ import random
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -21,31 +21,92 @@ from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
+    as_given,
+    bare,
+    copy_of,
+    forward_of,
+    inside,
+    is_compiled,
+    plain_name,
+    wrappers,
+)
+from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
-from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    LiveModule,
+    Loose,
+    Seen,
+    Signature,
+    joined,
+    like_x,
+    pieces,
+)
 from encoder_conformance.readers.module_target.parts import Tree, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 _SEED = 1
 """Of dropout, in training."""
+_DOT = "·"
+"""A dot in the path of a weight that is registered under it: PyTorch takes no dots in a name."""
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers, or
+    with an x that lies as `view` says in its memory."""
+
+    bare: bool = False
+    gradients: bool = False
+    fused: bool = False
+    view: Callable[[Tensor], Tensor] | None = None
+
+    @contextmanager
+    def taken(self, given: nn.Module) -> Generator[None]:
+        fused = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(fused or self.fused)
+        try:
+            with bare(given) if self.bare else as_given(given):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """x as a view of its transpose, which begins after other numbers."""
+    shape = x.shape[1] + 1, x.shape[0], *x.shape[2:]
+    larger = torch.full(shape, 1e3, dtype=x.dtype)
+    larger[1:] = x.transpose(0, 1)
+    return larger[1:].transpose(0, 1)
+
+
+def _every_other(x: Tensor) -> Tensor:
+    """x as a view of every other feature of a larger one."""
+    larger = torch.full((*x.shape[:-1], 2 * x.shape[-1]), 1e3, dtype=x.dtype)
+    larger[..., 1::2] = x
+    return larger[..., 1::2]
 
 
 class TorchModule(LiveModule):
     library = str(Path(torch.__file__).parent)
 
-    def __init__(self, module: nn.Module, signature: Signature) -> None:
-        self.module, self.signature = module, signature
-        kind = type(module)
+    """`module`: the one inside of what was given, which has all parameters. `way`: how it is called."""
+
+    def __init__(self, given: nn.Module, signature: Signature, way: _Way) -> None:
+        self.given, self.module, self.signature, self.way = given, inside(given), signature, way
+        kind = type(self.module)
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
-        first = {id(value): name for name, value in module.named_parameters()}
-        every = module.named_parameters(remove_duplicate=False)
+        first = {id(value): name for name, value in self.module.named_parameters()}
+        every = self.module.named_parameters(remove_duplicate=False)
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {name: tuple(value.shape) for name, value in self.module.named_parameters()}
+        named = self.module.named_parameters()
+        return {plain_name(name).replace(_DOT, "."): tuple(value.shape) for name, value in named}
 
     def flat(self) -> Array:
         return joined(map(to_numpy, self.module.parameters()))
@@ -56,8 +117,8 @@ class TorchModule(LiveModule):
                 value.copy_(to_tensor(piece))
 
     def call(self, feeds: Feeds) -> Array:
-        with torch.no_grad():
-            return to_numpy(self._output(feeds)[1])
+        with torch.set_grad_enabled(self.way.gradients):
+            return to_numpy(self._output(feeds)[1].detach())
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
         """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
@@ -68,11 +129,12 @@ class TorchModule(LiveModule):
         return to_numpy(by_x), joined(map(to_numpy, own))
 
     def in_training(self, feeds: Feeds) -> LiveModule:
-        return _InTraining(deepcopy(self.module).train(), self.signature)
+        return _InTraining(copy_of(self.given).train(), self.signature, self.way)
 
     def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
         def call(x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
-            return called(self.module, self.signature, x, masks)
+            with self.way.taken(self.given):
+                return called(self.module if self.way.bare else self.given, self.signature, x, masks)
 
         written = TorchWayBack(self.module, call, masked, cotangent).written()
         yield written
@@ -81,8 +143,10 @@ class TorchModule(LiveModule):
 
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
-        x = tensors.pop("x").requires_grad_(grad)
-        return x, called(self.module, self.signature, x, tensors)
+        x = tensors.pop("x")
+        x = (x if self.way.view is None else self.way.view(x)).requires_grad_(grad)
+        with self.way.taken(self.given):
+            return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Run as for gradients, for which no fused path leaves submodules out."""
@@ -96,28 +160,76 @@ class TorchModule(LiveModule):
 
         hooks = []
         for name, each in self.module.named_modules():
-            if name and (only is None or name in only):
+            takes_hooks = not isinstance(each, torch.jit.ScriptModule)
+            if name and takes_hooks and (only is None or name in only):
                 hooks.append(each.register_forward_pre_hook(lambda _, given, to=name: keep(to, "input", given)))
                 hooks.append(each.register_forward_hook(lambda _, __, answer, to=name: keep(to, "output", answer)))
         try:
             with torch.enable_grad():
-                output = self._output(feeds)[1]
+                output = self.bare()._output(feeds)[1]
         finally:
             for hook in hooks:
                 hook.remove()
         return seen, to_numpy(output.detach())
 
     def in_dtype(self, dtype: str) -> "TorchModule":
-        return TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
+        return self._like(copy_of(self.given).to(getattr(torch, dtype)), self.way)
+
+    def _like(self, given: nn.Module, way: _Way) -> "TorchModule":
+        other = TorchModule(given, self.signature, way)
+        other.seeded = self.seeded
+        return other
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        return wrappers(self.given)
+
+    def bare(self) -> "TorchModule":
+        return self._like(self.given, _Way(bare=True))
+
+    def ways(self) -> Mapping[str, LiveModule]:
+        found = {
+            "with gradients and without": _Way(gradients=True),
+            "an x in one piece and one that was turned": _Way(view=_turned),
+            "an x in one piece and every other number of a larger one": _Way(view=_every_other),
+        }
+        if self.wrappers:
+            found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = _Way(bare=True)
+        if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):
+            found["PyTorch's fused path and its own code"] = _Way(fused=True)
+        return {said: self._like(self.given, way) for said, way in found.items()}
+
+    def take_in(self, feeds: Feeds) -> Loose:
+        """Those of a closure are named alone: a copy has the original's."""
+
+        def output() -> Tensor:
+            return self._output(feeds)[1]
+
+        with torch.no_grad():
+            right = output()
+            held = [each for each in unregistered(self.module) if each.changes(output, right)]
+        for each in held:
+            if each.is_weight and not each.shared:
+                self.module.register_parameter(each.path.replace(".", _DOT), cast(nn.Parameter, each.value))
+        self.module.to(torch.float32)
+        paths = {
+            is_weight: tuple(each.path for each in held if each.is_weight == is_weight) for is_weight in (True, False)
+        }
+        return Loose(weights=paths[True], tensors=paths[False])
+
+    def seed(self) -> bool:
+        torch.manual_seed(0)
+        return True
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         """Raises ExecutionError for a module that writes into x by `.data`: PyTorch's exporter ends the process."""
         x = torch.ones(x_shape)
-        with torch.no_grad():
-            called(self.module, self.signature, x, {})
-        if not x._version and not bool((x == 1).all()):
-            raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
-        return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
+        with bare(self.given):
+            with torch.no_grad():
+                called(self.module, self.signature, x, {})
+            if not x._version and not bool((x == 1).all()):
+                raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
+            return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
 
     def objects(self) -> Iterator[object]:
         yield from self.module.modules()
@@ -148,7 +260,7 @@ class _InTraining(TorchModule):
 
     def _run(self, feeds: Feeds) -> tuple[list[Tensor], Tensor]:
         """x and the parameters of a copy, and its output."""
-        copied = TorchModule(deepcopy(self.module), self.signature)
+        copied = TorchModule(copy_of(self.given), self.signature, self.way)
         for generator in (torch.manual_seed, random.seed, np.random.seed):
             generator(_SEED)
         with torch.enable_grad():
@@ -192,7 +304,7 @@ def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[st
 
 class _TorchTree:
     def children(self, module: nn.Module) -> Mapping[str, nn.Module]:
-        return dict(module.named_children())
+        return dict(inside(module).named_children())
 
     def is_container(self, module: nn.Module) -> bool:
         return isinstance(module, (nn.ModuleList, nn.Sequential, nn.ModuleDict))
@@ -209,6 +321,9 @@ class _PyTorch(ModuleFramework):
     def owns(self, found: object) -> bool:
         return isinstance(found, nn.Module)
 
+    def wrappers(self, module: nn.Module) -> tuple[str, ...]:
+        return wrappers(module)
+
     def refuse_unfit(self, module: nn.Module) -> None:
         for name, each in walk(self.tree, module):
             if any(word in f"{type(each).__module__}.{type(each).__name__}".lower() for word in _QUANTISED):
@@ -223,17 +338,21 @@ class _PyTorch(ModuleFramework):
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
             raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
         if not list(module.parameters()):
-            raise BadTarget(f"{type(module).__name__} has no parameters", "an encoder layer has norms and weights")
+            held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
+            hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
+            raise BadTarget(f"{type(module).__name__} has no parameters", hint)
 
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
         try:
-            copied = deepcopy(module).to("cpu", torch.float32).eval().requires_grad_(True)
+            copied = copy_of(module).to("cpu", torch.float32).eval()
+            for value in copied.parameters():
+                value.requires_grad_(True)
         except Exception as error:
             hint = "name a function that makes it"
             raise BadTarget(f"it cannot be copied: {type(error).__name__}: {error}", hint) from None
-        name = f"{type(module).__name__}.forward"
-        return TorchModule(copied, signature_of(copied.forward, name, flags=False))
+        forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
+        return TorchModule(copied, signature_of(forward, name, flags=False), _Way())
 
     def notes(self, module: nn.Module) -> tuple[str, ...]:
         others = {str(value.dtype).removeprefix("torch.") for value in module.parameters()} - {"float32", "float64"}

@@ -9,7 +9,7 @@ from encoder_conformance.readers.onnx_file.graph.execution import LARGE, Executi
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import BSD, Array
 
 LENGTHS = (300, 66)
 """Beyond windows of 128 to either side and of 32: the first that is taken is asked."""
@@ -37,7 +37,7 @@ def window_seen(run: Callable[[Array], Array], semantics: InputSemantics, length
 def window_in_file(graph: Graph, semantics: InputSemantics, runner: ModelRunner) -> str:
     """What shows it of a file; "" where nothing does. A file of one length is asked at that."""
 
-    def run(x: Array) -> Array:
+    def run(x: BSD) -> BSD:
         B, S = semantics.batch_first(x).shape[:2]
         feeds = mask_feeds(semantics, Masks(None, None), B, S, semantics.num_heads)
         return semantics.batch_first(runner.run({semantics.x.name: x, **feeds})[semantics.output.name])

@@ -1,0 +1,47 @@
+"""Sees that an output is right but for keys that are out of reach: beyond a window, a number of keys, or a block."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.inputs import given
+from encoder_conformance.spec.axes import BSD, Bools
+from encoder_conformance.spec.case import Case, joined
+from encoder_conformance.spec.dtypes import Format
+from encoder_conformance.spec.size import is_large
+
+_SIZES = (16, 31, 32, 63, 64, 127, 128, 255, 256)
+"""Windows to each side, numbers of keys, and blocks: powers of two, and what is left of them beside the query."""
+_SHORT = 64
+"""Sequences that are not looked at: a catalogue's deviation shows in them, and each look costs a play for each size."""
+_SAME = 4096.0
+"""Roundoffs of the largest number by which an output may differ from what is predicted of it."""
+
+
+def out_of_reach(case: Case, output: BSD, dtype: Format) -> str | None:
+    """Which keys no query of an output [B, S, D] attends to though it may; None if that is not all that is wrong."""
+    S, is_plain = case.situation.sequence, case.situation.given.layout == "batch_first" and not case.layer.takes_memory
+    if _SHORT >= S or is_large(case.layer) or not is_plain or output.shape != case.x_shape:
+        return None
+    start, rows = given(case), case.specified()
+    for said, reached in _reaches(S):
+        inputs = replace(start, mask=joined(start.mask, reached))
+        with np.errstate(all="ignore"):  # a query may have no key left
+            predicted = forward(case.layer, inputs, Arithmetic(np.float64))["output"][rows]
+        same = _SAME * dtype.roundoff * np.abs(predicted).max(initial=0.0)
+        if np.abs(output[rows].astype(np.float64) - predicted).max(initial=0.0) <= same:
+            return said
+    return None
+
+
+def _reaches(S: int) -> Iterator[tuple[str, Bools]]:
+    """What is out of reach, and the mask [1, 1, S, S], true where a query reaches a key; each leaves some out."""
+    query, key = np.arange(S)[:, None], np.arange(S)
+    for size in (size for size in _SIZES if size < S):
+        if size < S - 1:
+            yield f"those more than {size} positions away from the query", (np.abs(query - key) <= size)[None, None]
+        yield f"those after the first {size}", np.broadcast_to(key < size, (1, 1, S, S))
+        yield f"those of other blocks of {size} positions", (query // size == key // size)[None, None]

@@ -1,0 +1,104 @@
+"""PyTorch's modules in what they are wrapped in: compiled code, which their copies keep, and the module inside."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+
+_COMPILED = "_orig_mod"
+_WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+_RECOMPILED = 256
+"""The shapes, masks and formats for which code is compiled; PyTorch calls the eager module after 8 by itself."""
+
+
+def wrappers(module: nn.Module) -> tuple[str, ...]:
+    """What the module or parts of it are called through, the outermost first: compiled code, or copies on devices."""
+    found = [type(each).__name__ for each in module.modules() if isinstance(each, _WRAPPERS)]
+    found += [f"torch.compile with the backend {_backend(context)}" for _, _, _, context in _compiled(module)]
+    return tuple(dict.fromkeys(found))
+
+
+def inside(module: nn.Module) -> nn.Module:
+    """The module in its wrappers. It has the same parameters."""
+    while isinstance(module, (*_WRAPPERS, torch._dynamo.OptimizedModule)):
+        module = module.module if isinstance(module, _WRAPPERS) else getattr(module, _COMPILED)
+    return module
+
+
+def plain_name(name: str) -> str:
+    """The name of a parameter without the wrappers of parts."""
+    return name.replace(f"{_COMPILED}.", "")
+
+
+def copy_of(module: nn.Module) -> nn.Module:
+    """A copy whose parts are compiled as those of the module are: a plain one would call the module's own code."""
+    found = list(_compiled(module))
+    copied: nn.Module = deepcopy(module, {id(context): context for _, _, _, context in found})
+    counterparts = dict(zip(map(id, module.modules()), copied.modules(), strict=True))
+    for part, name, method, context in found:
+        method_of_copy = MethodType(method.__func__, counterparts[id(method.__self__)])
+        vars(counterparts[id(part)])[name] = context(method_of_copy)
+    return copied
+
+
+def is_compiled(module: nn.Module) -> bool:
+    return any(True for _ in _compiled(module))
+
+
+def as_given(module: nn.Module) -> AbstractContextManager[Any]:
+    """Compiled code is what is called, for each of its shapes, and what cannot be compiled is an error."""
+    if not is_compiled(module):
+        return nullcontext()
+    patched: AbstractContextManager[Any] = torch._dynamo.config.patch(
+        recompile_limit=_RECOMPILED, accumulated_recompile_limit=_RECOMPILED, fail_on_recompile_limit_hit=True
+    )
+    return patched
+
+
+def bare(module: nn.Module) -> AbstractContextManager[Any]:
+    """The module's own code is called, and no compiled one."""
+    return torch.compiler.set_stance("force_eager") if is_compiled(module) else nullcontext()
+
+
+def forward_of(module: nn.Module) -> Callable[..., Any]:
+    """What has the signature of its forward pass: that of TorchScript is in a schema."""
+    own: Callable[..., Any] = module.forward
+    if not isinstance(module, torch.jit.ScriptModule):
+        return own
+
+    def forward() -> None: ...
+
+    _, *arguments = module.forward.schema.arguments
+    parameters = (
+        inspect.Parameter(each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=each.default_value)
+        if each.has_default_value()
+        else inspect.Parameter(each.name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for each in arguments
+    )
+    forward.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    return forward
+
+
+def _compiled(module: nn.Module) -> Iterator[tuple[nn.Module, str, MethodType, Any]]:
+    """Each part, its attribute that is a compiled method of a part, that method, and what compiles."""
+    parts = {id(each) for each in module.modules()}
+    for part in module.modules():
+        for name, value in vars(part).items():
+            method = getattr(value, "_torchdynamo_orig_callable", None)
+            if isinstance(method, MethodType) and id(method.__self__) in parts:
+                yield part, name, method, _context(value)
+
+
+def _context(function: Any) -> Any:
+    held = inspect.getclosurevars(function).nonlocals.values()
+    return next(each for each in held if isinstance(each, torch._dynamo.eval_frame._TorchDynamoContext))
+
+
+def _backend(context: Any) -> str:
+    found = torch._dynamo.eval_frame.innermost_backend(context.callback)
+    return str(getattr(found, "compiler_name", None) or getattr(found, "__name__", type(found).__name__))

@@ -1,0 +1,37 @@
+"""Asks a module the same twice, before anything is concluded from what it answers."""
+
+import numpy as np
+
+from encoder_conformance.protocol.description import Chance
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+
+_SAME = 1e-5
+"""The relative difference of two equal answers: roundoff in float32, where the order of a sum is not fixed."""
+
+
+def chance_in(module: LiveModule, feeds: Feeds) -> Chance | None:
+    """How two answers to one question differ; None if they are the same.
+
+    Where they are drawn of the framework's random numbers the module draws the same ones in every call from here on.
+    """
+    apart = _apart(module, feeds)
+    if apart <= _SAME:
+        return None
+    try:
+        (first, _), (second, _) = module.watched(feeds), module.watched(feeds)
+    except (ExecutionError, NotImplementedError):
+        first = second = {}
+    places = (place for place, value in first.items() if place in second and not np.array_equal(value, second[place]))
+    name, side, _ = next(places, ("", "", 0))
+    module.seeded = True
+    drawn = _apart(module, feeds) <= _SAME
+    module.seeded = drawn
+    return Chance(apart=apart, seen=f"the {side} of {name}" if name else "", drawn=drawn)
+
+
+def _apart(module: LiveModule, feeds: Feeds) -> float:
+    """The largest difference of two answers, relative to the largest number in them."""
+    first, second = (module.run(feeds)["output"].astype(np.float64) for _ in range(2))
+    size = np.nan_to_num(np.abs(first)).max()
+    return float(np.nan_to_num(np.abs(first - second)).max() / max(size, np.finfo(np.float32).tiny))

@@ -1,0 +1,196 @@
+"""`conform check`: what was given is what is judged, and nothing is guessed."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.readers.module_target.describing import described
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Loose
+from encoder_conformance.readers.module_target.probing import first_x, live_semantics, with_masks
+from encoder_conformance.readers.module_target.repeating import chance_in
+from encoder_conformance.readers.module_target.ways import other_answers
+from encoder_conformance.spec.load import load
+
+BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
+MODULES: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modules.py")))
+
+
+def stated(name: str) -> Examination:
+    torch.manual_seed(0)
+    return examine(MODULES[name](), load().layers["post-gelu"], resize=True)
+
+
+def said(found: Examination, severity: str) -> str:
+    return "\n".join(each.message for each in findings_of(described(found)) if each.severity == severity)
+
+
+RIGHT = [("HeadsInConfiguration", 6), pytest.param("HeadsInBuffer", 5, marks=pytest.mark.release)]
+WRONG = [("WrongSix", 6), pytest.param("HeadsInterleaved", 4, marks=pytest.mark.release)]
+
+
+@pytest.mark.parametrize(("name", "heads"), RIGHT)
+def test_heads_that_no_attribute_names_are_those_that_give_its_output(name: str, heads: int) -> None:
+    found = stated(name)
+    assert found.layer is None, "its graph is read, and tells the heads"
+    assert found.searched is not None
+    assert found.searched.deviation == ""
+    judged = described(found).judged_as
+    assert judged is not None
+    assert judged.attention.num_heads == heads
+    assert not said(found, "error")
+
+
+@pytest.mark.parametrize(("name", "heads"), WRONG)
+def test_a_wrong_layer_is_accused_with_its_own_heads(name: str, heads: int) -> None:
+    found = stated(name)
+    judged = described(found).judged_as
+    assert judged is not None
+    assert judged.attention.num_heads == heads
+
+
+@pytest.mark.release
+def test_heads_that_nothing_tells_are_said_to_be_unknown() -> None:
+    found = stated("Coupled")
+    assert "its number of heads is not known" in said(found, "error")
+    assert described(found).judged_as is None
+
+
+@pytest.mark.release
+def test_an_attribute_that_says_other_heads_is_named() -> None:
+    found = stated("OneOfTwoNumbers")
+    assert "it computes with 6 heads, and its attributes say 4" in said(found, "warning")
+
+
+def live(name: str) -> tuple[LiveModule, Feeds]:
+    torch.manual_seed(0)
+    module = FRAMEWORK.live(MODULES[name]().eval())
+    return module, {"x": first_x(module)}
+
+
+MAPS = "[0].bias", "[0].weight", "[1].bias", "[1].weight"
+CLOSED = "down.bias", "down.weight", "up.bias", "up.weight"
+LOOSE = {
+    "Post": Loose(),
+    "KnowsItsParent": Loose(),
+    "PlainList": Loose(weights=tuple(f"ff{each}" for each in MAPS)),
+    "InMapping": Loose(weights=("held.weights['o']",)),
+    "InClosure": Loose(weights=tuple(f"net, its variable {each}" for each in CLOSED)),
+    "PlainTensor": Loose(tensors=("shift",)),
+}
+
+
+@pytest.mark.parametrize("name", LOOSE)
+def test_weights_that_are_used_and_not_registered_are_named_by_their_path(name: str) -> None:
+    module, feeds = live(name)
+    before, right = set(module.shapes), module.call(feeds)
+    loose = module.take_in(feeds)
+    assert Loose(tuple(sorted(loose.weights)), loose.tensors) == LOOSE[name]
+    assert np.array_equal(module.call(feeds), right), "it is afterwards as it was"
+    of_a_copy = set(loose.weights) if name != "InClosure" else set()
+    assert set(module.shapes) - before == of_a_copy
+
+
+def test_a_layer_whose_maps_are_not_registered_is_judged_with_them() -> None:
+    found = stated("PlainList")
+    assert found.proof is not None
+    assert found.proof.holds
+    assert "weights that it does not register: ff[0].weight" in said(found, "error")
+
+
+CHANCE = {"Post": None, "DropoutInList": ("the input of norm1", True), "MapInForward": ("the input of norm1", True)}
+
+
+@pytest.mark.parametrize("name", CHANCE)
+def test_a_module_is_asked_twice_before_anything_is_concluded(name: str) -> None:
+    module, feeds = live(name)
+    chance = chance_in(module, feeds)
+    assert (chance and (chance.seen, chance.drawn)) == CHANCE[name]
+    assert np.array_equal(module.run(feeds)["output"], module.run(feeds)["output"]), "and it can be read after that"
+
+
+def test_what_answers_otherwise_the_second_time_is_not_called_random() -> None:
+    module, feeds = live("Counts")
+    chance = chance_in(module, feeds)
+    assert chance is not None
+    assert not chance.drawn
+
+
+@pytest.mark.release
+def test_a_random_layer_does_not_attend_across_the_batch() -> None:
+    errors = said(stated("MapInForward"), "error")
+    assert "it answers at random" in errors
+    assert "across the batch" not in errors
+
+
+def answers_apart(given: torch.nn.Module) -> list[tuple[str, tuple[str, ...]]]:
+    """The ways to call a module that are apart, and with which masks that shows."""
+    module = FRAMEWORK.live(given)
+    read = module.bare()
+    semantics = with_masks(read, live_semantics(read, first_x(read)), 4)
+    assert [mask.name for mask in semantics.masks] == ["padding_mask"], "the module in it tells what masks mean"
+    return [(each.way, each.masks) for each in other_answers(module, semantics, 4, always_causal=False)]
+
+
+OTHER_WAYS = "compiled_in_place", "compiled_forward", "compiled_in_parallel"
+
+
+@pytest.mark.parametrize("way", ["compiled", *(pytest.param(each, marks=pytest.mark.release) for each in OTHER_WAYS)])
+def test_compiled_code_is_asked_and_compared_with_the_module_s_own(way: str) -> None:
+    wrong, right = MODULES[way](MODULES["MaskLostWhenCompiled"]), MODULES[way](MODULES["Post"])
+    assert answers_apart(wrong) == [("compiled and eager", ("padding_mask",))]
+    assert answers_apart(right) == []
+    module = FRAMEWORK.live(right)
+    assert "torch.compile with the backend eager" in module.wrappers
+    assert set(module.shapes) == set(FRAMEWORK.live(MODULES["Post"]()).shapes)
+    module.assign(module.flat() * 2)
+    feeds = {"x": first_x(module)}
+    copy = module.in_dtype("float32")
+    assert np.allclose(module.call(feeds), module.bare().call(feeds), atol=1e-5), "a copy calls its own parameters"
+    assert np.array_equal(copy.call(feeds), module.call(feeds))
+
+
+def test_an_answer_that_depends_on_whether_gradients_are_recorded_is_seen() -> None:
+    apart = answers_apart(MODULES["MaskLostWithGradients"]().eval())
+    assert apart == [("with gradients and without", ("padding_mask",))]
+
+
+def test_what_cannot_be_compiled_here_is_not_judged_without() -> None:
+    with pytest.raises(BadTarget, match="so it does not run here: BackendCompilerFailed"):
+        examine(MODULES["not_to_be_compiled"]())
+
+
+@pytest.mark.release
+def test_a_compiled_layer_is_judged_compiled() -> None:
+    found = examine(MODULES["compiled"](MODULES["MaskLostWhenCompiled"]))
+    assert found.proof is not None
+    assert found.proof.holds, "the module in it is read"
+    assert not found.stages, "and shows nothing of what is asked"
+    assert "compiled and eager differ" in said(found, "error")
+
+
+@pytest.mark.release
+def test_what_torchscript_made_is_judged_by_the_map_that_is_searched() -> None:
+    found = examine(
+        torch.jit.script(BARE["torch_layer"](batch_first=True).eval()), load().layers["post-relu"], resize=True
+    )
+    assert found.searched is not None
+    assert found.searched.deviation == ""
+    assert {mask.name for mask in found.semantics.masks} == {"src_mask", "src_key_padding_mask"}
+
+
+TURNED, OTHERS = "an x in one piece and one that was turned", "an x in one piece and every other number of a larger one"
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"), [("ReadsStorage", {TURNED, OTHERS}), ("ReadsByFirstStride", {OTHERS}), ("NeedsOnePiece", set())]
+)
+def test_an_x_that_does_not_lie_in_one_piece_is_given_too(name: str, apart: set[str]) -> None:
+    assert {way for way, _ in answers_apart(MODULES[name]().eval())} == apart
