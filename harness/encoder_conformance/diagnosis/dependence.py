@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.experiments import Ask
@@ -13,6 +16,8 @@ from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import unfit
 from encoder_conformance.spec.size import is_large
 
+Repeats = Literal["same", "differ", "unknown"]
+"""Whether two answers to one question are the same to the bit (clause I-8), as far as anybody has seen."""
 CHANGED = {
     "batch_independence": "the other items of the batch",
     "padding_content": "what padding holds",
@@ -34,6 +39,17 @@ class _Question:
     case: Case
     follow_ups: tuple[FollowUp, ...]
     asked: tuple[Case, ...]
+
+
+def repeats_again(observations: Sequence[Observation], ask: Ask) -> Repeats:
+    """Ask the first small case that failed twice, and say whether the answers are the same to the bit."""
+    case = next((each.case for each in observations if each.failed and not is_large(each.case.layer)), None)
+    if case is None:
+        return "unknown"
+    outputs = [each.whole.get("output") for each in ask([_renamed(case, "once"), _renamed(case, "again")])]
+    if len(outputs) != 2 or outputs[0] is None or outputs[1] is None:
+        return "unknown"
+    return "same" if np.array_equal(outputs[0], outputs[1], equal_nan=True) else "differ"
 
 
 def dependence(evidence: Sequence[Evidence], ask: Ask) -> tuple[str, ...]:

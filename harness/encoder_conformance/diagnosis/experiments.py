@@ -5,7 +5,7 @@ feed-forward network, and one whose feed-forward network adds nothing shows its 
 one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,21 +66,26 @@ EXPERIMENTS = (
 """In the order in which each shows little beyond what those before it showed."""
 
 
-def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float | None) -> Identified | None:
-    """Identify the equations of wrong steps, one an experiment, and one more that the cases themselves show; None where
-    nothing can be asked."""
+def experiments(evidence: Sequence[Evidence], ask: Ask) -> dict[Experiment, list[Evidence]]:
+    """Return what each experiment shows; {} where nothing can be asked."""
     chosen = list(_chosen(evidence))
     asked = {experiment: [experiment.of(piece.observation.case) for piece in chosen] for experiment in EXPERIMENTS}
     answers = ask([case for cases in asked.values() for case in cases])
     by_case = {answer.case.id: Evidence(answer) for answer in answers}
-    if not by_case:
+    found = {each: [by_case[case.id] for case in cases if case.id in by_case] for each, cases in asked.items()}
+    return {experiment: pieces for experiment, pieces in found.items() if pieces}
+
+
+def identify_by_experiments(
+    evidence: Sequence[Evidence], asked: Mapping[Experiment, Sequence[Evidence]], until: float | None
+) -> Identified | None:
+    """Identify the equations of wrong steps, one an experiment, and one more that the cases themselves show; None where
+    nothing was `asked`."""
+    if not asked:
         return None
     found, sentences, every = list[StageEquation](), list[str](), list[Evidence]()
-    for experiment, cases in asked.items():
-        pieces = [by_case[case.id] for case in cases if case.id in by_case]
+    for experiment, pieces in asked.items():
         every += pieces
-        if not pieces:
-            continue
         if _explains(found, pieces):
             sentences.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
             continue
@@ -89,6 +94,7 @@ def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float
         if not more:
             return Identified(left=("output",) if found else (), observed=tuple(sentences))
         found += more
+    chosen = list(_chosen(evidence))
     if not _explains(found, chosen):
         found += _one_more(chosen, found, until)
     if not found or not _explains(found, [*every, *chosen]):

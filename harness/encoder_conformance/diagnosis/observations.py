@@ -9,13 +9,17 @@ from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
 from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
-from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
+from encoder_conformance.diagnosis.closest import is_refuted
+from encoder_conformance.diagnosis.dependence import Repeats
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose_chosen, without_name
+from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import UnjudgedAnswer
 from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
 from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
@@ -26,6 +30,8 @@ AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
 """(dtype, cases) → what the implementation gives for those that it answers."""
 _TRIES = 2
 """Diagnoses of what an explanation left out."""
+_IN_ANOTHER_FORMAT = 4
+"""Cases of another format that a rounding has to show in, too."""
 _GRADIENTS = 40
 """Cases of a format whose gradients are kept: all that failed first."""
 
@@ -83,6 +89,7 @@ class Observations:
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
                 forward = self._forward(of, kept, in_catalogue_alone=all_seen)
                 found.append(self._with_gradients(forward, dtype))
+        found = [self._held_to_other_formats(each) for each in found]
         for dtype in sorted(self._gradients):
             if backward := self._backward(name, dtype):
                 found.append(backward)
@@ -114,6 +121,17 @@ class Observations:
                 shown = [*left, *chosen][:TRIED]
                 found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
         return as_closest(found, [observation.case.id for observation in left])
+
+    def _held_to_other_formats(self, forward: Diagnosis) -> Diagnosis:
+        """Take back the name of a rounding that another format does not show, at its size and in its values."""
+        noisy = tuple(filter(is_noisy, named_deviations(forward)))
+        if forward.confidence != "closest" or not noisy:
+            return forward
+        for dtype in sorted(self._found.keys() - {forward.dtype}):
+            observations = self._read(choose(self._one_of_each(dtype))[:_IN_ANOTHER_FORMAT])
+            if is_refuted(noisy, [Evidence(each) for each in observations]):
+                return without_name(forward)
+        return forward
 
     def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
         """Hold an explanation to the gradients, too, as far as they follow from it."""

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from products import of_a_release
 
-from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose
+from encoder_conformance.diagnosis.dependence import Repeats
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.judging.verdict import judge
