@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from encoder_conformance.diagnosis.catalogue_search import EARNED, OutOfTime, search_catalogue
+from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.closest import standing
 from encoder_conformance.diagnosis.dependence import Repeats, dependence, repeats_again
 from encoder_conformance.diagnosis.epsilon import measured_epsilons
@@ -25,7 +26,7 @@ from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.diagnosis.selection import choose, screening
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.judging.records import Diagnosis, Measurement
+from encoder_conformance.judging.records import Claim, Diagnosis, Measurement
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.deviation import Deviation, Measured
@@ -213,16 +214,16 @@ def _first_identified(identified: Identified, seen_first: str | None) -> str | N
     return seen_first if identified.observed or (seen_first and step_of(seen_first) == stage) else stage
 
 
-def incomparable(evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    """Return a sentence on the first answer of another shape or dtype, and how many cases more; () if there is none."""
+def incomparable(evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
+    """Return what is so of the first answer of another shape or dtype, and how many cases more; () if there is none."""
     unlike = [(piece, stage) for piece in evidence for stage in piece.stages if stage in piece.observation.unlike]
     if not unlike:
         return ()
     piece, stage = unlike[0]
     count = len({each.case.id for each, _ in unlike})
-    others = f" and {count - 1} more" if count > 1 else ""
+    where = piece.case.id + (f" and {count - 1} more" if count > 1 else "")
     shape = piece.observation.unlike[stage]
     if shape is None:
-        return (f"{stage} is not in {piece.dtype.name} in {piece.case.id}{others}.",)
+        return (claim("dtype", stage=stage, dtype=piece.dtype.name, where=where),)
     due = list(piece.observation.expected.tensors[stage].shape)
-    return (f"{stage} has the shape {list(shape)}, and not {due}, in {piece.case.id}{others}.",)
+    return (claim("shape", stage=stage, shape=str(list(shape)), due=str(due), where=where),)

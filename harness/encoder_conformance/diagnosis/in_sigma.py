@@ -1,5 +1,6 @@
 """Distances in σ: between two arrays, of one tensor, and of a hypothesis from what was observed, stage by stage."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,12 @@ def rms(errors: Array) -> float:
 def conforms(errors: Array) -> bool:
     """Whether a tensor with these errors, in σ, conforms (rule J-4)."""
     return rms(errors) <= constants().rms_limit and float(np.abs(errors).max()) <= constants().max_limit
+
+
+def held(errors: Iterable[Array]) -> float | None:
+    """Return the largest rms of tensors with these errors, in σ; None unless there is one, and each conforms."""
+    every = [each for each in errors if each.size]
+    return max(map(rms, every)) if every and all(map(conforms, every)) else None
 
 
 def robust_cost(errors: Array) -> Array:

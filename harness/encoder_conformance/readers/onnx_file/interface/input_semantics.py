@@ -188,7 +188,8 @@ class _Flagging:
                 continue
             leakage = self.leakage(port, polarity, key_axis, places)
             if leakage <= HIDDEN_IN_PART:
-                leakage = leakage if leakage > HIDDEN else 0.0
+                # What reaches other items, as by one scale for the batch, reaches hidden positions: no mask can help it.
+                leakage = 0.0 if leakage <= HIDDEN or self.found.across_batch else leakage
                 return MaskSemantics(port.name, port.dtype, shape, axes, polarity, key_axis - len(shape), leakage)
         return MaskSemantics(port.name, port.dtype, shape, axes, None, fill=polarity.open)
 
