@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from encoder_conformance.judging.records import Claim, ClaimValue
 
 
-class Kind(NamedTuple):
+class ClaimKind(NamedTuple):
     """The sentence of a claim, and what it is held to: `every` case that could refute it, `one` that shows it, the
     `bits` of one; or `nothing`, for what only explains other words."""
 
@@ -19,54 +19,58 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "filled": Kind("{stage} holds {value} where the specification has NaN or infinity: {where}", "bits"),
-    "lost": Kind("{stage} holds {value} where the specification has numbers: {where}", "bits"),
-    "factor": Kind("{stage} is {factor} times what is specified", "every"),
-    "offset": Kind("{stage} is what is specified plus {offset}", "every"),
-    "elsewhere": Kind("{stage} holds the specified values in other places", "every"),
-    "slices": Kind(
+    "filled": ClaimKind("{stage} holds {value} where the specification has NaN or infinity: {where}", "bits"),
+    "lost": ClaimKind("{stage} holds {value} where the specification has numbers: {where}", "bits"),
+    "factor": ClaimKind("{stage} is {factor} times what is specified", "every"),
+    "offset": ClaimKind("{stage} is what is specified plus {offset}", "every"),
+    "elsewhere": ClaimKind("{stage} holds the specified values in other places", "every"),
+    "slices": ClaimKind(
         "Where {stage} is out of line, it is so at {axis} {condition} alone, and right at the others", "every"
     ),
-    "curve": Kind("{stage} follows one curve of {of}{points}; from {first} to {last} {plot}", "every"),
-    "no-curve": Kind("{stage} follows no smooth curve of {of} ({sigma} σ from between its neighbours)", "one"),
-    "linear": Kind("{stage} is a linear map of {of}{rank}: its weight is {weight}; its bias is {bias}", "every"),
-    "not-linear": Kind("{stage} is no linear map of {of} ({sigma} σ from the nearest)", "one"),
-    "sum-to-one": Kind("{stage} sum to 1 over the keys of every query", "every"),
-    "sums": Kind("{stage} sum to {low} up to {high} over the keys, and not to 1", "one"),
-    "zeros": Kind("{count} of {size} weights are 0 where the mask allows the key", "one"),
-    "leaks": Kind("{count} of {size} weights are not 0 where the mask hides the key: up to {most}", "bits"),
-    "rows": Kind(
+    "curve": ClaimKind("{stage} follows one curve of {of}{points}; from {first} to {last} {plot}", "every"),
+    "no-curve": ClaimKind("{stage} follows no smooth curve of {of} ({sigma} σ from between its neighbours)", "one"),
+    "linear": ClaimKind("{stage} is a linear map of {of}{rank}: its weight is {weight}; its bias is {bias}", "every"),
+    "not-linear": ClaimKind("{stage} is no linear map of {of} ({sigma} σ from the nearest)", "one"),
+    "sum-to-one": ClaimKind("{stage} sum to 1 over the keys of every query", "every"),
+    "sums": ClaimKind("{stage} sum to {low} up to {high} over the keys, and not to 1", "one"),
+    "zeros": ClaimKind("{count} of {size} weights are 0 where the mask allows the key", "one"),
+    "leaks": ClaimKind("{count} of {size} weights are not 0 where the mask hides the key: up to {most}", "bits"),
+    "rows": ClaimKind(
         "Each row of {stage} is (input - centre) / divisor * gain + shift: the centre is the mean plus {centre}, and "
         "the divisor {divisor} times the specified one",
         "every",
     ),
-    "not-rows": Kind(
+    "not-rows": ClaimKind(
         "{stage} is not (input - centre) / divisor * gain + shift in each row ({sigma} σ from the nearest)", "one"
     ),
-    "by-feature": Kind("{stage} is {one} times {factor} plus {other} times {factor_of_other}, by feature", "every"),
-    "not-by-feature": Kind(
+    "by-feature": ClaimKind(
+        "{stage} is {one} times {factor} plus {other} times {factor_of_other}, by feature", "every"
+    ),
+    "not-by-feature": ClaimKind(
         "{stage} is no sum of {one} and {other}, each times a factor of each feature ({sigma} σ from the nearest)",
         "one",
     ),
-    "by-positions": Kind("What is added to {stage} depends on the positions of query and key alone", "every"),
-    "shape": Kind("{stage} has the shape {shape}, and not {due}, in {where}", "bits"),
-    "dtype": Kind("{stage} is not in {dtype} in {where}", "bits"),
-    "depends": Kind("Asked again with one thing changed, the answer depends on {on} ({case})", "one"),
-    "independent": Kind("In {case} it does not depend on {on}", "every"),
-    "in-line-alone": Kind("In line where the output shows {shows} alone ({experiment})", "every"),
-    "out-of-line-alone": Kind("Out of line where the output shows {shows} alone ({experiment})", "one"),
-    "left-out": Kind("Not accounted for: {left}", "one"),
-    "gradients-out": Kind("Gradients out of line, from the output back: {names}", "one"),
-    "gradients-right": Kind("Right in every case: {names}", "every"),
-    "not-tried": Kind("Not tried on {names}", "nothing"),
-    "of-the-output": Kind(
+    "by-positions": ClaimKind("What is added to {stage} depends on the positions of query and key alone", "every"),
+    "shape": ClaimKind("{stage} has the shape {shape}, and not {due}, in {where}", "bits"),
+    "dtype": ClaimKind("{stage} is not in {dtype} in {where}", "bits"),
+    "depends": ClaimKind("Asked again with one thing changed, the answer depends on {on} ({case})", "one"),
+    "independent": ClaimKind("In {case} it does not depend on {on}", "every"),
+    "in-line-alone": ClaimKind("In line where the output shows {shows} alone ({experiment})", "every"),
+    "out-of-line-alone": ClaimKind("Out of line where the output shows {shows} alone ({experiment})", "one"),
+    "left-out": ClaimKind("Not accounted for: {left}", "one"),
+    "gradients-out": ClaimKind("Gradients out of line, from the output back: {names}", "one"),
+    "gradients-right": ClaimKind("Right in every case: {names}", "every"),
+    "not-tried": ClaimKind("Not tried on {names}", "nothing"),
+    "of-the-output": ClaimKind(
         "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell",
         "nothing",
     ),
-    "by-experiments": Kind("Found by asking again with parts of the layer switched off", "nothing"),
-    "detach": Kind("detach(a) is a, and nothing goes back through it", "nothing"),
-    "scale-gradient": Kind("scale_gradient(a, c) is a, and what goes back through it is multiplied by c", "nothing"),
-    "same-effect": Kind(
+    "by-experiments": ClaimKind("Found by asking again with parts of the layer switched off", "nothing"),
+    "detach": ClaimKind("detach(a) is a, and nothing goes back through it", "nothing"),
+    "scale-gradient": ClaimKind(
+        "scale_gradient(a, c) is a, and what goes back through it is multiplied by c", "nothing"
+    ),
+    "same-effect": ClaimKind(
         "Another place on the same way back has the same effect, where nothing branches off between the two",
         "nothing",
     ),
