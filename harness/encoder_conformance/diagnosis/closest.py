@@ -20,8 +20,8 @@ _MOST = 0.5
 _CEILING = 20.0
 """The largest error, in σ or in the predicted scatter, that the closest may leave anywhere. Twice the limit of a
 single element: beyond it the layer is not nearly what is named, and a name would send its author the wrong way."""
-_TRIED = 4
-"""Hypotheses that are tried in their own noise: it takes 24 plays a case."""
+_TRIED = 2
+"""Hypotheses that may be tried in their own noise: it takes 24 plays a case."""
 
 
 def standing(ranked: Sequence[Match], null: Match, evidence: Sequence[Evidence]) -> Iterator[Match]:
@@ -34,7 +34,7 @@ def standing(ranked: Sequence[Match], null: Match, evidence: Sequence[Evidence])
             null.try_on(piece)
             match.try_on(piece)
         own = match if _stands(match, null) else Match.of(match.deviations, evidence, measured=True)
-        if _stands(own, null) and own.rms <= _CEILING:
+        if _stands(own, null) and own.rms <= _CEILING and _each_is_seen(own, evidence):
             yield own
 
 
@@ -45,19 +45,25 @@ def is_refuted(deviations: tuple[Deviation, ...], evidence: Sequence[Evidence]) 
 
 
 def _near(ranked: Sequence[Match], null: Match) -> list[Match]:
-    """Return those that leave little enough, but for a noise that may have been guessed too small."""
+    """Return those that leave little enough, but for a noise that may have been guessed too small, and are seen in
+    values where they are known in size only."""
     near = [each for each in ranked if each.out_of_line <= _MOST * null.out_of_line and each.rms < GUESSED]
-    return near[:_TRIED]
+    return [each for each in near if each.seen_in_values][:_TRIED]
 
 
 def _stands(match: Match, null: Match) -> bool:
-    """Whether it puts in line all that it would be seen in, some of that is out of line without it, and it is seen in
-    values where they are known."""
+    """Whether it puts in line all that it would be seen in, and some of that is out of line without it."""
     right = dict(zip(null.tried_on, null.fits, strict=True))
     pairs = [(right[piece], found) for piece, found in zip(match.tried_on, match.fits, strict=True)]
     refuted = any(_misses(without, found) for without, found in pairs)
     accounts = any(bool(np.any(_shows(found) & found.in_line & ~without.in_line)) for without, found in pairs)
-    return accounts and not refuted and match.seen_in_values
+    return accounts and not refuted
+
+
+def _each_is_seen(match: Match, evidence: Sequence[Evidence]) -> bool:
+    """Whether each of several deviations puts something in line that the others do not."""
+    rest = [tuple(each for each in match.deviations if each is not one) for one in match.deviations]
+    return all(Match.of(others, evidence).out_of_line > match.out_of_line for others in rest if others)
 
 
 def _misses(without: Fit, found: Fit) -> bool:
