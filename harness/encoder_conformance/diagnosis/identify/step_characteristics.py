@@ -27,6 +27,7 @@ IN_LINE = constants().rms_limit
 """rms, in σ, as of every comparison."""
 _OUT = 2 * IN_LINE
 """rms, in σ, from which the nearest of a kind is not what was observed."""
+_FEWEST_ROWS = 8
 _UNLIKE = "like no parameter"
 
 
@@ -275,24 +276,32 @@ def sum_by_feature(stage: str, samples: Sequence[Sample]) -> Claim | None:
     if form_of(stage) != "sum":
         return None
     names = sorted(name for name in samples[0].specified.names if "." not in name)
-    widths = {sample.shape[-1] for sample in samples}
+    of_width: dict[int, list[Sample]] = {}
+    for sample in samples:
+        of_width.setdefault(sample.shape[-1], []).append(sample)
+    fits = [fit for group in of_width.values() if (fit := _fitted_sum(names, group))]
+    if len(fits) < len(of_width):
+        return None
+    worst = max(rms(errors) for _, errors in fits)
+    if worst > _OUT:
+        return claim("not-by-feature", worst, stage=stage, one=names[0], other=names[1])
+    factors = np.concatenate([found for found, _ in fits], axis=1)
+    said = {"factor": _span(factors[0]), "factor_of_other": _span(factors[1])}
+    if held(errors for _, errors in fits) is None or said == {"factor": "1", "factor_of_other": "1"}:
+        return None
+    return claim("by-feature", worst, cases=len(samples), stage=stage, one=names[0], other=names[1], **said)
+
+
+def _fitted_sum(names: Sequence[str], samples: Sequence[Sample]) -> tuple[Array, P] | None:
+    """Return the factors [2, D] that leave least of the sum in all rows, and what they leave, in σ, [rows · D]; None
+    where there are few rows, or a number that is not finite."""
     parts = [sample.at_all_positions().rows(names[0]) for sample in samples]
-    others = (
-        np.concatenate([sample.at_all_positions().rows(names[1])[0] for sample in samples])
-        if len(widths) == 1
-        else None
-    )
-    if others is None or len(others) < 8:
-        return None
     one, seen, sigma = (np.concatenate(each) for each in zip(*parts, strict=True))
-    if not np.isfinite(seen).all():
+    other = np.concatenate([sample.at_all_positions().rows(names[1])[0] for sample in samples])
+    if len(one) < _FEWEST_ROWS or not all(np.isfinite(each).all() for each in (one, other, seen)):
         return None
-    columns = (np.stack([one[:, at], others[:, at]], axis=1) / sigma[:, at, None] for at in range(one.shape[1]))
-    found = np.stack([np.linalg.lstsq(c, seen[:, at] / sigma[:, at], rcond=None)[0] for at, c in enumerate(columns)], 1)
-    errors = (seen - found[0] * one - found[1] * others) / sigma
-    if rms(errors) > _OUT:
-        return claim("not-by-feature", rms(errors), stage=stage, one=names[0], other=names[1])
-    said = {"factor": _span(found[0]), "factor_of_other": _span(found[1])}
-    if not conforms(errors) or said == {"factor": "1", "factor_of_other": "1"}:
-        return None
-    return claim("by-feature", rms(errors), cases=len(samples), stage=stage, one=names[0], other=names[1], **said)
+    weight = 1 / np.maximum(sigma, 1e-300)
+    columns = [np.stack([one[:, at], other[:, at]], axis=1) * weight[:, at, None] for at in range(one.shape[1])]
+    solved = [np.linalg.lstsq(each, seen[:, at] * weight[:, at], rcond=None)[0] for at, each in enumerate(columns)]
+    found = np.stack(solved, axis=1)
+    return found, ((seen - found[0] * one - found[1] * other) * weight).reshape(-1)
