@@ -34,7 +34,7 @@ HELD_OUT = ("mask-per-item-and-head", "padding-holes", "longer-than-wide", "padd
 """The first two that the layer has; none of them is shown."""
 _SAME = 3e-5
 """Of the largest value: what float32 leaves of two outputs that are the same."""
-Kind = Literal["equivalent", "right", "closest", "closest-wrong", "unknown", "false"]
+Kind = Literal["equivalent", "right", "closest-right", "closest-wrong", "unknown", "false"]
 """A closest is wrong unless what it names gives what the mutant gives, in every stage that it changes."""
 
 
@@ -70,14 +70,18 @@ def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
         begun = time.process_time()
         diagnosis = diagnose(Failing("mutant", "float32", repeats="same", ask=ask), seen)
         seconds, right = time.process_time() - begun, is_right(mutant, diagnosis)
-        kind: Kind = diagnosis.confidence if diagnosis.confidence in ("closest", "unknown") else "false"
-        if right and diagnosis.confidence == "explained":
-            kind = "right"
-        if kind == "closest" and not is_part_of(mutant, named_deviations(diagnosis)):
-            kind = "closest-wrong"
+        kind = _kind(mutant, diagnosis, right=right)
         stated = "; ".join(f"{each.stage} = {each.found}" for each in diagnosis.equations)
         step = right or mutant.has_step(step_of(diagnosis.first_stage or ""))
         yield Grade(str(mutant), kind, step, stated or " and ".join(diagnosis.deviations), round(seconds, 2))
+
+
+def _kind(mutant: Wrong, diagnosis: Diagnosis, *, right: bool) -> Kind:
+    if diagnosis.confidence == "closest":
+        return "closest-right" if is_part_of(mutant, named_deviations(diagnosis)) else "closest-wrong"
+    if diagnosis.confidence == "unknown":
+        return "unknown"
+    return "right" if right and diagnosis.confidence == "explained" else "false"
 
 
 def _cases(mutant: Wrong, situations: Iterable[str]) -> list[tuple[Case, Expected]]:

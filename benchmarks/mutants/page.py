@@ -91,9 +91,10 @@ def _stated(text: str) -> str:
 
 def _row(title: str, found: Population) -> str:
     caught = found.caught
-    right, false, misled = (found.kinds.get(kind, 0) for kind in ("right", "false", "closest-wrong"))
+    right, false = found.kinds.get("right", 0), found.kinds.get("false", 0)
+    misled = "–" if "closest" in found.kinds else found.kinds.get("closest-wrong", 0)  # it was not counted once
     took = sorted(chain.from_iterable([float(length)] * n for length, n in found.seconds.items()))
-    left = found.kinds.get("closest", 0) + found.kinds.get("unknown", 0)
+    left = sum(found.kinds.get(kind, 0) for kind in ("closest", "closest-right", "unknown"))
     seconds = f"{median(took):.1f} / {took[-1]:.1f}"
     cells = (
         title,
