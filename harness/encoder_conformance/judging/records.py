@@ -119,9 +119,11 @@ ClaimValue = str | int | float
 
 
 class Claim(Frozen):
-    """What was found out beside a cause: a `kind` of the table of claims, and its `values`. `sigma`: the largest rms, in
-    σ, that it leaves of what was observed, or by which one case shows it; None where bits were compared. `cases`: the
-    number of cases that it was held to, of those that could refute it."""
+    """What was found out beside a cause: a `kind` of the table of claims, and its `values`.
+
+    `sigma`: the largest rms, in σ, that it leaves of what was observed, or by which one case shows it; None where bits
+    were compared. `cases`: the number of cases that it was held to, of those that could refute it.
+    """
 
     kind: str
     values: dict[str, ClaimValue]
