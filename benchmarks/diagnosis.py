@@ -28,7 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "plants")]
 
 from encoder_conformance import Masks, RunRequest  # noqa: E402
-from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose  # noqa: E402
+from encoder_conformance.diagnosis.dependence import Repeats  # noqa: E402
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose  # noqa: E402
 from encoder_conformance.judging.observation import Observation, observation_of  # noqa: E402
 from encoder_conformance.judging.records import Diagnosis  # noqa: E402
 from encoder_conformance.judging.simulate import simulate  # noqa: E402

@@ -14,7 +14,7 @@ from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.dtypes import FORMATS, Format
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
@@ -26,24 +26,29 @@ CASES = [load().cases[f"{layer}/{situation}"] for layer in ("pre-gelu", "post-re
 Wrong = Callable[[str], str]
 
 
-def computed(case: Case, wrong: Mapping[str, Wrong]) -> dict[str, np.ndarray]:
-    """Every stage of that layer, in float32."""
+def computed(case: Case, wrong: Mapping[str, Wrong], dtype: Format = FLOAT32) -> dict[str, np.ndarray]:
+    """Every stage of that layer, in this format."""
     specified = stage_equations(case.layer)
     equations = {stage: Equation(change(specified[stage].text)) for stage, change in wrong.items()}
     what = given(case)
-    narrow = {name: value.astype(np.float32) for name, value in what.parameters.items()}
-    what = replace(what, equations=equations, x=what.x.astype(np.float32), parameters=narrow)
+    narrow = {name: value.astype(dtype.numpy) for name, value in what.parameters.items()}
+    what = replace(what, equations=equations, x=what.x.astype(dtype.numpy), parameters=narrow)
     with np.errstate(all="ignore"):
-        return forward(case.layer, what, Arithmetic(np.float32))
+        return forward(case.layer, what, Arithmetic(dtype.numpy))
 
 
 def observed(
-    case: Case, wrong: Mapping[str, Wrong], *, output_only: bool = False, expected: Expected | None = None
+    case: Case,
+    wrong: Mapping[str, Wrong],
+    *,
+    output_only: bool = False,
+    expected: Expected | None = None,
+    dtype: Format = FLOAT32,
 ) -> Observation:
-    """What a float32 layer shows that computes these stages by another equation. `expected` is read, or given."""
-    shown = computed(case, wrong)
+    """What a layer shows that computes these stages by another equation. `expected` is read, or given."""
+    shown = computed(case, wrong, dtype)
     names = ("output",) if output_only else stages(case.layer)
-    answers = {name: np.asarray(shown[name]).astype(np.float32) for name in names}
+    answers = {name: np.asarray(shown[name]).astype(dtype.numpy) for name in names}
     expected = expected or read_golden(case, read_golden_manifest(), constants())
-    verdict = judge("output" if output_only else "stages", names, answers, expected, FLOAT32)
-    return observation_of(case, expected, FLOAT32, answers, failed=verdict.outcome is not Outcome.PASS)
+    verdict = judge("output" if output_only else "stages", names, answers, expected, dtype)
+    return observation_of(case, expected, dtype, answers, failed=verdict.outcome is not Outcome.PASS)

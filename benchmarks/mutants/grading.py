@@ -13,6 +13,7 @@ from encoder_conformance.diagnosis.evidence import SimulatedCase
 from encoder_conformance.diagnosis.explanation import named_deviations
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.judging.simulate import Player
 from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import Deviant, deviant
@@ -33,7 +34,8 @@ HELD_OUT = ("mask-per-item-and-head", "padding-holes", "longer-than-wide", "padd
 """The first two that the layer has; none of them is shown."""
 _SAME = 3e-5
 """Of the largest value: what float32 leaves of two outputs that are the same."""
-Kind = Literal["equivalent", "right", "closest", "unknown", "false"]
+Kind = Literal["equivalent", "right", "closest-right", "closest-wrong", "unknown", "false"]
+"""A closest is wrong unless what it names gives what the mutant gives, in every stage that it changes."""
 
 
 class Wrong(Protocol):
@@ -68,12 +70,18 @@ def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
         begun = time.process_time()
         diagnosis = diagnose(Failing("mutant", "float32", repeats="same", ask=ask), seen)
         seconds, right = time.process_time() - begun, is_right(mutant, diagnosis)
-        kind: Kind = diagnosis.confidence if diagnosis.confidence in ("closest", "unknown") else "false"
-        if right and diagnosis.confidence == "explained":
-            kind = "right"
+        kind = _kind(mutant, diagnosis, right=right)
         stated = "; ".join(f"{each.stage} = {each.found}" for each in diagnosis.equations)
         step = right or mutant.has_step(step_of(diagnosis.first_stage or ""))
         yield Grade(str(mutant), kind, step, stated or " and ".join(diagnosis.deviations), round(seconds, 2))
+
+
+def _kind(mutant: Wrong, diagnosis: Diagnosis, *, right: bool) -> Kind:
+    if diagnosis.confidence == "closest":
+        return "closest-right" if is_part_of(mutant, named_deviations(diagnosis)) else "closest-wrong"
+    if diagnosis.confidence == "unknown":
+        return "unknown"
+    return "right" if right and diagnosis.confidence == "explained" else "false"
 
 
 def _cases(mutant: Wrong, situations: Iterable[str]) -> list[tuple[Case, Expected]]:
@@ -111,6 +119,26 @@ def _gives(named: Sequence[Deviation], mutant: Wrong, case: Case) -> bool:
     least = _SAME * np.nanmax(np.abs(wrong), initial=1e-9)
     found = (deviant(each, named).stages(Arithmetic(np.float64))["output"][rows] for each in both)
     return any(np.allclose(each, wrong, rtol=_SAME, atol=least, equal_nan=True) for each in found)
+
+
+def is_part_of(mutant: Wrong, named: Sequence[Deviation]) -> bool:
+    """Whether the named deviations are a part of what is wrong: each stage that they change, given those before it,
+    is the mutant's in cases that the diagnosis was not shown, and there is one."""
+    changed = False
+    for case, _ in _cases(mutant, HELD_OUT)[:2]:
+        whole = {name: stage.astype(np.float64) for name, stage in mutant.answers(case).items()}
+        player = Player(case, whole)
+        right, found = player.play(()), player.play(named)
+        for name in (name for name in right if name in whole and not _alike(found[name], right[name])):
+            changed = True
+            if not _alike(found[name], whole[name]):
+                return False
+    return changed
+
+
+def _alike(one: Array, other: Array) -> bool:
+    least = _SAME * np.nanmax(np.abs(other), initial=1e-9)
+    return one.shape == other.shape and np.allclose(one, other, rtol=_SAME, atol=least, equal_nan=True)
 
 
 def _has_key(wrong: Deviant, case: Case) -> Array:

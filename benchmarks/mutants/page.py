@@ -92,8 +92,9 @@ def _stated(text: str) -> str:
 def _row(title: str, found: Population) -> str:
     caught = found.caught
     right, false = found.kinds.get("right", 0), found.kinds.get("false", 0)
+    misled = "–" if "closest" in found.kinds else found.kinds.get("closest-wrong", 0)  # it was not counted once
     took = sorted(chain.from_iterable([float(length)] * n for length, n in found.seconds.items()))
-    left = found.kinds.get("closest", 0) + found.kinds.get("unknown", 0)
+    left = sum(found.kinds.get(kind, 0) for kind in ("closest", "closest-right", "unknown"))
     seconds = f"{median(took):.1f} / {took[-1]:.1f}"
     cells = (
         title,
@@ -104,6 +105,7 @@ def _row(title: str, found: Population) -> str:
         f"{right} ({right / caught:.1%})",
         f"{found.steps} ({found.steps / caught:.1%})",
         left,
+        misled,
         false,
         seconds,
     )
@@ -115,14 +117,15 @@ _PAGE = """# Mutants: bugs that no list has
 `python -m benchmarks.mutants` writes this page. It mutates the specified equation of a stage at random, lets the
 oracle compute the mutant in float32, and shows a diagnosis up to eight cases of it. A diagnosis is *right* where it
 says "explained" and the equation that it states gives the mutant's output in two cases that it was not shown. It is
-*false* where it says "explained" and that is not so. Mutants that change nothing that is compared are not counted as
+*false* where it says "explained" and that is not so. A closest is *wrong* unless each stage that it changes is the
+mutant's. Mutants that change nothing that is compared are not counted as
 caught; all others are caught. *Right step* counts diagnoses that are right, or whose first stage out of line is the
 mutated one (of code: one that the mutated function computes). Mutants of code change one node of the syntax tree of
 the encoder in `impls/jax_pure`, run over NumPy, in `impls/pytorch` and in `impls/keras_tf`, run by their frameworks;
 those that raise an error are not counted. Seconds are of the processor, the median and the largest of one diagnosis.
 
-| population | mutants | of layers | seed | caught | right | right step | left open | false | seconds |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| population | mutants | of layers | seed | caught | right | right step | left open | closest, wrong | false | seconds |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
 
 ## Mutants whose equation was not found

@@ -7,9 +7,10 @@ A diagnosis goes, in this order, through
 - `evidence`: a case beside what is right and what a hypothesis predicts, in σ (`in_sigma`), for each choice that nobody
   specifies (`match`), and with what noisy deviations predict beside a size (`noisy_predictions`);
 - `diagnose`: deviations of the catalogue and measured epsilons (`epsilon`) are tried, alone and in pairs
-  (`catalogue_search`), and ranked by how they match (`match`);
+  (`catalogue_search`), and ranked by how they match (`match`); `closest`: what may be named though it explains not all;
 - `identify`: the equation of a wrong step that no catalogue has; `experiments` and `dependence` ask a live
   implementation again;
+- `claims`: the table of all that is said beside a cause;
 - `explanation`: an explanation held to cases that it was not found in; `backward`: gradients;
 - `lost`: what a fault of ours leaves of a diagnosis, whichever of these it happens in.
 """

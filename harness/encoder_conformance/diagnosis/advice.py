@@ -71,8 +71,8 @@ ADVICE: dict[str, str] = {
         "not quite 0, of a mask of −10, lets 2^100 through"
     ),
     "gradient no-key": (
-        "The weights were put right after a softmax of −∞ alone, whose own gradient is NaN (fully-masked-row-nan, "
-        "hidden in the forward pass): give such rows finite scores before the softmax, and 0 after it"
+        "Look for weights that are put right after a softmax of −∞ alone: its own gradient is NaN, which the forward "
+        "pass hides (fully-masked-row-nan). Give such rows finite scores before the softmax, and 0 after it"
     ),
     "gradient padding": (
         "A gradient of 0 times what padding holds is NaN: set padded positions to 0 where the layer is given them"

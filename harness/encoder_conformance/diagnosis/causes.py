@@ -129,13 +129,16 @@ def _special(each: FailedCheck) -> str | None:
 
 
 def _other_cause(kind: str, each: FailedCheck, failures: Iterable[FailedCheck]) -> bool:
-    """Whether NaN is there in cases with nothing special too; or, for a gradient, in its forward pass too."""
+    """Whether NaN is there in cases with nothing special too; or, for a gradient, its forward pass is wrong too."""
     task = each.task
     others = [o for o in failures if o.task.dtype == task.dtype and o.task.check in FORWARD and o.lost]
     if kind == "after-refusal":  # only if the layer is right else: two answers of a layer with dropout differ too
         return any(_same_layer(o.task, task) for o in failures if o.task.check in FORWARD)
     if kind.startswith("gradient"):
-        return any(o.task.case.id == task.case.id for o in others)
+        of_dtype = [o for o in failures if o.task.dtype == task.dtype]
+        is_wrong = any(o.task.case.id == task.case.id and o.task.check in _FORWARD for o in of_dtype)
+        gradients = [o for o in of_dtype if o.task.check == "gradients" and o.lost]
+        return is_wrong or (_special(each) is not None and any(_special(o) is None for o in gradients))
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
         others = [o for o in failures if o.task.check in FORWARD and _same_layer(o.task, task)]
     return kind in ("padding", "no-key", "no-key spread") and any(_special(o) is None for o in others)

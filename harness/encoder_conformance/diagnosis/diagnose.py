@@ -6,14 +6,15 @@ step is looked for (`identify`), with experiments where a live implementation sh
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from encoder_conformance.diagnosis.catalogue_search import EARNED, OutOfTime, search_catalogue
-from encoder_conformance.diagnosis.dependence import dependence
+from encoder_conformance.diagnosis.claims import claim
+from encoder_conformance.diagnosis.closest import standing
+from encoder_conformance.diagnosis.dependence import Repeats, dependence, repeats_again
 from encoder_conformance.diagnosis.epsilon import measured_epsilons
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.experiments import Ask, identify_by_experiments
+from encoder_conformance.diagnosis.experiments import Ask, experiments, identify_by_experiments
 from encoder_conformance.diagnosis.identify.identify import (
     Identified,
     describe_outputs,
@@ -26,7 +27,7 @@ from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.diagnosis.selection import choose, screening
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.judging.records import Diagnosis, Measurement
+from encoder_conformance.judging.records import Claim, Diagnosis, Measurement
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.deviation import Deviation, Measured
@@ -34,14 +35,6 @@ from encoder_conformance.spec.stages import step_of
 
 _IN_A_HURRY = 6
 """Observations that are enough where time is short: each costs the noise of its layer."""
-_MOST = 0.5
-"""The part of the stages out of line that the closest may leave so."""
-_CEILING = 20.0
-"""The largest error, in σ or in the predicted scatter, that the closest may leave anywhere. Twice the limit of a
-single element: beyond it the layer is not nearly what is named, and a name would send its author the wrong way."""
-
-Repeats = Literal["same", "differ", "unknown"]
-"""Whether two answers to one question are the same to the bit (clause I-8), as far as a run has seen."""
 
 
 @dataclass(frozen=True)
@@ -67,37 +60,36 @@ def diagnose(failing: Failing, observations: Sequence[Observation]) -> Diagnosis
 
 def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catalogue_alone: bool = False) -> Diagnosis:
     """Diagnose from the observations that `choose` has chosen. `in_catalogue_alone`: no equation is looked for."""
-    until = failing.until
-    if until is not None:
+    if failing.until is not None:
         chosen = chosen[:_IN_A_HURRY]
+    if failing.repeats == "unknown" and failing.ask is not None:
+        failing = replace(failing, repeats=repeats_again(chosen, failing.ask))
     evidence = [Evidence(observation) for observation in chosen]
     null, screened = Match.of((), evidence), screening(evidence)
     unknown = _unknown(failing, null, chosen)
     try:
         offered = [*_offered(chosen, failing.repeats), *measured_epsilons(screened.slower, evidence, null)]
-        ranked = search_catalogue(offered, screened, evidence, until)
+        ranked = search_catalogue(offered, screened, evidence, failing.until)
     except OutOfTime:
         return unknown.model_copy(update={"cut_short": True})
-    named = _named(unknown, ranked, null, failing.repeats)
-    if named.confidence == "explained":
-        return named
+    if null.explains or (ranked and _is_explained(ranked[0], failing.repeats)):
+        return unknown if null.explains else _named(unknown, ranked, failing.repeats)
     if match := softmax_by_log_sum(evidence):
-        sentences, cause = (
-            tuple(each.sentence for each in match.deviations),
-            {"confidence": "explained", "rms": match.rms},
-        )
-        return unknown.model_copy(update=cause | {"deviations": match.ids, "sentences": sentences, "right_before": ()})
-    if null.explains or in_catalogue_alone:
-        return named
+        sentences = tuple(each.sentence for each in match.deviations)
+        cause = {"confidence": "explained", "rms": match.rms, "deviations": match.ids}
+        return unknown.model_copy(update=cause | {"sentences": sentences, "right_before": ()})
+    if in_catalogue_alone:
+        return _closest(unknown, ranked, null, evidence, failing.repeats)
     unlike, comparable = incomparable(evidence), [piece for piece in evidence if piece.is_comparable]
     if not comparable:
-        return named.model_copy(update={"observed": unlike})
+        closest = _closest(unknown, ranked, null, evidence, failing.repeats)
+        return closest.model_copy(update={"observed": unlike})
     shows_stages = any(len(piece.stages) > 1 for piece in comparable)
-    by_experiments = (
-        None if shows_stages or failing.ask is None else identify_by_experiments(comparable, failing.ask, until)
-    )
-    identified = by_experiments or identify(comparable, Match.of((), comparable), until)
-    diagnosis = _with_equations(named, identified, evidence)
+    asked = {} if shows_stages or failing.ask is None else experiments(comparable, failing.ask)
+    by_experiments = identify_by_experiments(comparable, asked, failing.until)
+    identified = by_experiments or identify(comparable, Match.of((), comparable), failing.until)
+    every = [*evidence, *(piece for pieces in asked.values() for piece in pieces)]
+    diagnosis = _with_equations(_closest(unknown, ranked, null, every, failing.repeats), identified, evidence)
     if diagnosis.confidence == "explained":
         return diagnosis
     outputs = () if shows_stages else describe_outputs(comparable)
@@ -136,14 +128,22 @@ def _right_before(null: Match) -> tuple[str, ...]:
     return tuple(stage for stage in fit.stages[: fit.stages.index(first)] if stage not in out)
 
 
-def _named(unknown: Diagnosis, ranked: Sequence[Match], null: Match, repeats: Repeats) -> Diagnosis:
-    """Name the best hypothesis as what explains all, or as the closest; the `unknown` diagnosis if it is neither."""
-    if not ranked or null.explains or ranked[0].out_of_line > _MOST * null.out_of_line:
-        return unknown
+def _is_explained(best: Match, repeats: Repeats) -> bool:
+    return best.explains and best.came_true and (repeats == "differ" or not has_dropout(best.deviations))
+
+
+def _closest(
+    unknown: Diagnosis, ranked: Sequence[Match], null: Match, evidence: Sequence[Evidence], repeats: Repeats
+) -> Diagnosis:
+    """Name the best hypothesis that nothing in the evidence refutes; the `unknown` diagnosis if there is none."""
+    left = list(standing(ranked, null, evidence))
+    return _named(unknown, left, repeats) if left else unknown
+
+
+def _named(unknown: Diagnosis, ranked: Sequence[Match], repeats: Repeats) -> Diagnosis:
+    """Name the best hypothesis as what explains all, or as the closest."""
     best, *others = ranked
-    explained = best.explains and best.came_true and (repeats == "differ" or not has_dropout(best.deviations))
-    if not explained and best.rms > _CEILING:
-        return unknown
+    explained = _is_explained(best, repeats)
     indistinguishable = [match for match in others if _indistinguishable(match, best)]
     rest = (match for match in others if match not in indistinguishable and (match.exact or not best.exact))
     runner_up = next(rest, None)
@@ -169,6 +169,12 @@ def _named(unknown: Diagnosis, ranked: Sequence[Match], null: Match, repeats: Re
             "predicted_stage": best.first_stage,
         }
     )
+
+
+def without_name(closest: Diagnosis) -> Diagnosis:
+    """Return what is left of a diagnosis whose name something refutes: what was found out beside it."""
+    kept = ("implementation", "dtype", "first_stage", "right_before", "cases", "equations", "left_open", "observed")
+    return Diagnosis(confidence="unknown", **{name: getattr(closest, name) for name in kept})
 
 
 def _came_true(best: Match, repeats: Repeats) -> tuple[str, ...]:
@@ -213,16 +219,16 @@ def _first_identified(identified: Identified, seen_first: str | None) -> str | N
     return seen_first if identified.observed or (seen_first and step_of(seen_first) == stage) else stage
 
 
-def incomparable(evidence: Sequence[Evidence]) -> tuple[str, ...]:
-    """Return a sentence on the first answer of another shape or dtype, and how many cases more; () if there is none."""
+def incomparable(evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
+    """Return what is so of the first answer of another shape or dtype, and how many cases more; () if there is none."""
     unlike = [(piece, stage) for piece in evidence for stage in piece.stages if stage in piece.observation.unlike]
     if not unlike:
         return ()
     piece, stage = unlike[0]
     count = len({each.case.id for each, _ in unlike})
-    others = f" and {count - 1} more" if count > 1 else ""
+    where = piece.case.id + (f" and {count - 1} more" if count > 1 else "")
     shape = piece.observation.unlike[stage]
     if shape is None:
-        return (f"{stage} is not in {piece.dtype.name} in {piece.case.id}{others}.",)
+        return (claim("dtype", stage=stage, dtype=piece.dtype.name, where=where),)
     due = list(piece.observation.expected.tensors[stage].shape)
-    return (f"{stage} has the shape {list(shape)}, and not {due}, in {piece.case.id}{others}.",)
+    return (claim("shape", stage=stage, shape=str(list(shape)), due=str(due), where=where),)

@@ -1,6 +1,6 @@
 """Evidence: one observation beside what is right, and beside what any hypothesis predicts of it, stage by stage."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from encoder_conformance.diagnosis.noisy_predictions import (
     DROPOUTS,
     NoisyStage,
     NormRows,
+    errs_alike,
     has_dropout,
     noisy_steps,
     prediction_result,
@@ -25,6 +26,7 @@ from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.plan import plan
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.stages import step_of
@@ -186,8 +188,16 @@ class Evidence:
                 moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
                 means[at], largest[at] = rms(result.errors), np.abs(result.errors).max()
         came_true = frozenset(name for name, true in found.items() if true)
+        alike = frozenset(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
         errors = replace(errors, rms=means, max=largest, scatter=scatter, moved=moved)
-        return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true)
+        return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true, alike=alike)
+
+    def _erring_alike(self, centre: Array, predicted: Array, scatter: Array, noisy: Mapping[str, str]) -> Iterator[str]:
+        """Yield the stages after the noisy steps, where these scatter, that err as predicted: all are [n], [stages]."""
+        for at in np.flatnonzero(scatter > constants().max_limit):
+            name, here = self.stages[at], slice(self._starts[at], self._starts[at] + self._sizes[at])
+            if step_of(name) not in noisy and errs_alike(self.observed[here], predicted[here], centre[here]):
+                yield step_of(name)
 
     def _noisy_stage(self, at: int, plain: Array, predicted: Array, sigma: Array, *, rows: bool) -> NoisyStage:
         """Return one stage, [P] of these rows [n]; with the rows of a norm if `rows`."""

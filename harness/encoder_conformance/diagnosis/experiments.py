@@ -5,15 +5,18 @@ feed-forward network, and one whose feed-forward network adds nothing shows its 
 one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.edits import parsed
 from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
 from encoder_conformance.diagnosis.identify.identify import (
+    OF_THE_OUTPUT,
     Identified,
     deviations_of,
     identify_by_output,
@@ -21,17 +24,14 @@ from encoder_conformance.diagnosis.identify.identify import (
 )
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.judging.observation import Observation
-from encoder_conformance.judging.records import StageEquation
+from encoder_conformance.judging.records import Claim, StageEquation
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.size import is_large
 
 Ask = Callable[[Sequence[Case]], list[Observation]]
 """Cases → what the implementation gives, in their order; [] where it cannot be asked."""
-_HOW = (
-    "Found by asking again with parts of the layer switched off. Another stage may be the one that is wrong, if it has "
-    "the same effect: the output alone cannot tell."
-)
+_HOW = (claim("by-experiments"), OF_THE_OUTPUT)
 _CASES = 4
 """Cases that each experiment is made of."""
 
@@ -66,34 +66,42 @@ EXPERIMENTS = (
 """In the order in which each shows little beyond what those before it showed."""
 
 
-def identify_by_experiments(evidence: Sequence[Evidence], ask: Ask, until: float | None) -> Identified | None:
-    """Identify the equations of wrong steps, one an experiment, and one more that the cases themselves show; None where
-    nothing can be asked."""
+def experiments(evidence: Sequence[Evidence], ask: Ask) -> dict[Experiment, list[Evidence]]:
+    """Return what each experiment shows; {} where nothing can be asked."""
     chosen = list(_chosen(evidence))
     asked = {experiment: [experiment.of(piece.observation.case) for piece in chosen] for experiment in EXPERIMENTS}
     answers = ask([case for cases in asked.values() for case in cases])
     by_case = {answer.case.id: Evidence(answer) for answer in answers}
-    if not by_case:
+    found = {each: [by_case[case.id] for case in cases if case.id in by_case] for each, cases in asked.items()}
+    return {experiment: pieces for experiment, pieces in found.items() if pieces}
+
+
+def identify_by_experiments(
+    evidence: Sequence[Evidence], asked: Mapping[Experiment, Sequence[Evidence]], until: float | None
+) -> Identified | None:
+    """Identify the equations of wrong steps, one an experiment, and one more that the cases themselves show; None where
+    nothing was `asked`."""
+    if not asked:
         return None
-    found, sentences, every = list[StageEquation](), list[str](), list[Evidence]()
-    for experiment, cases in asked.items():
-        pieces = [by_case[case.id] for case in cases if case.id in by_case]
+    found, claims, every = list[StageEquation](), list[Claim](), list[Evidence]()
+    for experiment, pieces in asked.items():
         every += pieces
-        if not pieces:
-            continue
-        if _explains(found, pieces):
-            sentences.append(f"In line where the output shows {experiment.shows} alone ({experiment.name}).")
+        seen = _seen(found, pieces)
+        said = partial(claim, cases=len(pieces), shows=experiment.shows, experiment=experiment.name)
+        if seen.explains:
+            claims.append(said("in-line-alone", seen.rms))
             continue
         more = _one_more(pieces, found, until)
-        sentences.append(f"Out of line where the output shows {experiment.shows} alone ({experiment.name}).")
+        claims.append(said("out-of-line-alone", seen.rms))
         if not more:
-            return Identified(left=("output",) if found else (), observed=tuple(sentences))
+            return Identified(left=("output",) if found else (), observed=tuple(claims))
         found += more
+    chosen = list(_chosen(evidence))
     if not _explains(found, chosen):
         found += _one_more(chosen, found, until)
     if not found or not _explains(found, [*every, *chosen]):
-        return Identified(observed=tuple(sentences))
-    return Identified(tuple(found), observed=(_HOW,))
+        return Identified(observed=tuple(claims))
+    return Identified(tuple(found), observed=_HOW)
 
 
 def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
@@ -109,7 +117,11 @@ def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
 
 
 def _explains(found: Sequence[StageEquation], pieces: Sequence[Evidence]) -> bool:
-    return Match.of(deviations_of(patches_of(found)), pieces, measured=bool(found)).explains
+    return _seen(found, pieces).explains
+
+
+def _seen(found: Sequence[StageEquation], pieces: Sequence[Evidence]) -> Match:
+    return Match.of(deviations_of(patches_of(found)), pieces, measured=bool(found))
 
 
 def _reaches_the_output(sample: OutputSample) -> bool:

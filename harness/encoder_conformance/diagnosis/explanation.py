@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
+from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.identify import deviations_of, patches_of
@@ -69,5 +70,5 @@ def on_large_layers(
 
 def as_closest(explained: Diagnosis, left: Sequence[str], of: str = "") -> Diagnosis:
     """Return the diagnosis as no more than the closest, since it does not give these cases, or something `of` them."""
-    observed = (*explained.observed, f"Not accounted for: {of}{', '.join(left)}.")
+    observed = (*explained.observed, claim("left-out", left=f"{of}{', '.join(left)}"))
     return explained.model_copy(update={"confidence": "closest", "observed": observed})

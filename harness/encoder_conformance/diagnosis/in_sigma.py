@@ -1,5 +1,6 @@
 """Distances in σ: between two arrays, of one tensor, and of a hypothesis from what was observed, stage by stage."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,9 @@ import numpy as np
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
 from encoder_conformance.spec.load import constants
 
-UNCOMPARABLE = 1e12
-"""The error, in σ, of a tensor that cannot be compared: enough to be worse than anything that can."""
+UNCOMPARABLE = 1e30
+"""The error, in σ, of a tensor that cannot be compared: worse than anything that can. An error of the size of its value
+is 1e16 σ of float64, so that two of different sizes are told apart."""
 
 
 def in_sigma(one: Elementwise, other: Elementwise, sigma: Elementwise) -> Elementwise:
@@ -39,6 +41,12 @@ def conforms(errors: Array) -> bool:
     return rms(errors) <= constants().rms_limit and float(np.abs(errors).max()) <= constants().max_limit
 
 
+def held(errors: Iterable[Array]) -> float | None:
+    """Return the largest rms of tensors with these errors, in σ; None unless there is one, and each conforms."""
+    every = [each for each in errors if each.size]
+    return max(map(rms, every)) if every and all(map(conforms, every)) else None
+
+
 def robust_cost(errors: Array) -> Array:
     """Return the mean of log(1 + error²) over the last axis, [..., n] → [...]: no one element decides it."""
     with np.errstate(over="ignore"):  # where σ is the least number of a format
@@ -52,7 +60,8 @@ class StageErrors:
     `rms` and `max` are of observed − predicted, `moved` is the rms of predicted − right, and `scatter` that of the
     predicted values among themselves. `touched`: the hypothesis changes anything there. `along` and `length` are the
     inner products, over all stages, of predicted − right with observed − right and with itself. `came_true` and
-    `refuted` are the stages of which a hypothesis that is predicted in size only says more, rightly or wrongly (V-4).
+    `refuted` are the stages of which a hypothesis that is predicted in size only says more, rightly or wrongly (V-4);
+    `alike` are those after its own steps that err as it predicts, value by value.
     """
 
     rms: Array
@@ -64,3 +73,4 @@ class StageErrors:
     length: float
     came_true: frozenset[str] = frozenset()
     refuted: frozenset[str] = frozenset()
+    alike: frozenset[str] = frozenset()

@@ -19,7 +19,7 @@ from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.size import is_large
 from encoder_conformance.spec.stages import step_of
 
-_SCATTERED = 4.0
+SCATTERED = 4.0
 """A spread, in σ, from which a tensor's scatter is the hypothesis' own, and not the format's."""
 _WITHIN = 8.0
 """The factor within which a scatter's size can be predicted: frameworks round inside a step at different places."""
@@ -53,7 +53,7 @@ def fit(deviations: tuple[Deviation, ...], evidence: Evidence, *, measured: bool
     limits = constants()
     spread = np.hypot(1.0, errors.scatter)
     rms, largest = errors.rms / spread, errors.max / spread
-    wide = spread > _SCATTERED
+    wide = spread > SCATTERED
     # A predicted scatter is known in size only, and must be seen: far less or far more of it is no match (V-4).
     of_its_size = (rms > 1 / _WITHIN) & (rms < _WITHIN)
     in_line = np.where(wide, of_its_size, (rms <= limits.rms_limit) & (largest <= limits.max_limit))
@@ -127,6 +127,13 @@ class Match:
         return any(stages & wrong and not stages & true for stages in predicted)
 
     @property
+    def seen_in_values(self) -> bool:
+        """Whether each noisy deviation is seen in values somewhere, at its own step or in what follows from it."""
+        noisy = [each for each in self.deviations if is_noisy(each)]
+        alike = len(noisy) == 1 and bool(self._stages("alike"))  # of two nobody knows whose values they are
+        return alike or all(self._predicted_by(each) & self._stages("came_true") for each in noisy)
+
+    @property
     def predictions(self) -> tuple[str, ...]:
         """Return in a few words each prediction that came true."""
         by_words: dict[str, list[str]] = {}
@@ -140,7 +147,7 @@ class Match:
         others = [other for other in self.deviations if has_dropout([other]) and not has_dropout([deviation])]
         return {*noisy_steps([deviation])} - {*noisy_steps(others)}
 
-    def _stages(self, result: Literal["came_true", "refuted"]) -> frozenset[str]:
+    def _stages(self, result: Literal["came_true", "refuted", "alike"]) -> frozenset[str]:
         return frozenset[str]().union(*(getattr(fit.errors, result) for fit in self.fits))
 
     # The next four have one entry for every stage of every case, in a row.
@@ -193,7 +200,7 @@ class Match:
     def first_stage(self) -> str | None:
         """Return the first stage that the hypothesis itself moves out of line."""
         for fit in self.with_stages_first:
-            shows = (fit.errors.moved > constants().rms_limit) | (fit.spread > _SCATTERED)
+            shows = (fit.errors.moved > constants().rms_limit) | (fit.spread > SCATTERED)
             if shows.any():
                 return fit.stages[int(shows.argmax())]
         return None

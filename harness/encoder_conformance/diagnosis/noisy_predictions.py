@@ -27,6 +27,12 @@ _CHANCE = 1e-6
 """The probability below which a number of dropped elements is not that of the rate that their scale shows."""
 _FAR = 1000.0
 """The size, in σ, of an element of which it can be said whether it was scaled or dropped."""
+_ALIKE, _BY_NO_CHANCE = 0.3, 8.0
+"""The cosine between two errors, and that times the root of their number, from which they have one source: of unlike
+ones the second is the size of 1."""
+_BITS = {"bfloat16": 8, "float16": 11, "tf32": 11, "float32": 24}
+_ODD = 0.125
+"""The part, at least, of a format's own values that have its last bit: half of them, and none of a coarser grid's."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
 DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
@@ -117,8 +123,28 @@ def _on_grid(stage: NoisyStage, dtype: str) -> PredictionResult:
     with np.errstate(all="ignore"):
         off_grid = np.abs(stage.plain - narrowed(stage.plain, dtype)) > constants().max_limit * stage.sigma
         on_grid = np.isnan(stage.observed) | (stage.observed == narrowed(stage.observed, dtype))
-    several = len(np.unique(stage.observed[off_grid & (stage.observed != 0)])) >= ENOUGH  # zeros are on any grid
-    return PredictionResult(several and bool(on_grid.all()))
+    shown = np.unique(stage.observed[off_grid & (stage.observed != 0)])  # zeros are on any grid
+    is_own = len(shown) >= ENOUGH and _with_last_bit(shown, dtype) >= _ODD
+    return PredictionResult(is_own and bool(on_grid.all()))
+
+
+def _with_last_bit(values: P, dtype: str) -> float:
+    """Return the part of the values, on the format's grid, that have its last bit: they are on no coarser one."""
+    mantissa, _ = np.frexp(np.abs(values[np.isfinite(values)]))
+    return float(np.mean(np.rint(mantissa * 2.0 ** _BITS[dtype]) % 2)) if mantissa.size else 0.0
+
+
+def errs_alike(observed: P, predicted: P, plain: P) -> bool:
+    """Whether what was observed is off from `plain` as what is predicted is, value by value, and not in size alone.
+
+    A rounding inside a step that is not seen shows so in what follows from it; what errs as much by another cause does
+    not.
+    """
+    finite = np.isfinite(observed) & np.isfinite(predicted) & np.isfinite(plain)
+    seen, due = (each[finite] - plain[finite] for each in (observed, predicted))
+    size = float(np.linalg.norm(seen) * np.linalg.norm(due))
+    cosine = float(seen @ due) / size if size else 0.0
+    return cosine > _ALIKE and cosine * np.sqrt(np.count_nonzero(due)) > _BY_NO_CHANCE
 
 
 def _scaled_or_dropped(stage: NoisyStage, *, broadcast: bool) -> PredictionResult | None:

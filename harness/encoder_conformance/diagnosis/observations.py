@@ -10,7 +10,10 @@ from encoder_conformance.diagnosis.backward.consistency import not_following
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
 from encoder_conformance.diagnosis.causes import FORWARD, FailedCheck, causes, failed_numbers, refused_or_broken
-from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
+from encoder_conformance.diagnosis.closest import is_refuted
+from encoder_conformance.diagnosis.dependence import Repeats
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose_chosen, without_name
+from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
 from encoder_conformance.diagnosis.lost import fault_of, lost, or_lost
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
@@ -19,6 +22,7 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import UnjudgedAnswer
 from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
 from encoder_conformance.judging.records import Diagnosis, Fault, Record
+from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
@@ -30,6 +34,8 @@ AskInDtype = Callable[[str, Sequence[Case]], list[Observation]]
 """(dtype, cases) → what the implementation gives for those that it answers."""
 _TRIES = 2
 """Diagnoses of what an explanation left out."""
+_IN_ANOTHER_FORMAT = 4
+"""Cases of another format that a rounding has to show in, too."""
 _GRADIENTS = 40
 """Cases of a format whose gradients are kept: all that failed first."""
 
@@ -141,7 +147,7 @@ class Observations:
     def _of_dtype(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> list[Diagnosis]:
         """Explain what failed in a format; what was not seen, no explanation accounts for."""
         forward = self._told_apart(self._forward(of, kept, in_catalogue_alone=in_catalogue_alone), of.until)
-        found = self._with_gradients(forward, of.dtype)
+        found = self._held_to_other_formats(self._with_gradients(forward, of.dtype))
         unseen = sorted(self._lost.get(of.dtype, ()))
         return [as_closest(found, unseen) if unseen and found.confidence == "explained" else found]
 
@@ -173,6 +179,17 @@ class Observations:
         formats = sorted(self._found.keys() - {forward.dtype})
         elsewhere = [each for dtype in formats for each in choose(self._one_of_each(dtype))]
         return told_apart(forward, self._read(taken), self._read([*not_chosen(own, taken), *elsewhere]), until)
+
+    def _held_to_other_formats(self, forward: Diagnosis) -> Diagnosis:
+        """Take back the name of a rounding that another format does not show, at its size and in its values."""
+        noisy = tuple(filter(is_noisy, named_deviations(forward)))
+        if forward.confidence != "closest" or not noisy:
+            return forward
+        for dtype in sorted(self._found.keys() - {forward.dtype}):
+            observations = self._read(choose(self._one_of_each(dtype))[:_IN_ANOTHER_FORMAT])
+            if is_refuted(noisy, [Evidence(each) for each in observations]):
+                return without_name(forward)
+        return forward
 
     def _with_gradients(self, forward: Diagnosis, dtype: str) -> Diagnosis:
         """Hold an explanation to the gradients, too, as far as they follow from it."""

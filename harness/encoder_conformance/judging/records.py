@@ -122,6 +122,22 @@ class Fault(Frozen):
     trace: str
 
 
+ClaimValue = str | int | float
+
+
+class Claim(Frozen):
+    """What was found out beside a cause: a `kind` of the table of claims, and its `values`.
+
+    `sigma`: the largest rms, in σ, that it leaves of what was observed, or by which one case shows it; None where bits
+    were compared. `cases`: the number of cases that it was held to, of those that could refute it.
+    """
+
+    kind: str
+    values: dict[str, ClaimValue]
+    sigma: float | None = None
+    cases: int = 0
+
+
 class Diagnosis(Frozen):
     """An explanation of the failures of one implementation in one dtype: one deviation of the catalogue, or a pair.
 
@@ -167,8 +183,8 @@ class Diagnosis(Frozen):
     """What was identified beside the catalogue: stage by stage, in the order of computation."""
     left_open: tuple[str, ...] = ()
     """Stages out of line of which no equation was found."""
-    observed: tuple[str, ...] = ()
-    """Sentences about the first of these."""
+    observed: tuple[Claim | str, ...] = ()
+    """What was found out about the first of these; sentences in a report of an earlier release."""
 
 
 EndedBy = Literal["budget", "first failure", "interrupt", "fault of the harness"]

@@ -254,4 +254,4 @@ def test_what_no_equation_gives_is_not_explained() -> None:
 
     diagnosis = diagnosed({}, noise)
     assert diagnosis.confidence == "unknown"
-    assert "Gradients out of line, from the output back: attention.value.weight." in diagnosis.observed
+    assert "Gradients out of line, from the output back: attention.value.weight (" in diagnosis_text(diagnosis)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from wrong_layers import CASES, FLOAT32, Wrong, computed, observed
 
+from encoder_conformance.diagnosis.claims import sentence
 from encoder_conformance.diagnosis.dependence import dependence
 from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.evidence import Evidence
@@ -87,9 +88,25 @@ def test_what_an_unknown_step_depends_on_is_asked() -> None:
         given = [(case, computed(case, wrong)["output"].astype(np.float64)) for case in cases]
         return [Observation(case, FLOAT32, True, True, NOTHING, {}, {"output": output}) for case, output in given]
 
-    said = " ".join(dependence([Evidence(observed(CASES[2], wrong))], ask))
+    said = " ".join(map(sentence, dependence([Evidence(observed(CASES[2], wrong))], ask)))
     assert "Asked again with one thing changed, the answer depends on the other items of the batch (" in said
-    assert "on the order of the positions; on chance, or what was asked before." in said
+    assert "on the order of the positions; on chance, or what was asked before (" in said
+
+
+def test_a_coarse_grid_that_flips_with_the_order_of_a_sum_is_no_dependence() -> None:
+    """Whatever is changed flips some values, as a rounding of x does."""
+    wrong = {"residual1": lambda text: f"({text}) * 1.01"}
+
+    def ask(cases: Sequence[Case]) -> list[Observation]:
+        found = []
+        for number, case in enumerate(cases):
+            noise = np.random.default_rng(number).normal(size=case.x_shape) * 1e-6
+            output = np.round((computed(case, wrong)["output"] + noise) * 512) / 512
+            found.append(Observation(case, FLOAT32, True, True, NOTHING, {}, {"output": output}))
+        return found
+
+    claims = dependence([Evidence(observed(case, wrong)) for case in (CASES[0], CASES[2])], ask)
+    assert [each for each in claims if each.kind == "depends" and "chance" not in str(each.values["on"])] == []
 
 
 TWO = """

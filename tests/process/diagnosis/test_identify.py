@@ -108,7 +108,7 @@ def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
     assert strange.confidence != "explained"
     assert {each.stage for each in strange.equations} == {"residual1"}
     assert strange.left_open == ("ffn_activation",)
-    assert "ffn_activation follows one curve of ffn_hidden, to" in " ".join(strange.observed)
+    assert "ffn_activation follows one curve of ffn_hidden: f(" in diagnosis_text(strange)
     assert "Left open: ffn_activation." in diagnosis_text(strange)
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from encoder_conformance.diagnosis.claims import sentence
+from encoder_conformance.judging.records import Claim
 from encoder_conformance.platform.paths import SPECS
 
 SITUATIONS = ("padding-right", "padding-left", "padding-holes", "padded-item", "no-mask")
@@ -53,5 +55,6 @@ def test_nan_explains_nothing_else(conform: Callable, fake: Callable, tmp_path: 
     (diagnosis,) = ended.report["diagnoses"]
     assert diagnosis["confidence"] == "unknown"
     if told:
-        assert diagnosis["observed"][0].startswith(told.format(d_model=d_model))
-        assert not any("NaN" in sentence for sentence in diagnosis["observed"])
+        said = [sentence(Claim.model_validate(each, strict=False)) for each in diagnosis["observed"]]
+        assert said[0].startswith(told.format(d_model=d_model))
+        assert not any("NaN" in each for each in said)

@@ -12,7 +12,8 @@ import pytest
 from products import daily
 
 from encoder_conformance.commands.run.update import update_declared
-from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose
+from encoder_conformance.diagnosis.dependence import Repeats
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.implementation.manifest import read_implementation
 from encoder_conformance.judging.observation import Observation, observation_of

@@ -1,4 +1,4 @@
-"""docs/mutants.md is what the kept counts say, and nothing there is explained falsely."""
+"""docs/mutants.md is what the kept counts say, and nothing there is explained falsely, or named wrongly."""
 
 import importlib
 import sys
@@ -32,4 +32,5 @@ def test_no_explanation_is_false_and_enough_equations_are_found(pages: ModuleTyp
     for name, found in populations.items():
         caught = found.count - found.kinds.get("equivalent", 0)
         assert found.kinds.get("false", 0) == 0, name
+        assert found.kinds.get("closest-wrong", 0) == 0, name
         assert found.kinds["right"] >= LEAST[name] * caught, name

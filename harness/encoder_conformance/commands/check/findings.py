@@ -171,7 +171,8 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
             message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
         yield _warning(message, "an encoder sees both ways; a decoder does not")
     if described.across_batch and (described.chance is None or described.chance.drawn):
-        yield Finding(severity="error", message="an item of the batch changes another: attention goes across the batch")
+        hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
+        yield Finding(severity="error", message="an item of the batch changes another", hint=hint)
     if described.padded_item_is_nan:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
         hint = "keep such items out of the batch; their gradients are not judged"

@@ -7,8 +7,9 @@ import numpy as np
 
 from encoder_conformance.diagnosis.backward.hypotheses import Hypothesis, hypotheses
 from encoder_conformance.diagnosis.backward.observed import Equations, ObservedGradients
-from encoder_conformance.diagnosis.in_sigma import conforms, rms, robust_cost
-from encoder_conformance.judging.records import Diagnosis, StageEquation
+from encoder_conformance.diagnosis.claims import claim
+from encoder_conformance.diagnosis.in_sigma import conforms, held, rms, robust_cost
+from encoder_conformance.judging.records import Claim, Diagnosis, StageEquation
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
 
@@ -22,11 +23,8 @@ _NEAR = 50.0
 """The rms error, in σ of right gradients, up to which a wrong step's own noise may be all that is left."""
 _MORE_THAN_NOISE = 100.0
 """The rms, in σ, of a gradient that can be known again: that of a key's bias is 0 but for rounding."""
-_SAME_EFFECT = "Another place on the same way back has the same effect, where nothing branches off between the two."
-_WORDS = {
-    "detach": "detach(a) is a, and nothing goes back through it.",
-    "scale_gradient": "scale_gradient(a, c) is a, and what goes back through it is multiplied by c.",
-}
+_SAME_EFFECT = claim("same-effect")
+_WORDS = {"detach": claim("detach"), "scale_gradient": claim("scale-gradient")}
 
 
 def diagnose_backward(
@@ -48,10 +46,11 @@ def diagnose_backward(
     equations = tuple(dict.fromkeys(each for one in found if one for each in one))
     explained = bool(found) and all(found)
     equations = equations if explained else ()
-    words = [sentence for word, sentence in _WORDS.items() if any(f"{word}(" in each.found for each in equations)]
+    words = [meaning for word, meaning in _WORDS.items() if any(f"{word}(" in each.found for each in equations)]
     observed = [*words, *([_SAME_EFFECT] if equations else _out_of_line(groups))]
     if not_tried:
-        observed.append(f"Not tried on {', '.join(not_tried)}, which fail{'s' * (len(not_tried) == 1)} too.")
+        cases_too = f"{', '.join(not_tried)}, which fail{'s' * (len(not_tried) == 1)} too"
+        observed.append(claim("not-tried", cases=0, names=cases_too))
     return diagnosis(
         confidence="explained" if explained else "unknown",
         rms=max((each.rms for each in equations), default=None),
@@ -152,15 +151,18 @@ def _accounts_for(cases: Sequence[ObservedGradients], equations: Equations, firs
     return all(conforms(case.errors(case.given_by(equations), case.noise_of(equations))[first]) for case in cases)
 
 
-def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[str]:
-    """Yield sentences about the gradients of all cases, where no equation was found."""
-    right, wrong = dict[str, None](), dict[str, None]()
-    for case in (case for group in groups for case in group):
+def _out_of_line(groups: Sequence[Sequence[ObservedGradients]]) -> Iterator[Claim]:
+    """Yield what is so of the gradients of all cases, where no equation was found."""
+    every: dict[str, list[P]] = {}
+    cases = [case for group in groups for case in group]
+    for case in cases:
         for name, errors in case.errors(case.right).items():
-            (right if conforms(errors) else wrong)[name] = None
-    yield f"Gradients out of line, from the output back: {', '.join(wrong)}."
-    if alone := [name for name in right if name not in wrong]:
-        yield f"Right in every case: {', '.join(alone)}."
+            every.setdefault(name, []).append(errors)
+    right = {name: left for name, errors in every.items() if (left := held(errors)) is not None}
+    wrong = {name: max(map(rms, errors)) for name, errors in every.items() if name not in right}
+    yield claim("gradients-out", max(wrong.values(), default=0.0), names=", ".join(wrong))
+    if right:
+        yield claim("gradients-right", max(right.values()), cases=len(cases), names=", ".join(right))
 
 
 def _rearranged(cases: Sequence[ObservedGradients]) -> tuple[str, ...]:

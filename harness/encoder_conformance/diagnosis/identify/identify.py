@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.characteristics import characteristics, in_one_sentence
+from encoder_conformance.diagnosis.identify.characteristics import characteristics, in_one_claim
 from encoder_conformance.diagnosis.identify.equation_search import Effort, EquationCandidate, nearest_equations
 from encoder_conformance.diagnosis.identify.from_output import (
     NONE,
@@ -18,7 +19,7 @@ from encoder_conformance.diagnosis.identify.from_output import (
 )
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
 from encoder_conformance.diagnosis.match import Match
-from encoder_conformance.judging.records import StageEquation
+from encoder_conformance.judging.records import Claim, StageEquation
 from encoder_conformance.spec.deviation import Deviation, Patch
 from encoder_conformance.spec.stages import layer_of, step_of
 
@@ -27,7 +28,7 @@ _EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
 _OUTPUT_EVALUATIONS, _OUTPUT_FIT = 20000, 20
 """The same where each is played to the output; and plays that fitting a number takes, about."""
-_OF_THE_OUTPUT = "Another stage may be the one that is wrong, if it has the same effect: the output alone cannot tell."
+OF_THE_OUTPUT = claim("of-the-output")
 _TRIED = 3
 """Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
 
@@ -35,11 +36,11 @@ _TRIED = 3
 @dataclass(frozen=True)
 class Identified:
     """The `equations` of the stages that were identified. `left` are stages out of line of which no equation was found,
-    and `observed` are sentences on the first of these."""
+    and `observed` is what was found out about the first of these."""
 
     equations: tuple[StageEquation, ...] = ()
     left: tuple[str, ...] = ()
-    observed: tuple[str, ...] = ()
+    observed: tuple[Claim, ...] = ()
 
 
 def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> Identified:
@@ -58,7 +59,7 @@ def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> 
     if not shown:
         outputs = output_samples([piece for piece in evidence if piece.stages == ("output",)])
         equations = identify_by_output(outputs, until)
-        return Identified(tuple(equations), observed=(_OF_THE_OUTPUT,)) if equations else Identified()
+        return Identified(tuple(equations), observed=(OF_THE_OUTPUT,)) if equations else Identified()
     out = {stage for _, fit in shown for stage, fine in zip(fit.stages, fit.in_line, strict=True) if not fine}
     first: dict[str, str] = {}
     for stage in (name for piece, _ in shown for name in piece.stages if name in out):
@@ -74,15 +75,16 @@ def identify(evidence: Sequence[Evidence], null: Match, until: float | None) -> 
     return Identified(tuple(found), tuple(left), _observed(left, evidence))
 
 
-def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[str, ...]:
+def _observed(left: Sequence[str], evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
     samples = [s for s in samples_of(step_of(left[0]), evidence) if s.within == layer_of(left[0])] if left else []
     return characteristics(step_of(left[0]), samples) if samples else ()
 
 
-def describe_outputs(evidence: Sequence[Evidence]) -> tuple[str, ...]:
+def describe_outputs(evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
     """Return what can be said of outputs of small layers that show nothing else."""
     samples = output_samples([piece for piece in evidence if piece.stages == ("output",)]).get("output", [])
-    return tuple(filter(None, [in_one_sentence("output", samples)])) if samples else ()
+    found = in_one_claim("output", samples) if samples else None
+    return () if found is None else (found,)
 
 
 def identify_by_output(

@@ -1,95 +1,106 @@
-"""Sentences on one kind of step whose equation was not found: an activation, a linear map, weights, a norm, a sum.
+"""Claims about one kind of step whose equation was not found: a linear map, weights, a norm, a sum.
 
-Each is tested on every case; "" where it is not so."""
+Each is held to every case, in σ; none is made where it is not so, nor of a step that is right.
+"""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.edits import parsed
+from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.identify.samples import Sample
-from encoder_conformance.diagnosis.identify.suggested import WEIGHT_TOLERANCE, LinearMap, is_linear, solved
-from encoder_conformance.diagnosis.in_sigma import rms
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.diagnosis.identify.suggested import (
+    WEIGHT_TOLERANCE,
+    LinearMap,
+    is_linear,
+    parameters_of,
+    solved,
+)
+from encoder_conformance.diagnosis.in_sigma import conforms, held, rms
+from encoder_conformance.judging.records import Claim
+from encoder_conformance.spec.axes import KM, Array, M, P, Rows
 from encoder_conformance.spec.load import constants
-from encoder_conformance.spec.plan import MAKING, form_of
+from encoder_conformance.spec.plan import form_of
 
 IN_LINE = constants().rms_limit
 """rms, in σ, as of every comparison."""
-SMOOTH = 1e-3
-"""Of the range of a curve: what is left of a smooth one, between neighbours of some thousand values."""
-_BARS = "▁▂▃▄▅▆▇█"
-_PLOTTED = 24
+_OUT = 2 * IN_LINE
+"""rms, in σ, from which the nearest of a kind is not what was observed."""
+_FEWEST_ROWS = 8
+_UNLIKE = "like no parameter"
 
 
-def curve(stage: str, of: str, given: Array, seen: Array) -> str:
-    """Describe, with a small plot, the curve that the `seen` values [n] are of those `given` [n], if neighbours in
-    order of the given say that there is one."""
-    order = np.argsort(given)
-    given, seen = given[order], seen[order]
-    span = max(float(np.ptp(seen)), 1e-300)
-    between = np.interp(given[1:-1:2], given[::2], seen[::2])
-    distance = float(np.median(np.abs(seen[1:-1:2] - between))) / span
-    if distance > SMOOTH:
-        return ""
-    points = ", ".join(f"f({at:g}) = {float(np.interp(at, given, seen)):.3g}" for at in _points(given))
-    plotted = np.interp(np.linspace(given[0], given[-1], _PLOTTED), given, seen)
-    levels = ((plotted - plotted.min()) / max(float(np.ptp(plotted)), 1e-300) * (len(_BARS) - 1)).round().astype(int)
-    plot = "".join(_BARS[level] for level in levels)
-    return (
-        f"{stage} follows one curve of {of}, to {distance:.1g} of its range: {points}{_shape(given, seen, span)}; "
-        f"from {given[0]:.3g} to {given[-1]:.3g} {plot} (from {plotted.min():.3g} to {plotted.max():.3g})."
-    )
+class _Build(NamedTuple):
+    """The cases with the same parameters, row by row: the linear map that is nearest, and what it was solved from."""
+
+    found: LinearMap
+    rows: Rows
+    results: Rows
+    noise: Rows
+    parameters: dict[str, Array]
+
+    def free_bias(self, weight: KM) -> M:
+        """Return the bias that leaves least beside a weight."""
+        sure = 1 / self.noise**2
+        return np.asarray((sure * (self.results - self.rows @ weight)).sum(0) / sure.sum(0))
+
+    def errors(self, weight: KM, bias: M) -> Rows:
+        return np.asarray((self.results - self.rows @ weight - bias) / self.noise)
 
 
-def _points(given: Array) -> Iterator[float]:
-    return (at for at in (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0) if given[0] <= at <= given[-1])
-
-
-def _shape(given: Array, seen: Array, span: float) -> str:
-    """Describe whether f is odd or even, flat at an end, and where f(x) = x; all arrays are [n]."""
-    traits = []
-    reach = min(-given[0], given[-1])
-    if reach > 0:
-        at = np.linspace(0, reach, 101)
-        there, mirrored = np.interp(at, given, seen), np.interp(-at, given, seen)
-        if np.abs(there - mirrored).max() < 0.01 * span:
-            traits.append("even")
-        elif np.abs(there + mirrored).max() < 0.01 * span:
-            traits.append("odd")
-    tenth = max(len(seen) // 10, 2)
-    for name, end in (("left", seen[:tenth]), ("right", seen[-tenth:])):
-        if float(np.ptp(end)) < 1e-3 * span:
-            traits.append(f"constant at the {name}, {float(np.median(end)):.4g}")
-    same = np.abs(seen - given) < 1e-5 * np.maximum(np.abs(given), 1e-3)
-    if same.mean() > 0.05:
-        traits.append(f"f(x) = x for {same.mean():.0%} of x, from {given[same].min():.3g} to {given[same].max():.3g}")
-    return f"; {', '.join(traits)}" if traits else ""
-
-
-def activation(stage: str, samples: Sequence[Sample]) -> str:
-    """Describe the curve of an activation, or that there is none."""
-    if form_of(stage) != "activation":
-        return ""
-    [source] = MAKING[stage].reads
-    parts = [(s.operands[source].reshape(-1)[s.positions], s.observed) for s in samples]
-    given, seen = (np.concatenate(values) for values in zip(*parts, strict=True))
-    return curve(stage, source, given, seen) or f"{stage} follows no smooth curve of {source}."
-
-
-def linear(stage: str, samples: Sequence[Sample]) -> str:
-    """Describe the weight and the bias that give all cases with the same parameters, or that none do."""
+def linear(stage: str, samples: Sequence[Sample]) -> Claim | None:
+    """Describe the weight and the bias that give all cases, or that none do."""
     if not is_linear(samples[0].specified.tree):
-        return ""
+        return None
+    builds = [build for of_build in _by_parameters(samples) if (build := _build(of_build))]
+    worst = max((build.found.error for build in builds), default=0.0)
+    if worst > _OUT:
+        return claim("not-linear", worst, stage=stage, of=builds[0].found.source)
+    if worst > IN_LINE or not builds:
+        return None
+    said = [_described_map(build, samples[0].specified.names) for build in builds]
+    if None in said or len({each.kinds for each in said if each}) > 1:
+        return None
+    words = {name: getattr(said[0], name) for name in ("rank", "weight", "bias")}
+    return claim("linear", worst, cases=len(samples), stage=stage, of=builds[0].found.source, **words)
+
+
+class _Words(NamedTuple):
+    """The words for a map, of the first parameters that it was seen with, and what is the same with all of them."""
+
+    rank: str
+    weight: str
+    bias: str
+    kinds: tuple[str, str]
+
+
+def _by_parameters(samples: Sequence[Sample]) -> list[list[Sample]]:
+    groups: dict[str, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault(repr(parameters_of(sample)), []).append(sample)
+    return list(groups.values())
+
+
+def _build(samples: Sequence[Sample]) -> _Build | None:
     found = solved(samples)
     if found is None:
-        return ""
-    if found.error > 2 * IN_LINE:
-        return f"{stage} is no linear map of {found.source} ({found.error:.2g} σ from the nearest)."
+        return None
+    parts = [sample.at_all_positions().rows(found.source) for sample in samples]
+    rows, results, noise = (np.concatenate(each) for each in zip(*parts, strict=True))
+    finite = np.isfinite(rows).all(axis=1) & np.isfinite(results).all(axis=1)
     parameters = {name: value for name, value in samples[0].operands.values.items() if "." in name}
-    weight = _described("weight", found.weight, {n: v for n, v in parameters.items() if v.ndim == 2})
-    bias = _described("bias", found.bias, {n: v for n, v in parameters.items() if v.ndim == 1})
-    return f"{stage} is a linear map of {found.source}{_rank(found)}: {weight}; {bias}."
+    return _Build(found, rows[finite], results[finite], np.maximum(noise[finite], 1e-300), parameters)
+
+
+def _described_map(build: _Build, specified: frozenset[str]) -> _Words | None:
+    """Return the words for rank, weight and bias; None where both are as specified, which is no news."""
+    (kind, weight_text), weight = _weight(build)
+    kind_of_bias, bias_text = _bias(build, weight)
+    due = [name for name in specified if (value := build.parameters.get(name)) is not None and value.ndim == 1] or ["0"]
+    if weight_text in specified and bias_text in due:
+        return None
+    return _Words(_rank(build.found), weight_text, bias_text, (kind, kind_of_bias))
 
 
 def _rank(found: LinearMap) -> str:
@@ -98,39 +109,56 @@ def _rank(found: LinearMap) -> str:
     return f", of rank {rank} of {len(size)}" if rank < len(size) else ""
 
 
-def _described(kind: str, found: Array, parameters: dict[str, Array]) -> str:
-    """Describe the parameter that `found` [K, M] or [M] is nearest to, by a factor or but for some entries."""
-    if not np.abs(found).max() > 1e-6:
-        return f"its {kind} is 0"
-    distance: list[tuple[float, str]] = []
-    for name, value in parameters.items():
-        forms = {name: value, f"the transpose of {name}": value.T} if value.ndim == 2 else {name: value}
-        for text, form in forms.items():
-            size = float(np.linalg.norm(form))
-            if form.shape != found.shape or not size:
-                continue
-            factor = float((form * found).sum()) / size**2
-            away = float(np.linalg.norm(found - factor * form)) / max(float(np.linalg.norm(found)), 1e-300)
-            if away < WEIGHT_TOLERANCE:
-                return f"its {kind} is {text if abs(factor - 1) < 1e-3 else f'{factor:.6g} times {text}'}"
-            differs = np.abs(found - form) > WEIGHT_TOLERANCE * max(float(np.sqrt(np.mean(form**2))), 1e-300)
-            if differs.mean() <= 0.5:
-                where = " and ".join(f"{axis} {_range(np.flatnonzero(_any(differs, at)))}" for at, axis in _axes(form))
-                return f"its {kind} is {text} but for {int(differs.sum())} of {differs.size} entries ({where})"
-            distance.append((away, text))
-    if not distance:
-        return f"its {kind} is like no parameter"
-    away, text = min(distance)
-    return f"its {kind} is like no parameter, nearest {text}, {away:.2g} of its size away"
+def _weight(build: _Build) -> tuple[tuple[str, str], KM]:
+    """Return the kind of weight and the words for it, and the weight that they mean: a parameter, by a factor or but
+    for some entries, if that gives every row with some bias; else what was solved for."""
+    found, nearest = build.found.weight, list[tuple[float, str]]()
+    forms = {"0": np.zeros_like(found)}
+    for name, value in build.parameters.items():
+        if value.ndim == 2:
+            forms |= {name: value, f"the transpose of {name}": value.T}
+    for text, form in forms.items():
+        if form.shape != found.shape:
+            continue
+        for words, weight in _near(text, form, found):
+            errors = build.errors(weight, build.free_bias(weight))
+            if conforms(errors):
+                return (text, words), weight
+            nearest.append((rms(errors), words))
+    least, words = min(nearest)
+    return (_UNLIKE, f"{_UNLIKE}, nearest {words}, which leaves {least:.2g} σ"), found
 
 
-def _axes(form: Array) -> tuple[tuple[int, str], ...]:
-    return ((0, "rows"), (1, "columns")) if form.ndim == 2 else ((0, "entries"),)
+def _near(text: str, form: KM, found: KM) -> Iterator[tuple[str, KM]]:
+    """Yield the form as it is, by the factor that is nearest, and but for the entries that differ."""
+    yield text, form
+    size = float((form * form).sum())
+    if not size:
+        return
+    factor = float((form * found).sum()) / size
+    yield f"{factor:.6g} times {text}", factor * form
+    differs = np.abs(found - form) > WEIGHT_TOLERANCE * float(np.sqrt(np.mean(form**2)))
+    if 0 < differs.mean() <= 0.5:
+        where = " and ".join(
+            f"{axis} {_range(np.flatnonzero(differs.any(axis=1 - at)))}" for at, axis in ((0, "rows"), (1, "columns"))
+        )
+        entries = f"{int(differs.sum())} of {differs.size} entries ({where})"
+        yield f"{text} but for {entries}", np.where(differs, found, form)
 
 
-def _any(differs: Array, axis: int) -> Array:
-    """Return which rows, columns or entries of [K, M] or [M] differ anywhere."""
-    return np.asarray(differs.any(axis=1 - axis)) if differs.ndim == 2 else differs
+def _bias(build: _Build, weight: KM) -> tuple[str, str]:
+    """Return the kind of bias beside this weight, and the words for it: a parameter, or one but for some entries."""
+    found, unsure = build.free_bias(weight), np.sqrt(1 / (1 / build.noise**2).sum(0))
+    forms = {name: value for name, value in build.parameters.items() if value.shape == found.shape}
+    for text, form in (*forms.items(), ("0", np.zeros_like(found))):
+        if conforms(build.errors(weight, form)):
+            return text, text
+    for text, form in forms.items():
+        differs = np.abs(found - form) > constants().max_limit * unsure
+        if differs.mean() <= 0.5 and conforms(build.errors(weight, np.where(differs, found, form))):
+            entries = f"{int(differs.sum())} of {differs.size} entries ({_range(np.flatnonzero(differs))})"
+            return text, f"{text} but for {entries}"
+    return _UNLIKE, _UNLIKE
 
 
 def _range(at: Array) -> str:
@@ -139,39 +167,87 @@ def _range(at: Array) -> str:
     return ", ".join(map(str, at[:8])) + (" …" if len(at) > 8 else "")
 
 
-def weights(stage: str, samples: Sequence[Sample]) -> Iterator[str]:
+def weights(stage: str, samples: Sequence[Sample]) -> Iterator[Claim]:
     """Describe what the keys' axis sums to, and where weights are 0, against the mask."""
     if form_of(stage) != "softmax":
         return
-    sums, hidden, leaked, most, compared = list[Array](), 0, 0, 0.0, 0
-    for sample in samples:
-        whole = sample.at_all_positions().observed_whole()
-        rows = np.asarray(np.isfinite(whole).all(axis=-1))
+    every = [_Weights.of(sample) for sample in samples]
+    sums = np.concatenate([each.sums for each in every])
+    off = [np.abs(each.sums - 1) / each.unsure for each in every if each.sums.size]
+    furthest = max((float(each.max()) for each in off), default=0.0)
+    if sums.size and furthest <= constants().max_limit:
+        yield claim("sum-to-one", furthest, cases=len(off), stage=stage)
+    elif sums.size and furthest > _OUT * constants().max_limit:
+        yield claim("sums", furthest, stage=stage, low=f"{sums.min():.4g}", high=f"{sums.max():.4g}")
+    size = sum(each.size for each in every)
+    if hidden := sum(each.zeros for each in every):
+        yield claim("zeros", max(each.least for each in every if each.zeros), count=hidden, size=size)
+    if leaked := sum(each.leaks for each in every):
+        yield claim("leaks", count=leaked, size=size, most=f"{max(each.most for each in every):.3g}")
+
+
+class _Weights(NamedTuple):
+    """The weights of one case: what rows with a key sum to, and σ of that, [rows]; how many are compared; how many are
+    0 where the mask allows the key and the specified weight is no noise, and the least of these in σ; how many are not
+    0 where it hides it, and the largest of these."""
+
+    sums: P
+    unsure: P
+    size: int
+    zeros: int
+    least: float
+    leaks: int
+    most: float
+
+    @classmethod
+    def of(cls, sample: Sample) -> "_Weights":
+        sample = sample.at_all_positions()
+        whole, sigma = sample.observed_whole(), np.zeros(sample.shape)
+        sigma.reshape(-1)[sample.positions] = sample.sigma
         mask = np.broadcast_to(sample.operands["mask"].astype(bool), whole.shape)
-        has_key = mask.any(axis=-1)
-        sums.append(whole.sum(axis=-1)[rows & has_key])
-        inside = rows[..., None] & np.isfinite(whole)
-        hidden += int((inside & mask & (whole == 0)).sum())
+        rows = np.isfinite(whole).all(axis=-1) & mask.any(axis=-1)
+        rounding = 4 * sample.evidence.dtype.roundoff
+        unsure = np.sqrt((sigma**2).sum(axis=-1) + rounding**2)[rows]
+        right, inside = sample.whole(sample.specified.tree), np.isfinite(whole)
+        far = np.zeros_like(whole) if right is None else np.abs(right) / np.maximum(sigma, 1e-300)
+        zeros = inside & mask & (whole == 0) & (far > constants().max_limit)
         leaks = inside & ~mask & (whole != 0)
-        leaked, compared = leaked + int(leaks.sum()), compared + int(inside.sum())
-        most = max(most, float(np.abs(whole[leaks]).max(initial=0.0)))
-    total = np.concatenate(sums)
-    if total.size and np.abs(total - 1).max() > 1e-3:
-        yield f"{stage} sum to {total.min():.4g} up to {total.max():.4g} over the keys, and not to 1."
-    elif total.size:
-        yield f"{stage} sum to 1 over the keys of every query."
-    if hidden:
-        yield f"{hidden} of {compared} weights are 0 where the mask allows the key."
-    if leaked:
-        yield f"{leaked} of {compared} weights are not 0 where the mask hides the key: up to {most:.3g}."
+        largest = float(np.abs(whole[leaks]).max(initial=0.0))
+        least = float(far[zeros].min(initial=np.inf))
+        count = int(inside.sum()), int(zeros.sum())
+        return cls(whole.sum(axis=-1)[rows], unsure, *count, least, int(leaks.sum()), largest)
 
 
-def norm(stage: str, samples: Sequence[Sample]) -> str:
+def norm(stage: str, samples: Sequence[Sample]) -> Claim | None:
     """Describe centre and divisor, where each row is (x − centre) / divisor · gain + shift."""
     if form_of(stage) != "norm":
-        return ""
-    divisors, centres, worst = list[Array](), list[Array](), 0.0
-    for sample in samples:
+        return None
+    rows = [_NormRows.of(stage, sample) for sample in samples]
+    known = [each for each in rows if each is not None and each.errors.size]
+    if len(known) < len(rows):
+        return None
+    worst = max(rms(each.errors) for each in known)
+    if worst > _OUT:
+        return claim("not-rows", worst, stage=stage)
+    divisor, centre = (np.concatenate(each) for each in ([r.divisor for r in known], [r.centre for r in known]))
+    if held(each.errors for each in known) is None or not np.isfinite([*divisor, *centre]).all():
+        return None
+    said = {"centre": _span(centre), "divisor": _span(divisor)}
+    if said == {"centre": "0", "divisor": "1"}:  # then it is another thing that is wrong
+        return None
+    return claim("rows", worst, cases=len(known), stage=stage, **said)
+
+
+class _NormRows(NamedTuple):
+    """How far the rows of a norm are from the nearest (x − centre) / divisor, in σ, [rows · D]; the divisor over the
+    specified one, and the centre less the mean, [rows]."""
+
+    errors: P
+    divisor: P
+    centre: P
+
+    @classmethod
+    def of(cls, stage: str, sample: Sample) -> "_NormRows | None":
         [source] = (name for name in sample.specified.names if "." not in name and name != "epsilon")
         x, seen, sigma = sample.at_all_positions().rows(source)
         gain = np.asarray(sample.operands[f"{stage}.gain"])
@@ -179,23 +255,15 @@ def norm(stage: str, samples: Sequence[Sample]) -> str:
         weight = (np.abs(gain) / sigma) ** 2
         target = np.divide(seen - shift, gain, out=np.zeros_like(seen), where=gain != 0)
         if not len(x) or not np.isfinite(target).all():
-            return ""
+            return None
         total = weight.sum(-1, keepdims=True)
         mean_x, mean_t = ((weight * each).sum(-1, keepdims=True) / total for each in (x, target))
         along = (weight * (x - mean_x) * (target - mean_t)).sum(-1, keepdims=True)
         slope = along / np.maximum((weight * (x - mean_x) ** 2).sum(-1, keepdims=True), 1e-300)
-        worst = max(worst, rms((target - mean_t - slope * (x - mean_x)) * np.sqrt(weight)))
+        errors = (target - mean_t - slope * (x - mean_x)) * np.sqrt(weight)
         with np.errstate(all="ignore"):
             deviation = np.sqrt(x.var(-1) + sample.evidence.case.layer.norm.epsilon)
-            divisors.append(1 / (slope[:, 0] * deviation))
-            centres.append((mean_x - mean_t / slope)[:, 0] - x.mean(-1))
-    if worst > 2 * IN_LINE:
-        return f"{stage} is not (input - centre) / divisor * gain + shift in each row ({worst:.2g} σ from the nearest)."
-    divisor, centre = np.concatenate(divisors), np.concatenate(centres)
-    return (
-        f"Each row of {stage} is (input - centre) / divisor * gain + shift: the centre is the mean plus "
-        f"{_span(centre)}, and the divisor {_span(divisor)} times the specified one."
-    )
+            return cls(errors.reshape(-1), 1 / (slope[:, 0] * deviation), (mean_x - mean_t / slope)[:, 0] - x.mean(-1))
 
 
 def _span(values: Array) -> str:
@@ -203,50 +271,37 @@ def _span(values: Array) -> str:
     return f"{low:.4g}" if np.isclose(low, high, rtol=1e-3, atol=1e-5) else f"{low:.4g} to {high:.4g}"
 
 
-def sum_by_feature(stage: str, samples: Sequence[Sample]) -> str:
-    """Describe the factors of each feature in a sum of two, the same in every row of one layer's cases."""
+def sum_by_feature(stage: str, samples: Sequence[Sample]) -> Claim | None:
+    """Describe the factors of each feature in a sum of two, the same in every row of all cases of as many features."""
     if form_of(stage) != "sum":
-        return ""
+        return None
     names = sorted(name for name in samples[0].specified.names if "." not in name)
-    layer = samples[0].evidence.case.layer.layer
-    parts = [s.at_all_positions().rows(names[0]) for s in samples if s.evidence.case.layer.layer == layer]
-    others = [s.at_all_positions().rows(names[1])[0] for s in samples if s.evidence.case.layer.layer == layer]
-    one, seen, sigma = (np.concatenate(each) for each in zip(*parts, strict=True))
-    other = np.concatenate(others)
-    if len(one) < 8 or not np.isfinite([one, other, seen]).all():
-        return ""
-    found = np.stack(
-        [
-            np.linalg.lstsq(np.stack([one[:, at], other[:, at]], axis=1), seen[:, at], rcond=None)[0]
-            for at in range(one.shape[1])
-        ],
-        axis=1,
-    )
-    if rms((seen - found[0] * one - found[1] * other) / sigma) > 2 * IN_LINE:
-        return f"{stage} is not {names[0]} and {names[1]}, each times a factor of each feature, and summed."
-    return f"{stage} is {names[0]} times {_span(found[0])} plus {names[1]} times {_span(found[1])}, by feature."
-
-
-def scores(stage: str, samples: Sequence[Sample]) -> str:
-    """Describe scores that are a function of the specified score, or wrong by what positions alone decide."""
-    if form_of(stage) != "scores":
-        return ""
-    specified = parsed(samples[0].specified.form)
-    given, seen, alone = list[Array](), list[Array](), True
+    of_width: dict[int, list[Sample]] = {}
     for sample in samples:
-        whole = sample.at_all_positions()
-        computed = whole.whole(specified)
-        assert computed is not None
-        given.append(computed.reshape(-1)[whole.positions])
-        seen.append(whole.observed)
-        distance = whole.observed_whole() - computed
-        with np.errstate(all="ignore"):
-            spread = np.fmax.reduce(distance, axis=(0, 1)) - np.fmin.reduce(
-                distance, axis=(0, 1)
-            )  # no warning of NaN alone
-            several, most = distance.shape[0] * distance.shape[1] > 1, np.fmax.reduce(np.abs(distance), axis=None)
-            alone = alone and several and bool(np.fmax.reduce(spread, axis=None) < 1e-5 * most)
-    if alone:
-        return f"What is added to {stage} depends on the positions of query and key alone."
-    of_score = curve(stage, "the specified score", np.concatenate(given), np.concatenate(seen))
-    return of_score or f"{stage} are no function of the specified score alone."
+        of_width.setdefault(sample.shape[-1], []).append(sample)
+    fits = [fit for group in of_width.values() if (fit := _fitted_sum(names, group))]
+    if len(fits) < len(of_width):
+        return None
+    worst = max(rms(errors) for _, errors in fits)
+    if worst > _OUT:
+        return claim("not-by-feature", worst, stage=stage, one=names[0], other=names[1])
+    factors = np.concatenate([found for found, _ in fits], axis=1)
+    said = {"factor": _span(factors[0]), "factor_of_other": _span(factors[1])}
+    if held(errors for _, errors in fits) is None or said == {"factor": "1", "factor_of_other": "1"}:
+        return None
+    return claim("by-feature", worst, cases=len(samples), stage=stage, one=names[0], other=names[1], **said)
+
+
+def _fitted_sum(names: Sequence[str], samples: Sequence[Sample]) -> tuple[Array, P] | None:
+    """Return the factors [2, D] that leave least of the sum in all rows, and what they leave, in σ, [rows · D]; None
+    where there are few rows, or a number that is not finite."""
+    parts = [sample.at_all_positions().rows(names[0]) for sample in samples]
+    one, seen, sigma = (np.concatenate(each) for each in zip(*parts, strict=True))
+    other = np.concatenate([sample.at_all_positions().rows(names[1])[0] for sample in samples])
+    if len(one) < _FEWEST_ROWS or not all(np.isfinite(each).all() for each in (one, other, seen)):
+        return None
+    weight = 1 / np.maximum(sigma, 1e-300)
+    columns = [np.stack([one[:, at], other[:, at]], axis=1) * weight[:, at, None] for at in range(one.shape[1])]
+    solved = [np.linalg.lstsq(each, seen[:, at] * weight[:, at], rcond=None)[0] for at, each in enumerate(columns)]
+    found = np.stack(solved, axis=1)
+    return found, ((seen - found[0] * one - found[1] * other) * weight).reshape(-1)

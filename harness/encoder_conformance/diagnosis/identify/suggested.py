@@ -72,8 +72,8 @@ def solved(samples: Sequence[Sample]) -> LinearMap | None:
     """Return the linear map of the specified source that is nearest to what was observed, over the cases of the first
     one's parameters; None where they have too few rows."""
     [source] = (name for name in samples[0].specified.names if "." not in name)
-    build = _parameters_of(samples[0])
-    parts = [sample.at_all_positions().rows(source) for sample in samples if _parameters_of(sample) == build]
+    build = parameters_of(samples[0])
+    parts = [sample.at_all_positions().rows(source) for sample in samples if parameters_of(sample) == build]
     rows, results, noise = (np.concatenate(each) for each in zip(*parts, strict=True))
     finite = np.isfinite(rows).all(axis=1) & np.isfinite(results).all(axis=1)
     rows, results, noise = rows[finite], results[finite], noise[finite]
@@ -88,7 +88,7 @@ def solved(samples: Sequence[Sample]) -> LinearMap | None:
     return LinearMap(source, found[:-1], found[-1], float(np.sqrt(free * np.mean(errors**2))))
 
 
-def _parameters_of(sample: Sample) -> tuple[str, str, object]:
+def parameters_of(sample: Sample) -> tuple[str, str, object]:
     case = sample.evidence.case
     return case.layer.layer, sample.within, case.situation.parameter_exponents
 

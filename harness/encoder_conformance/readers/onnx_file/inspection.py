@@ -217,6 +217,7 @@ def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Finding
         message = f"ONNX Runtime does not run it: {runner.problem}"
         findings.error("loads", message, "ONNX's reference implementation does; see the operator")
     if semantics.across_batch:
-        findings.error("layer", "an item of the batch changes another: attention or a norm goes across the batch")
+        hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
+        findings.error("layer", "an item of the batch changes another", hint)
     if semantics.isolated:
         findings.error("layer", "no position changes another: there is no attention in it, or all is hidden")

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from encoder_conformance.diagnosis.claims import sentence
 from encoder_conformance.judging.records import Diagnosis, Fault, Record, Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.findings import Finding, Severity
@@ -135,7 +136,7 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
             text = "no term of the backward pass, left out or multiplied, accounts for it."
         return f"{prefix}: {text}{_identified(diagnosis)}"
     if diagnosis.equations and not diagnosis.deviations:
-        return f"{prefix}: {_equations_text(diagnosis)}{stage}{''.join(f' {each}' for each in diagnosis.observed)}"
+        return f"{prefix}: {_equations_text(diagnosis)}{stage}{_observed(diagnosis)}"
     return f"{prefix}: {_deviations_text(diagnosis)}{stage}{_doubts(diagnosis)}"
 
 
@@ -197,7 +198,11 @@ def _identified(diagnosis: Diagnosis) -> str:
     text = f" Found: {_equations_text(diagnosis)}" if diagnosis.equations else ""
     if diagnosis.left_open and diagnosis.equations:
         text += f" Left open: {', '.join(diagnosis.left_open)}."
-    return text + "".join(f" {sentence}" for sentence in diagnosis.observed)
+    return text + _observed(diagnosis)
+
+
+def _observed(diagnosis: Diagnosis) -> str:
+    return "".join(f" {sentence(each)}" for each in diagnosis.observed)
 
 
 def _last_line(report: Report, count: Counter[Outcome]) -> Text:

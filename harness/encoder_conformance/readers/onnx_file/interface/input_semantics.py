@@ -26,6 +26,8 @@ HIDDEN = 1e-3
 """The influence that a hidden position may keep, relatively."""
 HIDDEN_IN_PART = 0.3
 """The influence that a mask may leave to a hidden position and still count as a mask."""
+ACROSS = 3.0
+"""Times its influence on other items, up to which a position's influence in its own may have come the same way."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
 
@@ -200,14 +202,28 @@ class _Flagging:
         for place in places:
             flagged = self.open_masks[port.name].copy()
             flagged[(slice(None),) * key_axis + (place,)] = polarity.shut
-            left = _on_others(self.probe.influence({**self.open_masks, port.name: flagged}, self.axis, [place]))[place]
+            masks = {**self.open_masks, port.name: flagged}
+            left = _on_others(self.probe.influence(masks, self.axis, [place]))[place]
             if not np.isfinite(left).all():
                 return np.inf
+            left, whole = self._within_its_item(left, masks, place)
             with np.errstate(all="ignore"):
-                largest = float(np.max(left / self.influence[place], where=left > 0, initial=largest))
+                largest = float(np.max(left / whole, where=left > 0, initial=largest))
             if largest > HIDDEN_IN_PART:
                 break
         return largest
+
+    def _within_its_item(self, left: Array, masks: Tensors, place: int) -> tuple[Array, Array]:
+        """The influence that is `left` and the whole one, [S] each, without what reaches other items as well.
+
+        What goes from item to item, as by one scale for the batch, reaches hidden positions too: no mask can help it.
+        """
+        whole = self.influence[place]
+        if not self.found.across_batch:
+            return left, whole
+        hidden, seen = (self.probe.across(each, self.axis, place) for each in (masks, self.open_masks))
+        own = np.maximum(whole - ACROSS * seen, 0.0)
+        return (np.maximum(left - ACROSS * hidden, 0.0), own) if own.any() else (left, whole)
 
 
 def _mark_past_softmax(graph: Graph, found: InputSemantics) -> InputSemantics:

@@ -44,16 +44,25 @@ class ProbeRun:
         n = self.x.shape[axis]
         found = np.zeros((n, n))
         for place in range(n) if places is None else places:
-            at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
-            for draw in (1, 2):
-                perturbed = self.x.copy()
-                drawn = np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1:])
-                perturbed[at] = drawn.astype(perturbed.dtype)
-                with np.errstate(invalid="ignore"):
-                    change = np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)
+            for change in self._changes(masks, axis, place):
                 line = change if self.x.ndim == 2 else change[:, 0] if axis == 0 else change[0]
                 found[place] = np.maximum(found[place], line)
         return found
+
+    def across(self, masks: Tensors, axis: int, place: int) -> float:
+        """How much the output changes, at most, at other places of the other axis, with x at this place."""
+        changes = (change.swapaxes(0, axis)[:, 1:] for change in self._changes(masks, axis, place))
+        return max(float(change.max(initial=0.0)) for change in changes)
+
+    def _changes(self, masks: Tensors, axis: int, place: int) -> Iterator[Array]:
+        """The change of every position, in the shape of x without features, by each draw of x at this place."""
+        at = (place,) if self.x.ndim == 2 else (place, 0) if axis == 0 else (0, place)
+        for draw in (1, 2):
+            perturbed = self.x.copy()
+            drawn = np.random.default_rng([draw, place]).normal(size=perturbed.shape[-1:])
+            perturbed[at] = drawn.astype(perturbed.dtype)
+            with np.errstate(invalid="ignore"):
+                yield np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)
 
 
 def first_that_runs(probes: Iterator[ProbeRun], tries: int) -> tuple[ProbeRun | None, str]:

@@ -1,0 +1,104 @@
+"""No name is the closest that something observed refutes: chance, a size, or what another format shows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from products import of_a_release
+from wrong_layers import FLOAT32, Wrong, observed
+
+from encoder_conformance.diagnosis.closest import is_refuted
+from encoder_conformance.diagnosis.diagnose import Failing, diagnose_chosen
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.noisy_predictions import NoisyStage, prediction_result
+from encoder_conformance.judging.observation import Observation, observation_of
+from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.catalogue import catalogue
+from encoder_conformance.oracle.deviant import deviant
+from encoder_conformance.oracle.forms.forward_only import narrowed
+from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS, Format
+from encoder_conformance.spec.load import constants, load
+
+CASES = [load().cases[f"post-relu/{name}"] for name in ("mask-per-head", "no-mask")]
+
+
+def diagnosed(stage: str, wrong: Wrong, dtype: Format = FLOAT32, *, output_only: bool = True) -> Diagnosis:
+    """What the catalogue makes of it, where nothing said yet that answers repeat, and the layer can be asked again."""
+
+    def ask(cases: Sequence[Case]) -> list[Observation]:
+        given = {"output_only": True, "dtype": dtype}
+        return [observed(case, {stage: wrong}, expected=compute(case, constants()), **given) for case in cases]
+
+    seen = [observed(case, {stage: wrong}, output_only=output_only, dtype=dtype) for case in CASES]
+    assert any(each.failed for each in seen)
+    return diagnose_chosen(Failing("mine", dtype.name, ask=ask), seen, in_catalogue_alone=True)
+
+
+TAIL = "exp(attention_scores) * mask / (54 + sum(exp(attention_scores) * mask, -1))"
+UNSEEN: dict[str, tuple[str, Wrong]] = {
+    "a constant in the sum": ("attention_weights", lambda text: TAIL),
+    "softmax of softmax": ("attention_weights", lambda text: f"softmax({text}, mask)"),
+    "clipped": ("attention_scores", lambda text: f"minimum(maximum({text}, -0.37), 0.41)"),
+    "symmetric": ("attention_scores", lambda text: f"0.5 * ({text}) + 0.5 * transpose({text})"),
+    "another item": ("residual1", lambda text: f"({text}) + 0.1 * roll({text}, 1, 0)"),
+    "a feature's wave": ("value", lambda text: f"({text}) * (1 + 0.002 * cos(7 * index({text}, -1)))"),
+}
+DAILY = ("a constant in the sum",)
+
+
+@pytest.mark.parametrize("name", [each if each in DAILY else of_a_release(each) for each in UNSEEN])
+@pytest.mark.parametrize("dtype", ["float32", of_a_release("float64")])
+def test_what_no_catalogue_has_is_no_rounding_and_no_dropout(name: str, dtype: str) -> None:
+    assert diagnosed(*UNSEEN[name], FORMATS[dtype]).confidence == "unknown"
+
+
+def test_sizes_are_told_apart_in_float64() -> None:
+    """Both the error and the predicted scatter were 1e12 σ, and so in the ratio of 1."""
+    found = [
+        Evidence(observed(case, {UNSEEN["clipped"][0]: UNSEEN["clipped"][1]}, dtype=FORMATS["float64"]))
+        for case in CASES
+    ]
+    errors = [piece.errors_of([catalogue()["attend-in-bfloat16"]]) for piece in found]
+    ratios = np.concatenate([each.rms / np.hypot(1.0, each.scatter) for each in errors])
+    assert not np.any(ratios == 1.0)
+
+
+def planted(name: str, dtype: str, *, output_only: bool = False) -> list[Observation]:
+    found = []
+    for case in CASES:
+        expected = read_golden(case, read_golden_manifest(), constants())
+        wrong = deviant(case, [catalogue()[name]] if name else []).stages(Arithmetic(FORMATS[dtype].numpy))
+        kept = {"output": wrong["output"]} if output_only else wrong
+        answers = {stage: np.asarray(value).astype(dtype) for stage, value in kept.items()}
+        found.append(observation_of(case, expected, FORMATS[dtype], answers, failed=True))
+    return found
+
+
+def test_a_rounding_behind_an_output_is_known_by_what_it_does_to_each_value() -> None:
+    seen = planted("bfloat16-inside", "float32", output_only=True)
+    diagnosis = diagnose_chosen(Failing("mine", "float32", repeats="same"), seen, in_catalogue_alone=True)
+    assert (diagnosis.confidence, diagnosis.deviations) == ("closest", ("bfloat16-inside",))
+
+
+def test_a_rounding_that_another_format_does_not_show_is_not_there() -> None:
+    rounding = (catalogue()["attend-in-bfloat16"],)
+    assert is_refuted(rounding, [Evidence(each) for each in planted("", "float32")])
+    assert not is_refuted(rounding, [Evidence(each) for each in planted("attend-in-bfloat16", "float32")])
+
+
+@pytest.mark.parametrize(("bits", "true"), [(8, True), (6, False)])
+def test_a_coarser_grid_is_another_format(bits: int, true: bool) -> None:
+    plain = np.random.default_rng(0).normal(size=200)
+    mantissa, exponent = np.frexp(plain)
+    seen = np.ldexp(np.rint(mantissa * 2.0**bits) / 2.0**bits, exponent)
+    assert np.array_equal(seen, narrowed(seen, "bfloat16"))
+    sigma, index = np.full(200, 1e-8), np.arange(200)[:, None]
+    result = prediction_result(
+        "in-bfloat16", NoisyStage(seen, plain, narrowed(plain * 1.001, "bfloat16"), sigma, index, None)
+    )
+    assert result is not None
+    assert result.true is true
