@@ -136,7 +136,7 @@ def _other_cause(kind: str, each: FailedCheck, failures: Iterable[FailedCheck]) 
         return any(_same_layer(o.task, task) for o in failures if o.task.check in FORWARD)
     if kind.startswith("gradient"):
         of_dtype = [o for o in failures if o.task.dtype == task.dtype]
-        is_wrong = any(o.task.case.id == task.case.id and o.task.check in _FORWARD for o in of_dtype)
+        is_wrong = any(o.task.case.id == task.case.id and o.task.check in FORWARD for o in of_dtype)
         gradients = [o for o in of_dtype if o.task.check == "gradients" and o.lost]
         return is_wrong or (_special(each) is not None and any(_special(o) is None for o in gradients))
     if kind == "padding" and not (each.lost or each.huge):  # only numbers: it is the padding if the layer is right else
