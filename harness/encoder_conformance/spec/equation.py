@@ -30,14 +30,16 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "exp": (1, 1),
     "flip": (2, 2),
     "index": (2, 2),
-    "largest": (2, 2),
+    "largest": (1, 2),
     "log": (1, 1),
     "maximum": (2, 2),
     "mean": (2, 2),
     "merge_heads": (1, 2),
     "minimum": (2, 2),
     "permute": (3, 65),
+    "repeat": (3, 3),
     "roll": (3, 3),
+    "round": (1, 1),
     "scale_gradient": (2, 2),
     "sigmoid": (1, 1),
     "sign": (1, 1),
@@ -54,7 +56,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
 }
 """Function → how many arguments it takes, at least and at most."""
 OPERATORS = (
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult, ast.BitAnd, ast.BitOr,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult, ast.BitAnd, ast.BitOr,
     ast.USub, ast.Invert, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
 
