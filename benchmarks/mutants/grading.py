@@ -28,8 +28,12 @@ from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages, step_of
 
 FLOAT32 = FORMATS["float32"]
-SHOWN = ("padding-right", "mask-per-head", "no-mask", "causal", "low-variance", "padding-left", "mask-drawn", "alibi")
-HELD_OUT = ("mask-per-item-and-head", "padding-holes", "longer-than-wide", "padding-one-item")
+SHOWN = (
+    "padding-right", "mask-per-head", "no-mask", "causal", "low-variance", "mask-per-item", "single-item", "alibi",
+    "single-position",
+)  # fmt: skip
+"""Of one, two and three items, and of 1, 7, 9 and 10 positions."""
+HELD_OUT = ("longer-than-wide", "mask-per-item-and-head", "padding-holes", "padding-one-item")
 """The first two that the layer has; none of them is shown."""
 _SAME = 3e-5
 """Of the largest value: what float32 leaves of two outputs that are the same."""
