@@ -116,7 +116,9 @@ def _quantity(part: Part, chance: random.Random) -> Iterator[str]:
         yield from (size for size in sizes if size != name)
     size = chance.choice(sizes[:2])
     if not part.is_number and name != "mask":
-        yield from (f"{part.text} {form}" for form in (f"/ {size}", f"* {size}", f"/ sqrt({size})", f"* log(1 + {size})"))
+        yield from (
+            f"{part.text} {form}" for form in (f"/ {size}", f"* {size}", f"/ sqrt({size})", f"* log(1 + {size})")
+        )
 
 
 def _parity(part: Part, chance: random.Random) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.edits import edits, in_forms, normalisations, parsed
+from encoder_conformance.diagnosis.identify.edits import edits, in_forms, is_held_by, normalisations, parsed
 from encoder_conformance.diagnosis.identify.fitted_numbers import (
     STARTS,
     fitted,
@@ -17,6 +17,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
     written,
 )
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
+from encoder_conformance.diagnosis.identify.quantities import sized
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, largest_rms
 from encoder_conformance.diagnosis.identify.suggested import (
     equation_in_slices,
@@ -40,6 +41,8 @@ _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
 """Places in which an equation may differ from the specified one."""
+_IN_LINE = 4.0
+"""The cost of a case, mean log(1 + error²) in σ, that a wrong step's own noise may leave: that of some 7 σ."""
 _ALIKE = 0.1
 """Differences of the cost within which the plainer of two equations is meant."""
 
@@ -84,7 +87,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
 
     `samples` specify the same equation. Where the effort is spent the search ends with what it has.
     """
-    specified = samples[0].specified.tree
+    specified, fullest = samples[0].specified.tree, _fullest(samples)
     if not has_numbers(samples):
         return []
     screened = _informative(samples)
@@ -93,10 +96,10 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
     for _ in range(_EDITS):
         found: list[EquationCandidate] = []
         for start in beam:
-            others = list(neighbours(stage, start.tree, samples[0]))
-            others += _of_a_sum(start, samples[0], screened)
+            others = list(neighbours(stage, start.tree, fullest))
+            others += _of_a_sum(start, fullest, screened)
             others += rearrangements(start.tree, screened[0])
-            found += scored(others, screened, tried, effort)
+            found += scored(others, screened, tried, effort, enough=cost(screened[:1], start.tree))
             if effort.is_over:
                 break
         if start.tree is specified:
@@ -108,8 +111,13 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
         found.sort(key=lambda one: (one.cost, one.length))
         if right := _near_enough(found, samples):
             return right
-        beam = [one for one in found if one.cost < beam[0].cost][:_BEAM]
+        beam = [*{round(one.cost, 6): one for one in reversed(found) if one.cost < beam[0].cost}.values()][::-1][:_BEAM]
     return []
+
+
+def _fullest(samples: Sequence[Sample]) -> Sample:
+    """Return a case that has most operands: a bias of the scores is given in some of them alone."""
+    return max(samples, key=lambda sample: len(sample.operands.values))
 
 
 def has_numbers(samples: Sequence[Sample]) -> bool:
@@ -123,23 +131,31 @@ def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> I
     for slices in wrong_slices(specified, samples):
         there = [part for sample in samples if (part := restricted_to(slices, sample)) is not None]
         screened = _informative(there)
-        found = scored(neighbours(stage, specified, samples[0]), screened, {ast.unparse(specified)}, effort)
+        found = scored(neighbours(stage, specified, _fullest(samples)), screened, {ast.unparse(specified)}, effort)
         for one in sorted(found, key=lambda one: (one.cost, one.length))[:_OF_SLICES]:
             yield equation_in_slices(slices, one.tree, specified, samples)
 
 
 def _informative(samples: Sequence[Sample]) -> list[Sample]:
-    """Choose cases of different masks, those that are furthest out of line first."""
-    out = sorted(samples, key=lambda sample: -cost([sample], sample.specified.tree))
-    with_mask = [sample for sample in out if sample.evidence.case.mask() is not None]
-    first = with_mask[:1] + [sample for sample in out if sample not in with_mask[:1]]
-    return first[:_SCREENING]
+    """Choose one case with a mask and one of other sizes, those that are furthest out of line first."""
+    costs = [cost([sample], sample.specified.tree) for sample in samples]
+    out = [sample for _, sample in sorted(zip(costs, samples, strict=True), key=lambda one: -one[0])]
+    first = next((sample for sample in out if sample.evidence.case.mask() is not None), out[0])
+    others = sorted((each for each in out if each is not first), key=lambda each: _sizes_shared(each, first))
+    chosen = [first, *others[: _SCREENING - 1]]
+    return [each for each in out if any(each is one for one in chosen)]
+
+
+def _sizes_shared(one: Sample, other: Sample) -> int:
+    """Return how many of their sizes two cases have in common: of items and of positions."""
+    sizes = zip(one.evidence.case.x_shape[:2], other.evidence.case.x_shape[:2], strict=True)
+    return sum(mine == others for mine, others in sizes)
 
 
 def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
     """Yield equations one edit away, and the activations or norms that may stand in the place of the whole."""
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
-    yield from edits(tree, shapes, sample.stage_shape)
+    yield from edits(tree, sample.operands, sample.stage_shape)
     if form_of(stage) == "activation":
         yield from in_forms(ACTIVATIONS, *MAKING[stage].reads)
     if form_of(stage) == "scores":
@@ -152,16 +168,18 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
 
 def with_number(
     tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float], enough: float
-) -> EquationCandidate | None:
-    """Put the number that leaves least in the place of `c`, written as plainly as that allows. It may be None where
-    that leaves a cost of `enough`."""
+) -> Iterator[EquationCandidate]:
+    """Yield the equation with the number that leaves least in the place of `c`, written as plainly as that allows; and
+    with a size, where each case has a number of its own. Nothing where more than `enough` is left of the first case."""
     number = fitted(samples, tree, starts, enough)
-    if number is None:
-        return None
-    forms = [with_constant(tree, form) for form in written(number)]
-    costs = [cost(samples, form) for form in forms]
-    plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
-    return EquationCandidate(forms[plainest], costs[plainest])
+    if number is not None:
+        forms = [with_constant(tree, form) for form in written(number)]
+        costs = [cost(samples, form) for form in forms]
+        plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
+        yield EquationCandidate(forms[plainest], costs[plainest])
+    if len(samples) > 1 and (number is None or costs[plainest] > _IN_LINE):
+        for form in (with_constant(tree, text) for text in sized(samples, tree, starts, min(enough, _IN_LINE))):
+            yield EquationCandidate(form, cost(samples, form))
 
 
 def scored(
@@ -172,9 +190,9 @@ def scored(
     starts: Sequence[float] = STARTS,
     enough: float = np.inf,
 ) -> list[EquationCandidate]:
-    """Return the equations that were not `tried` and can be computed, until the effort is spent. `starts` and `enough`
-    are those of `with_number`."""
-    found = []
+    """Return the equations that were not `tried` and can be computed, until the effort is spent, but for those that
+    leave more than `enough` of the first case. `starts` are those of `with_number`."""
+    found = list[EquationCandidate]()
     for tree in trees:
         text = ast.unparse(tree)
         if text in tried:
@@ -183,10 +201,12 @@ def scored(
         fits = has_constant(tree)
         if not effort.spend(effort.of_a_fit if fits else 1):
             break
-        found.append(
-            with_number(tree, samples, starts, enough) if fits else EquationCandidate(tree, cost(samples, tree))
-        )
-    return [one for one in found if one is not None and np.isfinite(one.cost)]
+        if fits:
+            found += with_number(tree, samples, starts, enough)
+        elif (left := cost(samples[:1], tree)) <= enough:
+            others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
+            found.append(EquationCandidate(tree, (left + others) / len(samples)))
+    return [one for one in found if np.isfinite(one.cost)]
 
 
 def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
@@ -218,8 +238,20 @@ def _terms(tree: ast.expr) -> Iterator[ast.expr]:
 
 def _near_enough(found: Sequence[EquationCandidate], samples: Sequence[Sample]) -> list[EquationCandidate]:
     """Return those near enough to be tried in their own noise, the plainest first of those that leave the same."""
-    near = [one for one in found[: 4 * _BEAM] if largest_rms(samples, one.tree) < _NEAR]
+    near = [one for one in found[: 4 * _BEAM] if is_near(one.tree, samples, _NEAR)]
     if not near:
         return []
     least = min(one.cost for one in near)
     return sorted(near, key=lambda one: (one.cost > least + _ALIKE, one.length, one.cost))[:_BEAM]
+
+
+def is_near(tree: ast.expr, samples: Sequence[Sample], near: float) -> bool:
+    """Whether an equation leaves no more than `near`, rms in σ, of any case, and rests on no operand that none has.
+
+    What rounds in steps may leave a whole step here and there: not its rms is asked, but its cost.
+    """
+    if not is_held_by(tree, {name for sample in samples for name in sample.operands.values}):
+        return False
+    if {"round", "cast"} & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+        return all(cost([sample], tree) < _IN_LINE for sample in samples)
+    return largest_rms(samples, tree) < near

@@ -42,19 +42,29 @@ def fitted(
 ) -> Number | None:
     """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it.
 
-    `starts` are tried first, where the values are not linear in `c`. Where they are, and the best value leaves a cost
-    of `enough` or more, it is None too.
+    `starts` are tried first, where the values are not linear in `c`. It is None too where the best value leaves a cost
+    of more than `enough` in the first case.
     """
-    start = _linear(samples, tree)
-    if start is not None and enough < np.inf and cost(samples, tree, start) >= enough:
-        return None
-    if start is None:
-        tried = [*zip(samples[0].costs(tree, starts), starts, strict=True)]
+    first = samples[:1]
+    start, moves = _linear(first, tree)
+    if start is not None:
+        if enough < np.inf and cost(first, tree, start) > enough:
+            return None
+        start = _linear(samples, tree)[0]
+    elif moves:
+        tried = [*zip(first[0].costs(tree, starts), starts, strict=True)]
         least = min(tried)[0]
-        if not np.isfinite(least):
+        if not np.isfinite(least) or least > enough:
             return None
         start = next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
-    value, least, stalled = start, np.inf, 0
+    else:
+        start = _linear(samples, tree)[0]
+    return None if start is None else _refined(samples, tree, start)
+
+
+def _refined(samples: Sequence[Sample], tree: ast.expr, value: float) -> Number | None:
+    """Return the value of `c` with the least square error that Gauss and Newton's steps come to from this one."""
+    least, stalled, uncertainty = np.inf, 0, np.inf
     for _ in range(_STEPS):
         solved = _step(samples, tree, value)
         if solved is None:
@@ -68,25 +78,28 @@ def fitted(
         value += float(np.clip(step, -limit, limit))
         if abs(step) <= 0.01 * uncertainty:
             break
-    return Number(value, uncertainty) if uncertainty < _MEASURABLE * max(abs(value), 1e-3) else None
+    if uncertainty >= _MEASURABLE * max(abs(value), 1e-3):
+        return None
+    return Number(value, uncertainty * math.sqrt(max(left, 1.0)))  # what else is wrong makes it less sure
 
 
-def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
-    """Return the solution where values are linear in `c`, as three of its values show; None where they are not."""
+def _linear(samples: Sequence[Sample], tree: ast.expr) -> tuple[float | None, bool]:
+    """Return the solution where values are linear in `c`, as three of its values show, else None; and whether they
+    move with `c` at all."""
     along, length = 0.0, 0.0
     for sample in samples:
         at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
         if any(each is None or not np.isfinite(each).all() for each in at):
-            return None
+            return None, True
         zero, one, three = (np.asarray(each) for each in at)
         slope = one - zero
         if np.abs(three - zero - 3.0 * slope).max(initial=0.0) > 1e-9 * np.abs(slope).max(initial=0.0):
-            return None
+            return None, True
         weight = 1.0 / sample.sigma**2
         finite = np.isfinite(sample.observed)
         along += float(np.sum((weight * slope * (sample.observed - zero))[finite]))
         length += float(np.sum((weight * slope * slope)[finite]))
-    return along / length if length else None
+    return (along / length, True) if length else (None, False)
 
 
 def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:

@@ -15,11 +15,12 @@ from encoder_conformance.diagnosis.identify.equation_search import (
     Effort,
     EquationCandidate,
     has_numbers,
+    is_near,
     neighbours,
     scored,
 )
 from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
-from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, largest_rms, operands_of
+from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.spec.axes import Array
@@ -130,4 +131,4 @@ def nearest_by_output(
     offered = (tree for tree in trees if has_constant(tree) is numbers)
     found = scored(offered, [smallest], set(), effort, _STARTS, enough)
     hopeful = sorted((one for one in found if one.cost < enough), key=lambda one: (one.cost, one.length))
-    return [one for one in hopeful[:_HOPEFUL] if largest_rms(samples, one.tree) < _NEAR]
+    return [one for one in hopeful[:_HOPEFUL] if is_near(one.tree, samples, _NEAR)]
