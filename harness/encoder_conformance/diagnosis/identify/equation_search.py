@@ -17,7 +17,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
     written,
 )
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
-from encoder_conformance.diagnosis.identify.quantities import sized
+from encoder_conformance.diagnosis.identify.quantities import IN_LINE, sized
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, largest_rms
 from encoder_conformance.diagnosis.identify.suggested import (
     equation_in_slices,
@@ -41,8 +41,6 @@ _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
 """Places in which an equation may differ from the specified one."""
-_IN_LINE = 4.0
-"""The cost of a case, mean log(1 + error²) in σ, that a wrong step's own noise may leave: that of some 7 σ."""
 _ALIKE = 0.1
 """Differences of the cost within which the plainer of two equations is meant."""
 
@@ -141,12 +139,12 @@ def _informative(samples: Sequence[Sample]) -> list[Sample]:
     costs = [cost([sample], sample.specified.tree) for sample in samples]
     out = [sample for _, sample in sorted(zip(costs, samples, strict=True), key=lambda one: -one[0])]
     first = next((sample for sample in out if sample.evidence.case.mask() is not None), out[0])
-    others = sorted((each for each in out if each is not first), key=lambda each: _sizes_shared(each, first))
+    others = sorted((each for each in out if each is not first), key=lambda each: sizes_shared(each, first))
     chosen = [first, *others[: _SCREENING - 1]]
     return [each for each in out if any(each is one for one in chosen)]
 
 
-def _sizes_shared(one: Sample, other: Sample) -> int:
+def sizes_shared(one: Sample, other: Sample) -> int:
     """Return how many of their sizes two cases have in common: of items and of positions."""
     sizes = zip(one.evidence.case.x_shape[:2], other.evidence.case.x_shape[:2], strict=True)
     return sum(mine == others for mine, others in sizes)
@@ -171,14 +169,15 @@ def with_number(
 ) -> Iterator[EquationCandidate]:
     """Yield the equation with the number that leaves least in the place of `c`, written as plainly as that allows; and
     with a size, where each case has a number of its own. Nothing where more than `enough` is left of the first case."""
-    number = fitted(samples, tree, starts, enough)
+    number, left = fitted(samples, tree, starts, enough), np.inf
     if number is not None:
         forms = [with_constant(tree, form) for form in written(number)]
         costs = [cost(samples, form) for form in forms]
         plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
-        yield EquationCandidate(forms[plainest], costs[plainest])
-    if len(samples) > 1 and (number is None or costs[plainest] > _IN_LINE):
-        for form in (with_constant(tree, text) for text in sized(samples, tree, starts, min(enough, _IN_LINE))):
+        left = costs[plainest]
+        yield EquationCandidate(forms[plainest], left)
+    if left > IN_LINE and len(samples) > 1:
+        for form in (with_constant(tree, text) for text in sized(samples, tree, starts, enough)):
             yield EquationCandidate(form, cost(samples, form))
 
 
@@ -253,5 +252,5 @@ def is_near(tree: ast.expr, samples: Sequence[Sample], near: float) -> bool:
     if not is_held_by(tree, {name for sample in samples for name in sample.operands.values}):
         return False
     if {"round", "cast"} & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
-        return all(cost([sample], tree) < _IN_LINE for sample in samples)
+        return all(cost([sample], tree) < IN_LINE for sample in samples)
     return largest_rms(samples, tree) < near

@@ -3,11 +3,17 @@
 import ast
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Number, fitted, written
 from encoder_conformance.diagnosis.identify.samples import Sample, cost
+
+
+def _lacking(block: int, n: float) -> float:
+    return -n % block
+
 
 _SIZES = ("sequence_length", "batch_size", "d_model", "head_dim", "num_heads", "d_ff")
 _FORMS: dict[str, Callable[[float], float]] = {
@@ -23,20 +29,25 @@ _FORMS: dict[str, Callable[[float], float]] = {
     "({0} + 1)": lambda n: n + 1,
     "1 / ({0} + 1)": lambda n: 1 / (n + 1),
     "{0} ** 2": lambda n: n * n,
+    **{f"(-{{0}} % {block})": partial(_lacking, block) for block in (8, 16, 32, 64, 128)},
 }
-"""Functions of a size that people write."""
+"""Functions of a size that people write; the last ones are what a size lacks to whole blocks."""
 _OF_MORE_THAN_ONE = ("log({0})", "1 / log({0})", "({0} - 1)", "1 / ({0} - 1)")
+
+
+IN_LINE = 4.0
+"""The cost of a case, mean log(1 + error²) in σ, that a wrong step's own noise may leave: that of some 7 σ."""
 
 
 def sized(samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float], enough: float) -> Iterator[str]:
     """Yield what `c` is in every case: a number times a function of a size that differs between the cases.
 
-    Nothing where no number leaves less than a cost of `enough` in each case by itself.
+    Nothing where no number puts each case in line by itself. `enough` is that of `fitted`, of the first case.
     """
     numbers = list[Number]()
     for sample in samples:
-        number = fitted([sample], tree, starts, enough)
-        if number is None or cost([sample], tree, number.value) >= enough:
+        number = fitted([sample], tree, starts, np.inf if numbers else enough)
+        if number is None or cost([sample], tree, number.value) >= IN_LINE:
             return
         numbers.append(number)
     for size in _SIZES:
@@ -50,6 +61,8 @@ def _in_terms_of(size: str, values: Sequence[float], numbers: Sequence[Number]) 
         if min(values) < 2 and form in _OF_MORE_THAN_ONE:
             continue
         at = np.array([of(value) for value in values])
+        if not at.all():
+            continue
         factors = np.array([number.value for number in numbers]) / at
         unsure = np.array([number.uncertainty for number in numbers]) / np.abs(at)
         factor = float(np.average(factors, weights=unsure**-2.0))
