@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import edits, in_forms, is_held_by, normalisations, parsed
 from encoder_conformance.diagnosis.identify.fitted_numbers import (
-    STARTS,
+    Limits,
     fitted,
     has_constant,
     summed,
@@ -41,6 +41,7 @@ _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
 """Places in which an equation may differ from the specified one."""
+_NO_LIMITS = Limits()
 _ALIKE = 0.1
 """Differences of the cost within which the plainer of two equations is meant."""
 
@@ -97,7 +98,8 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
             others = list(neighbours(stage, start.tree, fullest))
             others += _of_a_sum(start, fullest, screened)
             others += rearrangements(start.tree, screened[0])
-            found += scored(others, screened, tried, effort, enough=cost(screened[:1], start.tree))
+            left = cost(screened[:1], start.tree)
+            found += scored(others, screened, tried, effort, Limits(before=left, enough=left))
             if effort.is_over:
                 break
         if start.tree is specified:
@@ -164,12 +166,10 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
             yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")
 
 
-def with_number(
-    tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float], enough: float
-) -> Iterator[EquationCandidate]:
+def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> Iterator[EquationCandidate]:
     """Yield the equation with the number that leaves least in the place of `c`, written as plainly as that allows; and
-    with a size, where each case has a number of its own. Nothing where more than `enough` is left of the first case."""
-    number, left = fitted(samples, tree, starts, enough), np.inf
+    with a size, where each case has a number of its own. Nothing that is not within the limits."""
+    number, left = fitted(samples, tree, limits), np.inf
     if number is not None:
         forms = [with_constant(tree, form) for form in written(number)]
         costs = [cost(samples, form) for form in forms]
@@ -177,7 +177,7 @@ def with_number(
         left = costs[plainest]
         yield EquationCandidate(forms[plainest], left)
     if left > IN_LINE and len(samples) > 1:
-        for form in (with_constant(tree, text) for text in sized(samples, tree, starts, enough)):
+        for form in (with_constant(tree, text) for text in sized(samples, tree, limits)):
             yield EquationCandidate(form, cost(samples, form))
 
 
@@ -186,11 +186,10 @@ def scored(
     samples: Sequence[Sample],
     tried: set[str],
     effort: Effort,
-    starts: Sequence[float] = STARTS,
-    enough: float = np.inf,
+    limits: Limits = _NO_LIMITS,
 ) -> list[EquationCandidate]:
     """Return the equations that were not `tried` and can be computed, until the effort is spent, but for those that
-    leave more than `enough` of the first case. `starts` are those of `with_number`."""
+    leave more than enough of the first case."""
     found = list[EquationCandidate]()
     for tree in trees:
         text = ast.unparse(tree)
@@ -201,8 +200,8 @@ def scored(
         if not effort.spend(effort.of_a_fit if fits else 1):
             break
         if fits:
-            found += with_number(tree, samples, starts, enough)
-        elif (left := cost(samples[:1], tree)) <= enough:
+            found += with_number(tree, samples, limits)
+        elif (left := cost(samples[:1], tree)) <= limits.enough:
             others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
             found.append(EquationCandidate(tree, (left + others) / len(samples)))
     return [one for one in found if np.isfinite(one.cost)]

@@ -37,29 +37,41 @@ class Number:
     uncertainty: float
 
 
-def fitted(
-    samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS, enough: float = np.inf
-) -> Number | None:
-    """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it.
+@dataclass(frozen=True)
+class Limits:
+    """Where a number is looked for that the data are not linear in: from the one of the `starts` that leaves least of
+    the first case, if that is no more than `before`; and the best one may leave `enough`. Both are costs."""
 
-    `starts` are tried first, where the values are not linear in `c`. It is None too where the best value leaves a cost
-    of more than `enough` in the first case.
-    """
+    starts: Sequence[float] = STARTS
+    before: float = np.inf
+    enough: float = np.inf
+
+
+def fitted(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> Number | None:
+    """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it,
+    or it is not within the limits."""
     first = samples[:1]
     start, moves = _linear(first, tree)
-    if start is not None:
-        if enough < np.inf and cost(first, tree, start) > enough:
-            return None
-        start = _linear(samples, tree)[0]
-    elif moves:
-        tried = [*zip(first[0].costs(tree, starts), starts, strict=True)]
-        least = min(tried)[0]
-        if not np.isfinite(least) or least > enough:
-            return None
-        start = next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
-    else:
-        start = _linear(samples, tree)[0]
+    if start is None and moves:
+        begin = _best_start(first, tree, limits)
+        alone = None if begin is None else _refined(first, tree, begin)
+        if alone is None or len(samples) == 1:
+            return alone
+        start = alone.value
+    if start is not None and limits.enough < np.inf and cost(first, tree, start) > limits.enough:
+        return None
+    linear, _ = _linear(samples, tree)
+    start = start if linear is None else linear
     return None if start is None else _refined(samples, tree, start)
+
+
+def _best_start(first: Sequence[Sample], tree: ast.expr, limits: Limits) -> float | None:
+    """Return the start that leaves least of the first case; None where even that is more than the limits allow."""
+    tried = [*zip(first[0].costs(tree, limits.starts), limits.starts, strict=True)]
+    least = min(tried)[0]
+    if not np.isfinite(least) or least > limits.before:
+        return None
+    return next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
 
 
 def _refined(samples: Sequence[Sample], tree: ast.expr, value: float) -> Number | None:

@@ -20,7 +20,7 @@ from encoder_conformance.diagnosis.identify.equation_search import (
     scored,
     sizes_shared,
 )
-from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
+from encoder_conformance.diagnosis.identify.fitted_numbers import Limits, has_constant
 from encoder_conformance.diagnosis.identify.quantities import IN_LINE
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
@@ -135,9 +135,10 @@ def nearest_by_output(
     if not has_numbers(samples):
         return []
     screened = _screened(samples)
-    enough = cost(screened[:1], screened[0].specified.tree) / 2
+    before = cost(screened[:1], screened[0].specified.tree)
+    limits = Limits(_STARTS, before, before / 2)
     trees = neighbours(stage, screened[0].specified.tree, screened[0])
     offered = (tree for tree in trees if has_constant(tree) is numbers)
-    found = scored(offered, screened, set(), effort, _STARTS, enough)
-    hopeful = sorted((one for one in found if one.cost < enough), key=lambda one: (one.cost, one.length))
+    found = scored(offered, screened, set(), effort, limits)
+    hopeful = sorted((one for one in found if one.cost < limits.enough), key=lambda one: (one.cost, one.length))
     return [one for one in hopeful[:_HOPEFUL] if is_near(one.tree, samples, _NEAR)]

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Number, fitted, written
+from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Limits, Number, fitted, written
 from encoder_conformance.diagnosis.identify.samples import Sample, cost
 
 
@@ -39,14 +39,14 @@ IN_LINE = 4.0
 """The cost of a case, mean log(1 + error²) in σ, that a wrong step's own noise may leave: that of some 7 σ."""
 
 
-def sized(samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float], enough: float) -> Iterator[str]:
+def sized(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> Iterator[str]:
     """Yield what `c` is in every case: a number times a function of a size that differs between the cases.
 
-    Nothing where no number puts each case in line by itself. `enough` is that of `fitted`, of the first case.
+    Nothing where no number puts each case in line by itself. `limits` are those of the first case.
     """
     numbers = list[Number]()
     for sample in samples:
-        number = fitted([sample], tree, starts, np.inf if numbers else enough)
+        number = fitted([sample], tree, Limits(limits.starts) if numbers else limits)
         if number is None or cost([sample], tree, number.value) >= IN_LINE:
             return
         numbers.append(number)
