@@ -45,6 +45,8 @@ class Wrong(Protocol):
 
     @property
     def layer(self) -> str: ...
+    @property
+    def mistake(self) -> str: ...
     def answers(self, case: Case) -> dict[str, Array]: ...
     def output(self, case: Case) -> Array: ...
     def has_step(self, stage: str) -> bool: ...
@@ -52,13 +54,15 @@ class Wrong(Protocol):
 
 @dataclass(frozen=True)
 class Grade:
-    """What a diagnosis made of a mutant: `stated` is its equation or name, `step` whether it names the right step."""
+    """What a diagnosis made of a mutant: `stated` is its equation or name, `step` whether it names the right step, and
+    `mistake` the kind of mistake that the mutant is, where it is one of several."""
 
     mutant: str
     kind: Kind
     step: bool
     stated: str
     seconds: float
+    mistake: str = ""
 
 
 def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
@@ -77,7 +81,8 @@ def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
             kind = "right"
         stated = "; ".join(f"{each.stage} = {each.found}" for each in diagnosis.equations)
         step = right or mutant.has_step(step_of(diagnosis.first_stage or ""))
-        yield Grade(str(mutant), kind, step, stated or " and ".join(diagnosis.deviations), round(seconds, 2))
+        named = stated or " and ".join(diagnosis.deviations)
+        yield Grade(str(mutant), kind, step, named, round(seconds, 2), mutant.mistake)
 
 
 def _cases(mutant: Wrong, situations: Iterable[str]) -> list[tuple[Case, Expected]]:

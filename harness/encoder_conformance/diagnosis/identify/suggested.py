@@ -226,11 +226,11 @@ _BLOCKS = (2, 3, 4, 8, 16)
 
 
 def _remains(k: int, rest: int, at: Array, n: int) -> Array:
-    return at % k == rest
+    return np.asarray(at % k == rest)
 
 
 def _remains_not(k: int, rest: int, at: Array, n: int) -> Array:
-    return at % k != rest
+    return np.asarray(at % k != rest)
 
 
 def _in_other_blocks(k: int, at: Array, n: int) -> Array:
