@@ -116,6 +116,7 @@ def test_what_is_not_identified_is_described(stage: str, wrong: Wrong, said: str
     [
         ("softmax(attention_scores + bias, mask)", True),
         ("softmax(2 * (bias + attention_scores), mask)", True),
+        ("2 * by_heads(attention_scores, attention_scores, bias)", True),
         ("softmax(attention_scores / (bias + 0.5), mask)", False),
         ("softmax(attention_scores * bias, mask)", False),
         ("softmax(attention_scores + exp(bias), mask)", False),

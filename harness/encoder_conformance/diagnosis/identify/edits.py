@@ -148,6 +148,8 @@ def is_held_by(tree: ast.expr, present: Container[str]) -> bool:
             return _reads(other) and is_held_by(other, present)
         case ast.BinOp(left=absent, op=ast.Add(), right=other) if _is_absent(absent, present):
             return _reads(other) and is_held_by(other, present)
+        case ast.Call(func=ast.Name(id="by_heads"), args=[x, weight, absent]) if _is_absent(absent, present):
+            return is_held_by(x, present) and is_held_by(weight, present)
     return not _is_absent(tree, present) and all(is_held_by(part, present) for part in parts_of(tree))
 
 

@@ -37,6 +37,8 @@ _ENOUGH = 8
 """Numbers, and not NaN, that have to bear an equation out."""
 _OF_SLICES = 4
 """Equations with which wrong slices alone are tried: those that leave least there."""
+_MOST_OF_SLICES = 0.5
+"""The part of the slices meant that has to show it."""
 _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
@@ -128,7 +130,7 @@ def has_numbers(samples: Sequence[Sample]) -> bool:
 def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> Iterator[ast.expr]:
     """Yield equations that differ from the specified one in some slices of an axis alone."""
     specified = samples[0].specified.tree
-    for slices in wrong_slices(specified, samples):
+    for slices in wrong_slices(specified, samples, _MOST_OF_SLICES):
         there = [part for sample in samples if (part := restricted_to(slices, sample)) is not None]
         screened = _informative(there)
         found = scored(neighbours(stage, specified, _fullest(samples)), screened, {ast.unparse(specified)}, effort)

@@ -160,17 +160,24 @@ def _in_order(name: str, value: Array, wanted: Array) -> Iterator[ast.expr]:
             yield from map(parsed, ordered(name, axis, order))
 
 
+Condition = Callable[[Array, int], Array]
+"""(index of a slice, `at` [n]; n) → whether it is one of those: [n]."""
+
+
 class Slices(NamedTuple):
     """The slices of an axis that are out of line: a condition on their index, as text, and as a predicate of index and
     size."""
 
     axis: int
     text: str
-    holds: Callable[[Array, int], Array]
+    holds: Condition
 
 
-def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
-    """Yield for each axis a condition that exactly the slices out of line meet, in every case, if there is one."""
+def wrong_slices(tree: ast.expr, samples: Sequence[Sample], least: float = 1.0) -> Iterator[Slices]:
+    """Yield for each axis the condition that the slices out of line meet, in every case, if there is one.
+
+    At `least` such a part of the slices that meet it is out of line: a slice of zeros does not show that it is doubled.
+    """
     samples = [sample.at_all_positions() for sample in samples]
     for axis in range(-len(samples[0].shape), 0):
         seen = [_slices_out_of_line(tree, sample, axis) for sample in samples]
@@ -179,13 +186,25 @@ def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
         known = [each for each in seen if each is not None and each[0].any()]
         if not any((~wrong & compared).any() for wrong, compared in known):
             continue  # none is right, or none is wrong
-        for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples)):
-            if all(
-                np.array_equal(wrong[compared], holds(np.arange(len(wrong)), len(wrong))[compared])
-                for wrong, compared in known
-            ):
-                yield Slices(axis, text, holds)
-                break
+        found = [
+            (_part_out_of_line(holds, known), Slices(axis, text, holds))
+            for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples))
+        ]
+        best = max(part for part, _ in found)
+        if best >= least:
+            yield next(slices for part, slices in found if part == best)
+
+
+def _part_out_of_line(holds: Condition, known: Sequence[tuple[Array, Array]]) -> float:
+    """Return which part of the slices that meet a condition is out of line; 0 where any other slice is, too. `known`:
+    which slices [n] of each case are out of line, and which are compared."""
+    out, met = 0, 0
+    for wrong, compared in known:
+        those = holds(np.arange(len(wrong)), len(wrong)) & compared
+        if (wrong & compared & ~those).any():
+            return 0.0
+        out, met = out + int((wrong & those).sum()), met + int(those.sum())
+    return out / met if met else 0.0
 
 
 _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "d_ff")
@@ -194,10 +213,6 @@ _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "
 def _size_of(axis: int, samples: Sequence[Sample]) -> str | None:
     """Return the name of the size that an axis has in every case; None if it has none."""
     return next((name for name in _SIZES if all(float(s.operands[name]) == s.shape[axis] for s in samples)), None)
-
-
-Condition = Callable[[Array, int], Array]
-"""(index of a slice, `at` [n]; n) → whether it is one of those: [n]."""
 
 
 def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Condition]]:
