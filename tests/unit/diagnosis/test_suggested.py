@@ -49,7 +49,7 @@ def found(stage: str, wrong: Wrong) -> str:
         ),
         ("context", lambda text: f"repeat({text}, -2, 0)", "repeat(attention_weights @ value_heads, -2, 0)"),
         ("query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."),
-        (
+        later(
             "residual1",
             lambda text: f"where(index(x, 1) >= sequence_length // 4 * 4, x, {text})",
             "where(index(x, -2) >= sequence_length // 4 * 4, x, x + attention_output)",

@@ -150,7 +150,8 @@ def _with_best_number(tree: ast.expr, operands: Operands, wanted: Array) -> tupl
 
 
 def _in_order(name: str, value: Array, wanted: Array) -> Iterator[ast.expr]:
-    """Yield the parameter with the elements of an axis in the order in which they match what is `wanted`."""
+    """Yield the parameter with the elements of an axis in the order in which they match what is `wanted`: [K, M] or [M]
+    both."""
     if value.shape != wanted.shape:
         return
     for axis in range(-value.ndim, 0):
@@ -241,22 +242,27 @@ _BLOCKS = (2, 3, 4, 8, 16)
 
 
 def _remains(k: int, rest: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], leaves this rest by k: [n]."""
     return np.asarray(at % k == rest)
 
 
 def _remains_not(k: int, rest: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], leaves another rest by k: [n]."""
     return np.asarray(at % k != rest)
 
 
 def _in_other_blocks(k: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], is in every other block of k, from the second: [n]."""
     return np.asarray(at % (2 * k) >= k)
 
 
 def _beyond_whole_blocks(k: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], is behind the last whole block of k: [n]."""
     return np.asarray(at >= n // k * k)
 
 
 def _compared(compare: Callable[[Array, int], Array], k: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], compares so with k: [n]."""
     return compare(at, k)
 
 
