@@ -6,7 +6,7 @@ which `constants` fits to the data.
 """
 
 import ast
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -64,10 +64,11 @@ def in_forms(forms: Iterable[str], *of: str) -> Iterator[ast.expr]:
     return (parsed(form.format(*of)) for form in forms)
 
 
-def edits(tree: ast.expr, operands: Operands, shape: Shape) -> Iterator[ast.expr]:
+def edits(tree: ast.expr, operands: Operands, shape: Shape, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
     """Yield every tree that differs in one place, some with the name `c` for a number, and some of them twice.
 
-    `operands` are those that it may read, `shape` is that of the result.
+    `operands` are those that it may read, `shape` is that of the result, and `factors` what a part of an axis may be
+    multiplied with.
     """
     shapes = {name: value.shape for name, value in operands.values.items()}
     yield from _of_the_result(ast.unparse(tree), shapes, shape)
@@ -80,6 +81,8 @@ def edits(tree: ast.expr, operands: Operands, shape: Shape) -> Iterator[ast.expr
         of_node = () if isinstance(node, ast.Constant) or name == "mask" else _shape_of(node, operands)
         for other in (*_instead(node, shapes), *_of_shape(node, of_node, operands)):
             yield put(other)
+        if name:
+            yield from (put(other) for other in _in_a_part(name, of_node, operands, factors))
 
 
 def _beside(node: ast.expr) -> Iterator[ast.expr]:
@@ -98,17 +101,14 @@ def _shape_of(node: ast.expr, operands: Operands) -> Shape:
 
 
 def _of_shape(node: ast.expr, shape: Shape, operands: Operands) -> Iterator[ast.expr]:
-    """Yield what a part that is a tensor of this shape may be taken for: one element of an axis for all, a part of an
-    axis treated otherwise, centred, rounded, with its transpose, or with one more operand."""
+    """Yield what a part that is a tensor of this shape may be taken for: one element of an axis for all, centred,
+    rounded, with its transpose, or with one more operand."""
     if not shape or isinstance(node, ast.Compare):
         return
     text = f"({ast.unparse(node)})"
     for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
         yield from (parsed(f"repeat({text}, {axis}, {at})") for at in (0, -1))
         yield parsed(f"{text} - mean({text}, {axis})")
-        if dotted(node):
-            of_index = (form.format(size_of_axis(operands, shape, axis)) for form in OF_INDEX)
-            yield from (parsed(f"where(index({text}, {axis}) {at}, {CONSTANT} * {text}, {text})") for at in of_index)
     yield from in_forms(QUANTISERS if len(shape) > 1 else (q for q in QUANTISERS if "-2" not in q), text)
     yield from in_forms(SIZED, text)
     if shape[-1] == shape[-2:][0] and len(shape) > 1:
@@ -116,6 +116,13 @@ def _of_shape(node: ast.expr, shape: Shape, operands: Operands) -> Iterator[ast.
     for other, value in operands.values.items():
         if other != "mask" and value.shape in (shape, shape[-1:]) and dotted(node) != other:
             yield parsed(f"{text} + {other}")
+
+
+def _in_a_part(name: str, shape: Shape, operands: Operands, factors: Sequence[str]) -> Iterator[ast.expr]:
+    """Yield the operand with a part of an axis multiplied."""
+    for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
+        for at, factor in product((form.format(size_of_axis(operands, shape, axis)) for form in OF_INDEX), factors):
+            yield parsed(f"where(index({name}, {axis}) {at}, {factor} * {name}, {name})")
 
 
 def size_of_axis(operands: Operands, shape: Shape, axis: int) -> str:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.edits import edits, in_forms, is_held_by, normalisations, parsed
+from encoder_conformance.diagnosis.identify.edits import (
+    CONSTANT,
+    edits,
+    in_forms,
+    is_held_by,
+    normalisations,
+    parsed,
+)
 from encoder_conformance.diagnosis.identify.fitted_numbers import (
     Limits,
     fitted,
@@ -154,10 +161,11 @@ def sizes_shared(one: Sample, other: Sample) -> int:
     return sum(mine == others for mine, others in sizes)
 
 
-def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
-    """Yield equations one edit away, and the activations or norms that may stand in the place of the whole."""
+def neighbours(stage: str, tree: ast.expr, sample: Sample, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
+    """Yield equations one edit away, and the activations or norms that may stand in the place of the whole. `factors`
+    are those of `edits`."""
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
-    yield from edits(tree, sample.operands, sample.stage_shape)
+    yield from edits(tree, sample.operands, sample.stage_shape, factors)
     if form_of(stage) == "activation":
         yield from in_forms(ACTIVATIONS, *MAKING[stage].reads)
     if form_of(stage) == "scores":

@@ -39,6 +39,9 @@ _HOPEFUL = 4
 _STARTS = (1.0, 0.5, 2.0, -1.0, 0.1, 0.0, 10.0)
 """Where a number is looked for: a play to the output takes twenty evaluations."""
 
+_FACTORS = ("0", "-1", "2")
+"""Of a part of an axis: fitting each would take longer than all else."""
+
 
 @dataclass(frozen=True)
 class OutputSample(Sample):
@@ -137,7 +140,7 @@ def nearest_by_output(
     screened = _screened(samples)
     before = cost(screened[:1], screened[0].specified.tree)
     limits = Limits(_STARTS, before, before / 2)
-    trees = neighbours(stage, screened[0].specified.tree, screened[0])
+    trees = neighbours(stage, screened[0].specified.tree, screened[0], _FACTORS)
     offered = (tree for tree in trees if has_constant(tree) is numbers)
     found = scored(offered, screened, set(), effort, limits)
     hopeful = sorted((one for one in found if one.cost < limits.enough), key=lambda one: (one.cost, one.length))
