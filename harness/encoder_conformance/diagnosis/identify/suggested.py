@@ -184,9 +184,10 @@ def wrong_slices(tree: ast.expr, samples: Sequence[Sample], least: float = 1.0) 
         seen = [_slices_out_of_line(tree, sample, axis) for sample in samples]
         if any(each is None for each in seen):
             return
-        known = [each for each in seen if each is not None and each[0].any()]
-        if not any((~wrong & compared).any() for wrong, compared in known):
-            continue  # none is right, or none is wrong
+        known = [each for each in seen if each is not None and each[1].any()]
+        right = any((~wrong & compared).any() for wrong, compared in known)
+        if not right or not any(wrong.any() for wrong, _ in known):
+            continue
         found = [
             (_part_out_of_line(holds, known), Slices(axis, text, holds))
             for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples))
