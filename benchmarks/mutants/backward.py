@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from benchmarks.mutants.grading import FLOAT32, Grade, Kind
-from benchmarks.mutants.mutation import FACTORS, Mutant
+from benchmarks.mutants.mistakes import FACTORS
+from benchmarks.mutants.mutation import Mutant
 from encoder_conformance.diagnosis.backward.diagnose import diagnose_backward
 from encoder_conformance.diagnosis.backward.observed import ObservedGradients, observe_gradients
 from encoder_conformance.diagnosis.identify.edits import parsed, places

@@ -64,6 +64,7 @@ _NUMBERS = (2.0, 0.5, -1.0, 1.1, 0.9)
 class CodeMutant:
     """`function` is the one with another node; `change` says which."""
 
+    mistake = ""
     layer: str
     function: str
     change: str

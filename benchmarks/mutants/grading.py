@@ -29,8 +29,12 @@ from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import stages, step_of
 
 FLOAT32 = FORMATS["float32"]
-SHOWN = ("padding-right", "mask-per-head", "no-mask", "causal", "low-variance", "padding-left", "mask-drawn", "alibi")
-HELD_OUT = ("mask-per-item-and-head", "padding-holes", "longer-than-wide", "padding-one-item")
+SHOWN = (
+    "padding-right", "mask-per-head", "no-mask", "causal", "low-variance", "mask-per-item", "single-item", "alibi",
+    "single-position",
+)  # fmt: skip
+"""Of one, two and three items, and of 1, 7, 9 and 10 positions."""
+HELD_OUT = ("longer-than-wide", "mask-per-item-and-head", "padding-holes", "padding-one-item")
 """The first two that the layer has; none of them is shown."""
 _SAME = 3e-5
 """Of the largest value: what float32 leaves of two outputs that are the same."""
@@ -43,6 +47,8 @@ class Wrong(Protocol):
 
     @property
     def layer(self) -> str: ...
+    @property
+    def mistake(self) -> str: ...
     def answers(self, case: Case) -> dict[str, Array]: ...
     def output(self, case: Case) -> Array: ...
     def has_step(self, stage: str) -> bool: ...
@@ -50,13 +56,15 @@ class Wrong(Protocol):
 
 @dataclass(frozen=True)
 class Grade:
-    """What a diagnosis made of a mutant: `stated` is its equation or name, `step` whether it names the right step."""
+    """What a diagnosis made of a mutant: `stated` is its equation or name, `step` whether it names the right step, and
+    `mistake` the kind of mistake that the mutant is, where it is one of several."""
 
     mutant: str
     kind: Kind
     step: bool
     stated: str
     seconds: float
+    mistake: str = ""
 
 
 def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
@@ -73,7 +81,8 @@ def graded(mutants: Iterable[Wrong], *, output_only: bool) -> Iterable[Grade]:
         kind = _kind(mutant, diagnosis, right=right)
         stated = "; ".join(f"{each.stage} = {each.found}" for each in diagnosis.equations)
         step = right or mutant.has_step(step_of(diagnosis.first_stage or ""))
-        yield Grade(str(mutant), kind, step, stated or " and ".join(diagnosis.deviations), round(seconds, 2))
+        named = stated or " and ".join(diagnosis.deviations)
+        yield Grade(str(mutant), kind, step, named, round(seconds, 2), mutant.mistake)
 
 
 def _kind(mutant: Wrong, diagnosis: Diagnosis, *, right: bool) -> Kind:

@@ -1,4 +1,4 @@
-"""Mutates the specified equation of a stage at random."""
+"""Mutates the specified equation of a stage at random, by a mistake of each kind in turn."""
 
 import ast
 import random
@@ -8,33 +8,35 @@ from functools import cache
 
 import numpy as np
 
+from benchmarks.mutants.mistakes import KINDS, Part
 from encoder_conformance.diagnosis.identify.identify import deviation_of
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.inputs import LayerInputs, given
+from encoder_conformance.oracle.play import softmax_choices
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.equation import Equation, dotted
 from encoder_conformance.spec.load import load
 
-MASKS = ("~mask", "roll(mask, 1, -1)", "transpose(mask)", "flip(mask, -1)", "permute(mask, 0, 0)", "mask | ~mask")
 LAYERS = ("pre-gelu", "post-relu", "post-gelu", "post-rms-gelu-tanh", "pre-rms-silu", "pre-gelu-shared-heads")
 """Both placements, every activation and kind of norm, and projections with biases, without, and shared by heads."""
-_OTHER_SIZE = "mask-per-head"
-"""A case of another length: what raises an error in it is seen by anybody."""
-FUNCTIONS = ("tanh", "sin", "abs", "sqrt", "exp", "sigmoid", "erf", "cos")
-FACTORS = (2.0, 0.5, -1.0, 1.1, 0.9, 3.0, 0.1, 1.5)
+_OTHER_SIZES = ("mask-per-head", "longer-than-wide")
+"""Cases of other lengths: what raises an error in them is seen by anybody."""
+_TWO = "two"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`equations`: stage → (the specified equation, the mutated one); two stages of a pair."""
+    """`equations`: stage → (the specified equation, the mutated one); two stages of a pair. `mistake` is its kind."""
 
     layer: str
     equations: dict[str, tuple[str, str]]
+    mistake: str = ""
 
     @property
     def deviation(self) -> Deviation:
@@ -94,56 +96,20 @@ def nodes(tree: ast.expr) -> list[ast.expr]:
     return found
 
 
-def mutated(tree: ast.expr, shapes: dict[str, tuple[int, ...]], chance: random.Random) -> str | None:
-    """One mutation of one node; None where nothing fits the node that was drawn."""
+def mutated(tree: ast.expr, kind: str, operands: Operands, chance: random.Random) -> str | None:
+    """One mistake of this kind in one node; None where there is none for the node that was drawn."""
     every = nodes(tree)
     at = chance.randrange(len(every))
-    options = list(_mutations(every[at], shapes, chance))
+    try:
+        shape = np.shape(evaluate_tree(every[at], Arithmetic(np.float64), operands))
+    except (ValueError, IndexError, TypeError):  # the name of an arrangement
+        return None
+    shapes = {name: value.shape for name, value in operands.values.items() if name != "mask"}
+    options = list(KINDS[kind](Part(every[at], shape, shapes, tree), chance))
     if not options:
         return None
     by = ast.parse(chance.choice(options), mode="eval").body
     return ast.unparse(_OneNode(at, by).visit(ast.parse(ast.unparse(tree), mode="eval").body))
-
-
-def _mutations(node: ast.expr, shapes: dict[str, tuple[int, ...]], chance: random.Random) -> Iterator[str]:
-    text = ast.unparse(node)
-    name = dotted(node)
-    if isinstance(node, ast.Constant):
-        yield repr(float(text) * chance.choice(FACTORS) if float(text) else 1.0)
-        return
-    if name == "mask":
-        yield from MASKS
-        return
-    if name in shapes:
-        shape = shapes[name]
-        yield from (other for other, its in shapes.items() if its == shape and other != name)
-        axis = chance.randrange(-len(shape), 0)
-        yield from (f"flip({name}, {axis})", f"roll({name}, {chance.choice((1, -1, 2))}, {axis})")
-        if len(shape) == 2 and shape[0] == shape[1]:
-            yield f"transpose({name})"
-    if isinstance(node, ast.BinOp):
-        left, right = f"({ast.unparse(node.left)})", f"({ast.unparse(node.right)})"
-        yield from (left, right)
-        if not isinstance(node.op, ast.MatMult):
-            yield from (f"{left} {operator} {right}" for operator in "+-*/")
-            yield f"{right} - {left}"
-            yield f"{left} + {chance.choice(FACTORS)} * {right}"
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        arguments = [ast.unparse(argument) for argument in node.args]
-        if node.func.id in ("mean", "var"):
-            yield f"{node.func.id}({arguments[0]}, {chance.choice((0, 1))})"
-        if node.func.id == "var":
-            yield f"var({arguments[0]}, -1, 1)"
-        if node.func.id in FUNCTIONS:
-            yield from (f"{chance.choice(FUNCTIONS)}({arguments[0]})", arguments[0])
-        if node.func.id == "softmax":
-            yield from (f"softmax({arguments[0]}, {arguments[1]}, {axis})" for axis in (-2, 1))
-            yield f"softmax({arguments[0]}, mask | ~mask) * mask"
-        if node.func.id in ("split_heads", "merge_heads"):
-            yield f"{node.func.id}({arguments[0]}, {chance.choice(('interleaved', 'by-reshape'))!r})"
-    yield f"{chance.choice(FACTORS)} * ({text})"
-    yield f"({text}) + {chance.choice(FACTORS)}"
-    yield f"{chance.choice(FUNCTIONS)}({text})"
 
 
 @cache
@@ -155,30 +121,48 @@ def _specified(layer: str) -> tuple[Case, LayerInputs, dict[str, Array]]:
 
 
 def mutants(count: int, seed: int) -> Iterator[Mutant]:
+    """Mutants of every layer and kind of mistake in turn; the last kind is two mistakes in one step."""
     chance = random.Random(seed)
     made, seen = 0, set[tuple[str, str, str]]()
+    kinds = [*KINDS, _TWO]
     while made < count:
-        layer = LAYERS[made % len(LAYERS)]
+        layer, kind = LAYERS[made % len(LAYERS)], kinds[made % len(kinds)]
         case, what, right = _specified(layer)
         equations = stage_equations(case.layer)
         stage = chance.choice([name for name in equations if name != "output"])
-        before = list(equations)[: list(equations).index(stage)]
-        values = {"x": what.x, "mask": what.mask, **what.parameters, **{name: right[name] for name in before}}
-        shapes = {name: value.shape for name, value in values.items() if value is not None and name != "mask"}
-        text = mutated(equations[stage].tree, shapes, chance)
-        if text is None or (layer, stage, text) in seen:
+        text = _mistaken(equations[stage].tree, kind, _operands_before(layer, stage), chance)
+        if text in (None, equations[stage].form) or (layer, stage, text) in seen:
             continue
         seen.add((layer, stage, text))
-        mutant = Mutant(layer, {stage: (equations[stage].form, text)})
+        mutant = Mutant(layer, {stage: (equations[stage].form, text)}, kind)
         try:
             Equation(text)
-            shape = forward(case.layer, replace(what, equations={stage: Equation(text)}), Arithmetic(np.float64))
-            mutant.output(load().cases[f"{layer}/{_OTHER_SIZE}"])
+            with np.errstate(all="ignore"):
+                shape = forward(case.layer, replace(what, equations={stage: Equation(text)}), Arithmetic(np.float64))
+            for other in _OTHER_SIZES:
+                mutant.output(load().cases[f"{layer}/{other}"])
         except (ValueError, IndexError, TypeError):
             continue
         if all(shape[name].shape == right[name].shape for name in right):
             made += 1
             yield mutant
+
+
+def _mistaken(tree: ast.expr, kind: str, operands: Operands, chance: random.Random) -> str | None:
+    if kind != _TWO:
+        return mutated(tree, kind, operands, chance)
+    first = mutated(tree, "operation", operands, chance)
+    another = chance.choice([*KINDS])
+    return first and mutated(ast.parse(first, mode="eval").body, another, operands, chance)
+
+
+def _operands_before(layer: str, stage: str) -> Operands:
+    """What the equation of a stage may read, in one case of the layer."""
+    case, what, right = _specified(layer)
+    names = list(stage_equations(case.layer))
+    before = {name: right[name] for name in names[: names.index(stage)]}
+    inputs = named_inputs(what.parameters, x=what.x, memory=None, mask=what.mask, bias=what.bias)
+    return Operands(case.layer, {**inputs, **before}, softmax_choices(case.layer))
 
 
 def pairs(count: int, seed: int) -> Iterator[Mutant]:
@@ -192,6 +176,7 @@ def pairs(count: int, seed: int) -> Iterator[Mutant]:
             continue
         del waiting[mutant.layer]
         made += 1
-        yield Mutant(mutant.layer, {**other.equations, **mutant.equations})
+        kinds = " and ".join(sorted((other.mistake, mutant.mistake)))
+        yield Mutant(mutant.layer, {**other.equations, **mutant.equations}, kinds)
         if made == count:
             return

@@ -1,7 +1,7 @@
 """docs/mutants.md: the counts of each population, and every mutant whose equation was not found."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -26,7 +26,8 @@ TITLES = {
 @dataclass(frozen=True)
 class Population:
     """`kinds` counts grades, `layers` counts mutants by layer, and `seconds` diagnoses by their length, to a tenth;
-    `missed` are those that are neither right nor equivalent."""
+    `missed` are those that are neither right nor equivalent. `mistakes` counts those that are caught by their kind of
+    mistake, and `found` those of them that are right."""
 
     seed: int
     kinds: dict[str, int] = field(default_factory=dict)
@@ -34,6 +35,8 @@ class Population:
     layers: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, int] = field(default_factory=dict)
     missed: list[dict[str, str]] = field(default_factory=list)
+    mistakes: dict[str, int] = field(default_factory=dict)
+    found: dict[str, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -56,6 +59,8 @@ class Population:
             steps=self.steps + grade.step,
             seconds=_counted(self.seconds, f"{grade.seconds:.1f}"),
             missed=self.missed + missed,
+            mistakes=_counted(self.mistakes, grade.mistake),
+            found=_counted(self.found, grade.mistake) if grade.kind == "right" else self.found,
         )
 
 
@@ -82,7 +87,16 @@ def page(populations: Mapping[str, Population]) -> str:
         if found := populations.get(name):
             rows.append(_row(title, found))
             missed += [f"- {title}, {one['kind']}: `{one['mutant']}`{_stated(one['stated'])}" for one in found.missed]
-    return _PAGE.format(rows="\n".join(rows), missed="\n".join(missed))
+    return _PAGE.format(rows="\n".join(rows), mistakes="\n".join(_by_mistake(populations)), missed="\n".join(missed))
+
+
+def _by_mistake(populations: Mapping[str, Population]) -> Iterator[str]:
+    """One line for each population of equations: how many of each kind of mistake were found, of those caught."""
+    for name in ("stages", "output"):
+        if name in populations and (caught := populations[name].mistakes):
+            found = populations[name].found
+            counts = ", ".join(f"{kind or 'one node'} {found.get(kind, 0)}/{n}" for kind, n in caught.items())
+            yield f"- {TITLES[name]}: {counts}"
 
 
 def _stated(text: str) -> str:
@@ -114,8 +128,9 @@ def _row(title: str, found: Population) -> str:
 
 _PAGE = """# Mutants: bugs that no list has
 
-`python -m benchmarks.mutants` writes this page. It mutates the specified equation of a stage at random, lets the
-oracle compute the mutant in float32, and shows a diagnosis up to eight cases of it. A diagnosis is *right* where it
+`python -m benchmarks.mutants` writes this page. It mutates the specified equation of a stage at random, by one kind of
+mistake after the other (`benchmarks/mutants/mistakes.py`), lets the oracle compute the mutant in float32, and shows a
+diagnosis up to nine cases of it. A diagnosis is *right* where it
 says "explained" and the equation that it states gives the mutant's output in two cases that it was not shown. It is
 *false* where it says "explained" and that is not so. A closest is *wrong* unless each stage that it changes is the
 mutant's. Mutants that change nothing that is compared are not counted as
@@ -127,6 +142,12 @@ those that raise an error are not counted. Seconds are of the processor, the med
 | population | mutants | of layers | seed | caught | right | right step | left open | closest, wrong | false | seconds |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 {rows}
+
+## Found, of those caught, by kind of mistake
+
+{mistakes}
+
+Populations that are not named here were drawn when there was the first kind alone, an operation.
 
 ## Mutants whose equation was not found
 

@@ -71,7 +71,8 @@ def experiments(evidence: Sequence[Evidence], ask: Ask) -> dict[Experiment, list
     chosen = list(_chosen(evidence))
     asked = {experiment: [experiment.of(piece.observation.case) for piece in chosen] for experiment in EXPERIMENTS}
     answers = ask([case for cases in asked.values() for case in cases])
-    by_case = {answer.case.id: Evidence(answer) for answer in answers}
+    pieces_of = {answer.case.id: Evidence(answer) for answer in answers}
+    by_case = {name: piece for name, piece in pieces_of.items() if np.isfinite(piece.observed).any()}  # 0 / 0 of zeros
     found = {each: [by_case[case.id] for case in cases if case.id in by_case] for each, cases in asked.items()}
     return {experiment: pieces for experiment, pieces in found.items() if pieces}
 
@@ -105,11 +106,12 @@ def identify_by_experiments(
 
 
 def _chosen(evidence: Sequence[Evidence]) -> Iterator[Evidence]:
-    """Yield small cases that show their output alone, free of padding: of each layer one with a mask, one without."""
-    seen = set[tuple[str, bool]]()
+    """Yield small cases that show their output alone, free of padding: of each layer and size one with a mask, one
+    without."""
+    seen = set[tuple[str, bool, tuple[int, ...]]]()
     for piece in evidence:
         case = piece.case
-        kind = case.layer.layer, case.mask() is not None
+        kind = case.layer.layer, case.mask() is not None, case.x_shape[:2]
         plain = piece.stages == ("output",) and not is_large(case.layer) and not case.layer.is_stack
         if plain and case.layer.embedding is None and case.valid().all() and kind not in seen and len(seen) < _CASES:
             seen.add(kind)

@@ -16,6 +16,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, Mapped, Reduced, Rows
+from encoder_conformance.spec.dtypes import FORMATS as DTYPES
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
 from encoder_conformance.spec.layer import Layer
 
@@ -164,6 +165,8 @@ _BINARY: dict[type, Callable[[Arithmetic, Array, Array], Array]] = {
     ast.Sub: lambda a, x, y: a.subtract(x, y),
     ast.Mult: lambda a, x, y: a.multiply(x, y),
     ast.Div: lambda a, x, y: a.divide(x, y),
+    ast.FloorDiv: lambda a, x, y: np.floor_divide(x, y),
+    ast.Mod: lambda a, x, y: np.mod(x, y),
     ast.MatMult: _matmul,
     ast.BitAnd: lambda a, x, y: x & y,
     ast.BitOr: lambda a, x, y: x | y,
@@ -201,6 +204,13 @@ def _softmax(a: Arithmetic, operands: Operands, scores: BHST, mask: BHST, axis: 
     return np.swapaxes(turned.weights, at, -1)
 
 
+def _cast(x: Elementwise, dtype: str) -> Elementwise:
+    """x rounded to a format by its name."""
+    if dtype not in DTYPES:
+        raise ValueError(f"{dtype} is no format: {', '.join(DTYPES)}")
+    return x.astype(DTYPES[dtype].numpy).astype(x.dtype)
+
+
 def exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:
     """x with two elements of an axis in each other's place; as it is, where it has not both."""
     order = np.arange(x.shape[axis])
@@ -227,20 +237,22 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "by_heads": lambda a, o, x, weight, bias: shared_by_heads(
         a, x, weight, np.broadcast_to(bias, weight.shape[-1:]), o.layer.attention.num_heads
     )[0],
-    "cast": lambda a, o, x, dtype: x.astype(dtype).astype(np.float64),
+    "cast": lambda a, o, x, dtype: _cast(x, dtype),
     "detach": lambda a, o, x: x,
     "exchange": lambda a, o, x, axis, one, other: exchanged(x, int(axis), int(one), int(other)),
     "flip": lambda a, o, x, axis: np.flip(x, int(axis)),
     "index": lambda a, o, x, axis: np.arange(x.shape[int(axis)]).reshape(
         [-1 if at == int(axis) % x.ndim else 1 for at in range(x.ndim)]
     ),
-    "largest": lambda a, o, x, axis: x.max(axis=int(axis), keepdims=True),
+    "largest": lambda a, o, x, *axis: x.max(axis=int(axis[0]) if axis else None, keepdims=True),
     "maximum": lambda a, o, x, y: np.maximum(x, y),
     "mean": lambda a, o, x, axis: _mean(a, x, axis),
     "merge_heads": _heads("merge_heads"),
     "minimum": lambda a, o, x, y: np.minimum(x, y),
     "permute": lambda a, o, x, axis, *order: np.take(x, [int(at) for at in order], axis=int(axis)),
+    "repeat": lambda a, o, x, axis, at: np.broadcast_to(np.take(x, [int(at)], axis=int(axis)), x.shape),
     "roll": lambda a, o, x, shift, axis: np.roll(x, int(shift), int(axis)),
+    "round": lambda a, o, x: np.rint(x),
     "scale_gradient": lambda a, o, x, factor: x,
     "sigmoid": lambda a, o, x: _sigmoid(a, x),
     "sign": lambda a, o, x: np.sign(x),

@@ -33,11 +33,11 @@ def pullback_of(
         case ast.UnaryOp(op=ast.USub()):
             return lambda g: (-g,)
         case ast.Call(func=ast.Name(id=name)):
-            if name in ("detach", "sign", "index"):
+            if name in ("detach", "index", "round", "sign"):
                 return None
             if name in _FUNCTIONS:
                 return _fitted(_FUNCTIONS[name](a, operands, value, *parts), parts)
-        case ast.Compare() | ast.BinOp(op=ast.BitAnd() | ast.BitOr()) | ast.UnaryOp(op=ast.Invert()):
+        case ast.Compare() | ast.BinOp(op=ast.BitAnd() | ast.BitOr() | ast.FloorDiv()) | ast.UnaryOp(op=ast.Invert()):
             return None
     raise ValueError(f"{ast.unparse(node)}: there is no rule for its gradient")
 
@@ -82,6 +82,7 @@ _BINARY: dict[type, Callable[[Arithmetic, Array, Array], PartPullback]] = {
     ast.Sub: lambda a, x, y: lambda g: (g, -g),
     ast.Mult: lambda a, x, y: lambda g: (a.multiply(g, y), a.multiply(g, x)),
     ast.Div: lambda a, x, y: lambda g: (a.divide(g, y), -a.divide(a.multiply(a.divide(g, y), x), y)),
+    ast.Mod: lambda a, x, y: lambda g: (g, -a.multiply(g, np.floor_divide(x, y))),
     ast.MatMult: _matmul,
 }
 
@@ -113,6 +114,13 @@ def _mean(a: Arithmetic, x: Elementwise, axis: float) -> PartPullback:
 def _chosen(first: Elementwise) -> PartPullback:
     """The gradient goes to the first part where `first` is true, else to the second."""
     return lambda g: (np.where(first, g, 0.0), np.where(first, 0.0, g))
+
+
+def _repeated(g: Elementwise, axis: int, at: int) -> Elementwise:
+    """The gradient by an element that stands in the place of every one of its axis: the sum goes there."""
+    here = np.arange(g.shape[axis]) == at % g.shape[axis]
+    along = here.reshape([-1 if number == axis % g.ndim else 1 for number in range(g.ndim)])
+    return np.where(along, g.sum(axis=axis, keepdims=True), 0.0)
 
 
 def _heads(name: str) -> Callable[..., PartPullback]:
@@ -162,13 +170,14 @@ _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "exchange": lambda a, o, y, x, axis, *both: lambda g: (exchanged(g, int(axis), *map(int, both)),),
     "exp": lambda a, o, y, x: _of_slope(y, a),
     "flip": lambda a, o, y, x, axis: lambda g: (np.flip(g, int(axis)),),
-    "largest": lambda a, o, y, x, axis: lambda g: (np.where(x == y, g, 0.0), None),
+    "largest": lambda a, o, y, x, *axis: lambda g: (np.where(x == y, g, 0.0), None),
     "log": lambda a, o, y, x: lambda g: (a.divide(g, x),),
     "maximum": lambda a, o, y, x, other: _chosen(np.greater(x, other)),
     "mean": lambda a, o, y, x, axis: _mean(a, x, axis),
     "merge_heads": _heads("merge_heads"),
     "minimum": lambda a, o, y, x, other: _chosen(np.less(x, other)),
     "permute": lambda a, o, y, x, axis, *order: _permuted(x, int(axis), order),
+    "repeat": lambda a, o, y, x, axis, at: lambda g: (_repeated(g, int(axis), int(at)), None, None),
     "roll": lambda a, o, y, x, shift, axis: lambda g: (np.roll(g, -int(shift), int(axis)),),
     "scale_gradient": lambda a, o, y, x, factor: lambda g: (a.multiply(g, factor), None),
     "sigmoid": lambda a, o, y, x: _of_slope(a.multiply(y, a.subtract(a.exact(1.0), y)), a),

@@ -20,19 +20,22 @@ INPUTS = ("x", "memory", "mask", "bias")
 """`mask` is bool, true where a query may attend to a key; without one it is true everywhere, and `bias` is 0."""
 NAMES = frozenset({*SIZES, *INPUTS, *SHAPES, *PARAMETER_NAMES})
 FUNCTIONS: dict[str, tuple[int, int]] = {
-    **dict.fromkeys(("abs", "cos", "detach", "erf", "exp", "log", "sigmoid", "sign", "sin", "softplus"), (1, 1)),
+    **dict.fromkeys(
+        ("abs", "cos", "detach", "erf", "exp", "log", "round", "sigmoid", "sign", "sin", "softplus"), (1, 1)
+    ),
     **dict.fromkeys(("sqrt", "tanh", "transpose"), (1, 1)),
     **dict.fromkeys(("merge_heads", "split_heads"), (1, 2)),
-    **dict.fromkeys(("cast", "flip", "index", "largest", "maximum", "mean", "minimum"), (2, 2)),
+    **dict.fromkeys(("cast", "flip", "index", "maximum", "mean", "minimum"), (2, 2)),
     **dict.fromkeys(("scale_gradient", "sum"), (2, 2)),
     **dict.fromkeys(("softmax", "var"), (2, 3)),
-    **dict.fromkeys(("by_heads", "roll", "where"), (3, 3)),
+    **dict.fromkeys(("by_heads", "repeat", "roll", "where"), (3, 3)),
     "exchange": (4, 4),
     "permute": (3, 65),
+    "largest": (1, 2),
 }
 """Function → how many arguments it takes, at least and at most."""
 OPERATORS = (
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.MatMult, ast.BitAnd, ast.BitOr,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult, ast.BitAnd, ast.BitOr,
     ast.USub, ast.Invert, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE,
 )  # fmt: skip
 

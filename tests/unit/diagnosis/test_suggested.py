@@ -1,6 +1,7 @@
 """What no list of edits has and the data show: another order of elements, a solved linear map, slices, curves."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from encoder_conformance.diagnosis.claims import sentence
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.characteristics import characteristics
 from encoder_conformance.diagnosis.identify.curves import Points, curve
+from encoder_conformance.diagnosis.identify.edits import is_held_by
 from encoder_conformance.diagnosis.identify.equation_search import Effort, nearest_equations
 from encoder_conformance.diagnosis.identify.identify import describe_outputs
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
+from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
 
 CASES = [load().cases[f"post-relu/{situation}"] for situation in ("no-mask", "mask-per-head", "low-variance")]
@@ -20,6 +23,10 @@ CASES = [load().cases[f"post-relu/{situation}"] for situation in ("no-mask", "ma
 
 def samples(stage: str, wrong: Wrong) -> list[Sample]:
     return samples_of(stage, [Evidence(observed(case, {stage: wrong})) for case in CASES])
+
+
+def later(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.release)
 
 
 def found(stage: str, wrong: Wrong) -> str:
@@ -38,17 +45,29 @@ def found(stage: str, wrong: Wrong) -> str:
         (
             "context",
             lambda text: f"where(index(value_heads, 1) == num_heads - 1, 2 * ({text}), {text})",
-            "where(index(query_heads, -3) == num_heads - 1, 2 * (attention_weights @ value_heads), "
-            "attention_weights @ value_heads)",
+            "where(index(attention_weights, -3) == num_heads - 1, 2 * attention_weights, attention_weights) "
+            "@ value_heads",
         ),
-        pytest.param(
+        ("context", lambda text: f"repeat({text}, -2, 0)", "repeat(attention_weights @ value_heads, -2, 0)"),
+        ("query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."),
+        later(
+            "residual1",
+            lambda text: f"where(index(x, 1) >= sequence_length // 4 * 4, x, {text})",
+            "where(index(x, -2) >= sequence_length // 4 * 4, x, x + attention_output)",
+        ),
+        later("value", lambda text: f"round(100 * ({text})) / 100", "round((x @ attention.value.weight + attention."),
+        later(
+            "query",
+            lambda text: f"({text}) @ attention.query.weight + attention.query.bias",
+            "(x @ attention.query.weight + attention.query.bias) @ attention.query.weight + attention.query.bias",
+        ),
+        later(
             "attention_scores",
             lambda text: f"({text}) - 0.05 * abs(index({text}, -1) - index({text}, -2))",
             "-0.05 * abs(index(",
-            marks=pytest.mark.release,
         ),
     ],
-    ids=["another order", "a solved map", "one head", "positions"],
+    ids=["another order", "a solved map", "one head", *("slice", "size", "block", "decimals", "twice"), "positions"],
 )
 def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) -> None:
     assert expected in found(stage, wrong)
@@ -90,6 +109,25 @@ def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) 
 )  # fmt: skip
 def test_what_is_not_identified_is_described(stage: str, wrong: Wrong, said: str) -> None:
     assert said in " ".join(map(sentence, characteristics(stage, samples(stage, wrong))))
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("softmax(attention_scores + bias, mask)", True),
+        ("softmax(2 * (bias + attention_scores), mask)", True),
+        ("2 * by_heads(attention_scores, attention_scores, bias)", True),
+        ("softmax(attention_scores / (bias + 0.5), mask)", False),
+        ("softmax(attention_scores * bias, mask)", False),
+        ("softmax(attention_scores + exp(bias), mask)", False),
+        ("softmax(attention_scores + (head_dim - bias), mask)", False),
+    ],
+)
+def test_an_absent_operand_is_no_constant(text: str, holds: bool) -> None:
+    """What rests on a bias that no case has holds for these cases alone."""
+    tree = Equation(text).tree
+    assert is_held_by(tree, {"attention_scores"}) is holds
+    assert is_held_by(tree, {"attention_scores", "bias"})
 
 
 def test_no_equation_explains_nan_everywhere() -> None:

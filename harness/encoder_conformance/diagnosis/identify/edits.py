@@ -6,19 +6,31 @@ which `constants` fits to the data.
 """
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
 
-from encoder_conformance.diagnosis.identify.forms import CENTRES, OF_MASK, OF_SOFTMAX
-from encoder_conformance.oracle.equation import parts_of
-from encoder_conformance.spec.equation import FUNCTIONS, dotted
+import numpy as np
+
+from encoder_conformance.diagnosis.identify.forms import (
+    CENTRES,
+    OF_INDEX,
+    OF_MASK,
+    OF_SOFTMAX,
+    OF_SQUARE,
+    QUANTISERS,
+    SIZED,
+)
+from encoder_conformance.diagnosis.identify.samples import EXACT
+from encoder_conformance.oracle.equation import Operands, evaluate_tree, parts_of
+from encoder_conformance.spec.equation import FUNCTIONS, SIZES, dotted
 
 CONSTANT = "c"
-Shapes = Mapping[str, tuple[int, ...]]
+Shape = tuple[int, ...]
+Shapes = Mapping[str, Shape]
 """Operand → its shape: what may stand in the place of what."""
-_NOT_AROUND = ("transpose", "detach")
+_NOT_AROUND = ("transpose", "detach", "round")
 _AROUND = (
     *(f"{name}({{0}})" for name in sorted(FUNCTIONS) if FUNCTIONS[name] == (1, 1) and name not in _NOT_AROUND),
     "maximum({0}, 0)",
@@ -35,6 +47,11 @@ _OF_TWO = (
     "maximum({0}, {1})", "minimum({0}, {1})",
 )  # fmt: skip
 """Operations on two parts that an operator may be mistaken for."""
+_OF_AN_AXIS = (
+    "cast", "exchange", "flip", "index", "largest", "mean", "merge_heads", "permute", "repeat", "roll", "split_heads",
+    "sum", "var",
+)  # fmt: skip
+"""Functions whose further arguments are axes, indices or words."""
 _ARRANGED = ("interleaved", "by-reshape")
 
 
@@ -47,27 +64,121 @@ def in_forms(forms: Iterable[str], *of: str) -> Iterator[ast.expr]:
     return (parsed(form.format(*of)) for form in forms)
 
 
-def edits(tree: ast.expr, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
+def edits(tree: ast.expr, operands: Operands, shape: Shape, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
     """Yield every tree that differs in one place, some with the name `c` for a number, and some of them twice.
 
-    `shapes` are those of the operands, `shape` is that of the result.
+    `operands` are those that it may read, `shape` is that of the result, and `factors` what a part of an axis may be
+    multiplied with.
     """
+    shapes = {name: value.shape for name, value in operands.values.items()}
     yield from _of_the_result(ast.unparse(tree), shapes, shape)
+    yield from _nested(tree, shapes, shape)
+    beside = {part for node, _ in places(tree) for part in _beside(node)}
     for node, put in places(tree):
-        for other in _instead(node, shapes):
+        name = dotted(node)
+        if node in beside or (name and name not in shapes and name not in SIZES and name != "mask"):
+            continue  # an axis is edited with its function; and of an absent operand nothing says what becomes of it
+        of_node = () if isinstance(node, ast.Constant) or name == "mask" else _shape_of(node, operands)
+        for other in (*_instead(node, shapes), *_of_shape(node, of_node, operands)):
             yield put(other)
+        if name:
+            yield from (put(other) for other in _in_a_part(name, of_node, operands, factors))
 
 
-def _of_the_result(text: str, shapes: Shapes, shape: tuple[int, ...]) -> Iterator[ast.expr]:
+def _beside(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the parts of an argument that is an axis, an index or a word."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[_, *rest]) if name in _OF_AN_AXIS:
+            for argument in rest:
+                yield from _parts(argument)
+        case ast.Call(func=ast.Name(id="softmax"), args=[_, _, axis]):
+            yield from _parts(axis)
+
+
+def _shape_of(node: ast.expr, operands: Operands) -> Shape:
+    with np.errstate(all="ignore"):
+        return np.shape(evaluate_tree(node, EXACT, operands))
+
+
+def _of_shape(node: ast.expr, shape: Shape, operands: Operands) -> Iterator[ast.expr]:
+    """Yield what a part that is a tensor of this shape may be taken for: one element of an axis for all, centred,
+    rounded, with its transpose, or with one more operand."""
+    if not shape or isinstance(node, ast.Compare):
+        return
+    text = f"({ast.unparse(node)})"
+    for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
+        yield from (parsed(f"repeat({text}, {axis}, {at})") for at in (0, -1))
+        yield parsed(f"{text} - mean({text}, {axis})")
+    yield from in_forms(QUANTISERS if len(shape) > 1 else (q for q in QUANTISERS if "-2" not in q), text)
+    yield from in_forms(SIZED, text)
+    if shape[-1] == shape[-2:][0] and len(shape) > 1:
+        yield from in_forms(OF_SQUARE, text)
+    for other, value in operands.values.items():
+        if other != "mask" and value.shape in (shape, shape[-1:]) and dotted(node) != other:
+            yield parsed(f"{text} + {other}")
+
+
+def _in_a_part(name: str, shape: Shape, operands: Operands, factors: Sequence[str]) -> Iterator[ast.expr]:
+    """Yield the operand with a part of an axis multiplied."""
+    for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
+        for at, factor in product((form.format(size_of_axis(operands, shape, axis)) for form in OF_INDEX), factors):
+            yield parsed(f"where(index({name}, {axis}) {at}, {factor} * {name}, {name})")
+
+
+def size_of_axis(operands: Operands, shape: Shape, axis: int) -> str:
+    """Return the name of the size that an axis has, or a number."""
+    of_batch = ("batch_size",) if axis == -len(shape) < -2 else ("num_heads", "sequence_length")
+    names = (*of_batch, "head_dim", "d_model", "d_ff")
+    return next((name for name in names if operands[name] == shape[axis]), str(shape[axis]))
+
+
+def _nested(tree: ast.expr, shapes: Shapes, shape: Shape) -> Iterator[ast.expr]:
+    """Yield the step taken twice: the equation in the place of an operand of its own shape, wherever that stands."""
+    for name in sorted({name for node, _ in places(tree) if (name := dotted(node))}):
+        if shapes.get(name) == shape:
+            yield with_named(tree, name, parsed(ast.unparse(tree)))
+
+
+def with_named(tree: ast.expr, name: str, by: ast.expr) -> ast.expr:
+    """Return the tree with an expression in the place of every operand of this name."""
+    for node, _ in [*places(tree)]:
+        if dotted(node) == name:
+            tree = _put(tree, node, by)
+    return tree
+
+
+def is_held_by(tree: ast.expr, present: Container[str]) -> bool:
+    """Whether each operand that the tree names is `present` in some case. One that is not may be added to another
+    operand, which says nothing of it; with a number it would stand for a number, and nobody wrote that."""
+    match tree:
+        case ast.BinOp(left=other, op=ast.Add() | ast.Sub(), right=absent) if _is_absent(absent, present):
+            return _reads(other) and is_held_by(other, present)
+        case ast.BinOp(left=absent, op=ast.Add(), right=other) if _is_absent(absent, present):
+            return _reads(other) and is_held_by(other, present)
+        case ast.Call(func=ast.Name(id="by_heads"), args=[x, weight, absent]) if _is_absent(absent, present):
+            return is_held_by(x, present) and is_held_by(weight, present)
+    return not _is_absent(tree, present) and all(is_held_by(part, present) for part in parts_of(tree))
+
+
+def _is_absent(node: ast.expr, present: Container[str]) -> bool:
+    name = dotted(node)
+    return bool(name) and name not in present and name not in (*SIZES, "mask", CONSTANT)
+
+
+def _reads(tree: ast.expr) -> bool:
+    """Whether any operand is named, and not numbers and sizes alone."""
+    return any(name not in SIZES for node, _ in places(tree) if (name := dotted(node)))
+
+
+def _of_the_result(text: str, shapes: Shapes, shape: Shape) -> Iterator[ast.expr]:
     """Yield the result in another order of its elements, and with another tensor added."""
     for other, its_shape in shapes.items():
         if its_shape in (shape, shape[-1:]) and other != "mask":
-            yield parsed(f"{text} + {other}")
             yield parsed(f"{text} + {CONSTANT} * {other}")
     yield from _reordered(f"({text})", shape)
 
 
-def _reordered(text: str, shape: tuple[int, ...]) -> Iterator[ast.expr]:
+def _reordered(text: str, shape: Shape) -> Iterator[ast.expr]:
     for axis in range(-len(shape), 0):
         if shape[axis] > 1:
             yield parsed(f"flip({text}, {axis})")
@@ -86,12 +197,15 @@ def _parts(tree: ast.expr) -> Iterator[ast.expr]:
 
 
 def _put(tree: Any, part: ast.expr, other: ast.expr) -> Any:
-    """Return the tree, or a list of them, with `other` in the place of one part."""
+    """Return the tree, or a list of them, with `other` in the place of one part; what lacks that part stays itself."""
+    if tree is part:
+        return other
     if isinstance(tree, list):
         return [_put(each, part, other) for each in tree]
-    if tree is part or not isinstance(tree, ast.AST):
-        return other if tree is part else tree
-    return type(tree)(**{field: _put(value, part, other) for field, value in ast.iter_fields(tree)})
+    if not isinstance(tree, ast.expr) or dotted(tree):
+        return tree
+    fields = {field: _put(value, part, other) for field, value in ast.iter_fields(tree)}
+    return type(tree)(**fields) if any(fields[each] != getattr(tree, each) for each in fields) else tree
 
 
 def _instead(node: ast.expr, shapes: Shapes) -> Iterator[ast.expr]:
@@ -120,17 +234,15 @@ def _other_operand(name: str, shapes: Shapes) -> Iterator[ast.expr]:
         return
     shape = shapes.get(name)
     if shape is None:  # a size
-        yield from (parsed(size) for size in ("d_model", "head_dim", "num_heads", "d_ff") if size != name)
+        yield from (parsed(size) for size in SIZES if size not in (name, "epsilon", "pi"))
         return
     for other, its_shape in shapes.items():
         if other != name and its_shape == shape and other != "mask":
             yield parsed(other)
             yield parsed(f"{name} + {CONSTANT} * {other}")
-        if len(shape) == 2 and its_shape == shape[::-1] and (other != name or shape[0] == shape[1]):
+        if len(shape) == 2 and its_shape == shape[::-1] and other != name:
             yield parsed(f"transpose({other})")
     yield from _reordered(name, shape)
-    if len(shape) == 4:  # one head for all
-        yield parsed(f"{name} * 0 + permute({name}, 1, 0)")
     if len(shape) in (1, 2):
         yield parsed(f"0 * {name}")
         yield parsed(f"1 + {name}")
@@ -152,6 +264,9 @@ def _other_operation(left: ast.expr, operator: ast.operator, right: ast.expr) ->
 
 def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
     given = [ast.unparse(argument) for argument in arguments]
+    if given:
+        rest = ", ".join(given[1:])
+        yield parsed(f"{name}({name}({', '.join(given)}), {rest})")
     match name, given:
         case (("mean" | "var" | "sum" | "largest"), [x, _]):
             yield from (parsed(f"{name}({x}, {axis})") for axis in (0, 1, 2))

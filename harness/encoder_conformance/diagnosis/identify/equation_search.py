@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.edits import edits, in_forms, normalisations, parsed
+from encoder_conformance.diagnosis.identify.edits import (
+    CONSTANT,
+    edits,
+    in_forms,
+    is_held_by,
+    normalisations,
+    parsed,
+)
 from encoder_conformance.diagnosis.identify.fitted_numbers import (
-    STARTS,
+    Limits,
     fitted,
     has_constant,
     summed,
@@ -17,6 +24,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
     written,
 )
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
+from encoder_conformance.diagnosis.identify.quantities import IN_LINE, sized
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, largest_rms
 from encoder_conformance.diagnosis.identify.suggested import (
     equation_in_slices,
@@ -36,10 +44,13 @@ _ENOUGH = 8
 """Numbers, and not NaN, that have to bear an equation out."""
 _OF_SLICES = 4
 """Equations with which wrong slices alone are tried: those that leave least there."""
+_MOST_OF_SLICES = 0.5
+"""The part of the slices meant that has to show it."""
 _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
 """Places in which an equation may differ from the specified one."""
+_NO_LIMITS = Limits()
 _ALIKE = 0.1
 """Differences of the cost within which the plainer of two equations is meant."""
 
@@ -84,7 +95,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
 
     `samples` specify the same equation. Where the effort is spent the search ends with what it has.
     """
-    specified = samples[0].specified.tree
+    specified, fullest = samples[0].specified.tree, _fullest(samples)
     if not has_numbers(samples):
         return []
     screened = _informative(samples)
@@ -93,10 +104,11 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
     for _ in range(_EDITS):
         found: list[EquationCandidate] = []
         for start in beam:
-            others = list(neighbours(stage, start.tree, samples[0]))
-            others += _of_a_sum(start, samples[0], screened)
+            others = list(neighbours(stage, start.tree, fullest))
+            others += _of_a_sum(start, fullest, screened)
             others += rearrangements(start.tree, screened[0])
-            found += scored(others, screened, tried, effort)
+            left = cost(screened[:1], start.tree)
+            found += scored(others, screened, tried, effort, Limits(before=left, enough=left))
             if effort.is_over:
                 break
         if start.tree is specified:
@@ -108,8 +120,13 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
         found.sort(key=lambda one: (one.cost, one.length))
         if right := _near_enough(found, samples):
             return right
-        beam = [one for one in found if one.cost < beam[0].cost][:_BEAM]
+        beam = [*{round(one.cost, 6): one for one in reversed(found) if one.cost < beam[0].cost}.values()][::-1][:_BEAM]
     return []
+
+
+def _fullest(samples: Sequence[Sample]) -> Sample:
+    """Return a case that has most operands: a bias of the scores is given in some of them alone."""
+    return max(samples, key=lambda sample: len(sample.operands.values))
 
 
 def has_numbers(samples: Sequence[Sample]) -> bool:
@@ -120,26 +137,35 @@ def has_numbers(samples: Sequence[Sample]) -> bool:
 def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> Iterator[ast.expr]:
     """Yield equations that differ from the specified one in some slices of an axis alone."""
     specified = samples[0].specified.tree
-    for slices in wrong_slices(specified, samples):
+    for slices in wrong_slices(specified, samples, _MOST_OF_SLICES):
         there = [part for sample in samples if (part := restricted_to(slices, sample)) is not None]
         screened = _informative(there)
-        found = scored(neighbours(stage, specified, samples[0]), screened, {ast.unparse(specified)}, effort)
+        found = scored(neighbours(stage, specified, _fullest(samples)), screened, {ast.unparse(specified)}, effort)
         for one in sorted(found, key=lambda one: (one.cost, one.length))[:_OF_SLICES]:
             yield equation_in_slices(slices, one.tree, specified, samples)
 
 
 def _informative(samples: Sequence[Sample]) -> list[Sample]:
-    """Choose cases of different masks, those that are furthest out of line first."""
-    out = sorted(samples, key=lambda sample: -cost([sample], sample.specified.tree))
-    with_mask = [sample for sample in out if sample.evidence.case.mask() is not None]
-    first = with_mask[:1] + [sample for sample in out if sample not in with_mask[:1]]
-    return first[:_SCREENING]
+    """Choose one case with a mask and one of other sizes, those that are furthest out of line first."""
+    costs = [cost([sample], sample.specified.tree) for sample in samples]
+    out = [sample for _, sample in sorted(zip(costs, samples, strict=True), key=lambda one: -one[0])]
+    first = next((sample for sample in out if sample.evidence.case.mask() is not None), out[0])
+    others = sorted((each for each in out if each is not first), key=lambda each: sizes_shared(each, first))
+    chosen = [first, *others[: _SCREENING - 1]]
+    return [each for each in out if any(each is one for one in chosen)]
 
 
-def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
-    """Yield equations one edit away, and the activations or norms that may stand in the place of the whole."""
+def sizes_shared(one: Sample, other: Sample) -> int:
+    """Return how many of their sizes two cases have in common: of items and of positions."""
+    sizes = zip(one.evidence.case.x_shape[:2], other.evidence.case.x_shape[:2], strict=True)
+    return sum(mine == others for mine, others in sizes)
+
+
+def neighbours(stage: str, tree: ast.expr, sample: Sample, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
+    """Yield equations one edit away, and the activations or norms that may stand in the place of the whole. `factors`
+    are those of `edits`."""
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
-    yield from edits(tree, shapes, sample.stage_shape)
+    yield from edits(tree, sample.operands, sample.stage_shape, factors)
     if form_of(stage) == "activation":
         yield from in_forms(ACTIVATIONS, *MAKING[stage].reads)
     if form_of(stage) == "scores":
@@ -150,18 +176,19 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample) -> Iterator[ast.expr]
             yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")
 
 
-def with_number(
-    tree: ast.expr, samples: Sequence[Sample], starts: Sequence[float], enough: float
-) -> EquationCandidate | None:
-    """Put the number that leaves least in the place of `c`, written as plainly as that allows. It may be None where
-    that leaves a cost of `enough`."""
-    number = fitted(samples, tree, starts, enough)
-    if number is None:
-        return None
-    forms = [with_constant(tree, form) for form in written(number)]
-    costs = [cost(samples, form) for form in forms]
-    plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
-    return EquationCandidate(forms[plainest], costs[plainest])
+def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> Iterator[EquationCandidate]:
+    """Yield the equation with the number that leaves least in the place of `c`, written as plainly as that allows; and
+    with a size, where each case has a number of its own. Nothing that is not within the limits."""
+    number, left = fitted(samples, tree, limits), np.inf
+    if number is not None:
+        forms = [with_constant(tree, form) for form in written(number)]
+        costs = [cost(samples, form) for form in forms]
+        plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
+        left = costs[plainest]
+        yield EquationCandidate(forms[plainest], left)
+    if left > IN_LINE and len(samples) > 1:
+        for form in (with_constant(tree, text) for text in sized(samples, tree, limits)):
+            yield EquationCandidate(form, cost(samples, form))
 
 
 def scored(
@@ -169,12 +196,11 @@ def scored(
     samples: Sequence[Sample],
     tried: set[str],
     effort: Effort,
-    starts: Sequence[float] = STARTS,
-    enough: float = np.inf,
+    limits: Limits = _NO_LIMITS,
 ) -> list[EquationCandidate]:
-    """Return the equations that were not `tried` and can be computed, until the effort is spent. `starts` and `enough`
-    are those of `with_number`."""
-    found = []
+    """Return the equations that were not `tried` and can be computed, until the effort is spent, but for those that
+    leave more than enough of the first case."""
+    found = list[EquationCandidate]()
     for tree in trees:
         text = ast.unparse(tree)
         if text in tried:
@@ -183,10 +209,12 @@ def scored(
         fits = has_constant(tree)
         if not effort.spend(effort.of_a_fit if fits else 1):
             break
-        found.append(
-            with_number(tree, samples, starts, enough) if fits else EquationCandidate(tree, cost(samples, tree))
-        )
-    return [one for one in found if one is not None and np.isfinite(one.cost)]
+        if fits:
+            found += with_number(tree, samples, limits)
+        elif (left := cost(samples[:1], tree)) <= limits.enough:
+            others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
+            found.append(EquationCandidate(tree, (left + others) / len(samples)))
+    return [one for one in found if np.isfinite(one.cost)]
 
 
 def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
@@ -218,8 +246,20 @@ def _terms(tree: ast.expr) -> Iterator[ast.expr]:
 
 def _near_enough(found: Sequence[EquationCandidate], samples: Sequence[Sample]) -> list[EquationCandidate]:
     """Return those near enough to be tried in their own noise, the plainest first of those that leave the same."""
-    near = [one for one in found[: 4 * _BEAM] if largest_rms(samples, one.tree) < _NEAR]
+    near = [one for one in found[: 4 * _BEAM] if is_near(one.tree, samples, _NEAR)]
     if not near:
         return []
     least = min(one.cost for one in near)
     return sorted(near, key=lambda one: (one.cost > least + _ALIKE, one.length, one.cost))[:_BEAM]
+
+
+def is_near(tree: ast.expr, samples: Sequence[Sample], near: float) -> bool:
+    """Whether an equation leaves no more than `near`, rms in σ, of any case, and rests on no operand that none has.
+
+    What rounds in steps may leave a whole step here and there: not its rms is asked, but its cost.
+    """
+    if not is_held_by(tree, {name for sample in samples for name in sample.operands.values}):
+        return False
+    if {"round", "cast"} & {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}:
+        return all(cost([sample], tree) < IN_LINE for sample in samples)
+    return largest_rms(samples, tree) < near

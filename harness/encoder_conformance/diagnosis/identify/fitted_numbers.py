@@ -37,24 +37,46 @@ class Number:
     uncertainty: float
 
 
-def fitted(
-    samples: Sequence[Sample], tree: ast.expr, starts: Sequence[float] = STARTS, enough: float = np.inf
-) -> Number | None:
-    """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it.
+@dataclass(frozen=True)
+class Limits:
+    """Where a number is looked for that the data are not linear in: from the one of the `starts` that leaves least of
+    the first case, if that is no more than `before`; and the best one may leave `enough`. Both are costs."""
 
-    `starts` are tried first, where the values are not linear in `c`. Where they are, and the best value leaves a cost
-    of `enough` or more, it is None too.
-    """
-    start = _linear(samples, tree)
-    if start is not None and enough < np.inf and cost(samples, tree, start) >= enough:
+    starts: Sequence[float] = STARTS
+    before: float = np.inf
+    enough: float = np.inf
+
+
+def fitted(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> Number | None:
+    """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it,
+    or it is not within the limits."""
+    first = samples[:1]
+    start, moves = _linear(first, tree)
+    if start is None and moves:
+        begin = _best_start(first, tree, limits)
+        alone = None if begin is None else _refined(first, tree, begin)
+        if alone is None or len(samples) == 1:
+            return alone
+        start = alone.value
+    if start is not None and limits.enough < np.inf and cost(first, tree, start) > limits.enough:
         return None
-    if start is None:
-        tried = [*zip(samples[0].costs(tree, starts), starts, strict=True)]
-        least = min(tried)[0]
-        if not np.isfinite(least):
-            return None
-        start = next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
-    value, least, stalled = start, np.inf, 0
+    linear, _ = _linear(samples, tree)
+    start = start if linear is None else linear
+    return None if start is None else _refined(samples, tree, start)
+
+
+def _best_start(first: Sequence[Sample], tree: ast.expr, limits: Limits) -> float | None:
+    """Return the start that leaves least of the first case; None where even that is more than the limits allow."""
+    tried = [*zip(first[0].costs(tree, limits.starts), limits.starts, strict=True)]
+    least = min(tried)[0]
+    if not np.isfinite(least) or least > limits.before:
+        return None
+    return next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
+
+
+def _refined(samples: Sequence[Sample], tree: ast.expr, value: float) -> Number | None:
+    """Return the value of `c` with the least square error that Gauss and Newton's steps come to from this one."""
+    least, stalled, uncertainty = np.inf, 0, np.inf
     for _ in range(_STEPS):
         solved = _step(samples, tree, value)
         if solved is None:
@@ -68,25 +90,28 @@ def fitted(
         value += float(np.clip(step, -limit, limit))
         if abs(step) <= 0.01 * uncertainty:
             break
-    return Number(value, uncertainty) if uncertainty < _MEASURABLE * max(abs(value), 1e-3) else None
+    if uncertainty >= _MEASURABLE * max(abs(value), 1e-3):
+        return None
+    return Number(value, uncertainty * math.sqrt(max(left, 1.0)))  # what else is wrong makes it less sure
 
 
-def _linear(samples: Sequence[Sample], tree: ast.expr) -> float | None:
-    """Return the solution where values are linear in `c`, as three of its values show; None where they are not."""
+def _linear(samples: Sequence[Sample], tree: ast.expr) -> tuple[float | None, bool]:
+    """Return the solution where values are linear in `c`, as three of its values show, else None; and whether they
+    move with `c` at all."""
     along, length = 0.0, 0.0
     for sample in samples:
         at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
         if any(each is None or not np.isfinite(each).all() for each in at):
-            return None
+            return None, True
         zero, one, three = (np.asarray(each) for each in at)
         slope = one - zero
         if np.abs(three - zero - 3.0 * slope).max(initial=0.0) > 1e-9 * np.abs(slope).max(initial=0.0):
-            return None
+            return None, True
         weight = 1.0 / sample.sigma**2
         finite = np.isfinite(sample.observed)
         along += float(np.sum((weight * slope * (sample.observed - zero))[finite]))
         length += float(np.sum((weight * slope * slope)[finite]))
-    return along / length if length else None
+    return (along / length, True) if length else (None, False)
 
 
 def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:

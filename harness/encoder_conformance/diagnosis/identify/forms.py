@@ -1,5 +1,5 @@
-"""Forms that a step has elsewhere in the field: activations, masks, weights made of scores, and scores. `{0}` is what
-they are applied to, and `c` a number that is fitted to the data."""
+"""Forms that a step has elsewhere in the field: activations, masks, weights made of scores, and scores; and what is
+done to a tensor before it is used. `{0}` is what they are applied to, and `c` a number that is fitted to the data."""
 
 ACTIVATIONS = (
     "maximum({0}, 0)",
@@ -77,6 +77,12 @@ OF_MASK = (
     "index(attention_scores, -1) <= index(attention_scores, -2)",
     "mask & (index(attention_scores, -1) != index(attention_scores, -2))",
     "mask | (index(attention_scores, -1) == index(attention_scores, -2))",
+    *(
+        f"mask & (index(attention_scores, -1) // {block} {comparison} index(attention_scores, -2) // {block})"
+        for block in (2, 3, 4, 8, 16)
+        for comparison in ("==", "<=", "!=")
+    ),
+    *(f"mask & (abs(index(attention_scores, -1) - index(attention_scores, -2)) <= {k})" for k in (1, 2, 3, 4, 8)),
 )
 OF_SOFTMAX = (
     "softmax({0}, mask, -2)",
@@ -110,3 +116,21 @@ CENTRES = (
     "({0} + c)",
 )
 """What a norm divides by its root mean square, where that is not its input {0} less the mean."""
+_OF_ALL = ("largest(abs({0}))", "largest(abs({0}), -1)", "largest(abs({0}), -2)")
+QUANTISERS = (
+    *(f"round({{0}} / ({most} / {k})) * ({most} / {k})" for most in _OF_ALL for k in (127, 128, 7)),
+    *(f"round({{0}} * {step}) / {step}" for step in (10, 100, 1000, 10000, 255, 256)),
+    *(f"cast({{0}}, {dtype!r})" for dtype in ("bfloat16", "float16")),
+)
+"""Integers of 8 and of 4 bits, with a scale for the tensor, each row or each column; decimals; narrower formats."""
+SIZED = (
+    "{0} / sqrt(sum({0} ** 2, -1))",
+    "{0} / sqrt(mean({0} ** 2, -1) + epsilon)",
+    "({0} - mean({0}, -1)) / sqrt(var({0}, -1) + epsilon)",
+    "softmax({0}, {0} == {0})",
+)
+"""Rows that are brought to one size."""
+OF_SQUARE = ("transpose({0})", "{0} + c * transpose({0})", "({0} + transpose({0})) / 2")
+"""A square tensor {0}, and its transpose."""
+OF_INDEX = ("== 0", "== {0} - 1", "< {0} // 2", "< {0} / 2", "% 2 == 0", "% 2 == 1", "% 3 == 0", "% 4 == 0")
+"""Elements of an axis of the size {0} that may be treated unlike the others."""

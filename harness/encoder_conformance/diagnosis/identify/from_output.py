@@ -15,11 +15,14 @@ from encoder_conformance.diagnosis.identify.equation_search import (
     Effort,
     EquationCandidate,
     has_numbers,
+    is_near,
     neighbours,
     scored,
+    sizes_shared,
 )
-from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
-from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, largest_rms, operands_of
+from encoder_conformance.diagnosis.identify.fitted_numbers import Limits, has_constant
+from encoder_conformance.diagnosis.identify.quantities import IN_LINE
+from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.spec.axes import Array
@@ -32,9 +35,12 @@ NONE: Patches = {}
 _NEAR = 30.0
 """The rms error, in σ of the specified output, up to which a wrong step's own noise may be all that is left."""
 _HOPEFUL = 4
-"""Equations that are tried on all cases: those that leave least of the smallest."""
+"""Equations that are tried on all cases: those that leave least of two."""
 _STARTS = (1.0, 0.5, 2.0, -1.0, 0.1, 0.0, 10.0)
 """Where a number is looked for: a play to the output takes twenty evaluations."""
+
+_FACTORS = ("0", "-1", "2")
+"""Of a part of an axis: fitting each would take longer than all else."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,13 @@ def _is_plain(piece: Evidence, evidence: Sequence[Evidence]) -> bool:
     return bool(piece.case.valid().all()) or not any(other.case.valid().all() for other in evidence)
 
 
+def _screened(samples: Sequence[OutputSample]) -> list[OutputSample]:
+    """Choose the smallest case that is out of line, and the smallest one of other sizes."""
+    out = [sample for sample in samples if cost([sample], sample.specified.tree) > IN_LINE] or samples
+    first, *others = sorted(out, key=lambda sample: sample.observed.size)
+    return [first, *sorted(others, key=lambda each: sizes_shared(each, first))[:1]]
+
+
 def nearest_by_output(
     stage: str, samples: Sequence[OutputSample], effort: Effort, *, numbers: bool
 ) -> list[EquationCandidate]:
@@ -124,10 +137,11 @@ def nearest_by_output(
     number, which take longer, and no others."""
     if not has_numbers(samples):
         return []
-    smallest = min(samples, key=lambda sample: sample.observed.size)
-    enough = cost([smallest], smallest.specified.tree) / 2
-    trees = neighbours(stage, smallest.specified.tree, smallest)
+    screened = _screened(samples)
+    before = cost(screened[:1], screened[0].specified.tree)
+    limits = Limits(_STARTS, before, before / 2)
+    trees = neighbours(stage, screened[0].specified.tree, screened[0], _FACTORS)
     offered = (tree for tree in trees if has_constant(tree) is numbers)
-    found = scored(offered, [smallest], set(), effort, _STARTS, enough)
-    hopeful = sorted((one for one in found if one.cost < enough), key=lambda one: (one.cost, one.length))
-    return [one for one in hopeful[:_HOPEFUL] if largest_rms(samples, one.tree) < _NEAR]
+    found = scored(offered, screened, set(), effort, limits)
+    hopeful = sorted((one for one in found if one.cost < limits.enough), key=lambda one: (one.cost, one.length))
+    return [one for one in hopeful[:_HOPEFUL] if is_near(one.tree, samples, _NEAR)]

@@ -58,6 +58,8 @@ class Sample:
     def costs(self, tree: ast.expr, constants: Sequence[float]) -> list[float]:
         """Return `cost` with each value of the name `c`."""
         at_once = self._at_once(tree, constants)
+        if at_once is None and self.computed(tree, constants[0]) is None:
+            return [np.inf] * len(constants)
         if at_once is None:
             return [cost([self], tree, constant) for constant in constants]
         return [float(each) for each in robust_cost(self._errors(at_once))]

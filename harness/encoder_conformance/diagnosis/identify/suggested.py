@@ -5,6 +5,7 @@ Each is a guess, judged like any other equation of the search.
 """
 
 import ast
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,14 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from encoder_conformance.diagnosis.identify.edits import parsed
-from encoder_conformance.diagnosis.identify.samples import Sample, assigned
-from encoder_conformance.spec.axes import KM, Array, Elementwise, M
+from encoder_conformance.diagnosis.identify.edits import edits, parsed
+from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_constant, with_constant, written
+from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, assigned
+from encoder_conformance.oracle.equation import Operands, evaluate_tree
+from encoder_conformance.spec.axes import KM, Array, M
 from encoder_conformance.spec.equation import dotted
 from encoder_conformance.spec.load import constants
 
 MOST_PERMUTED = 64
 """Elements of an axis that an equation can put in another order one by one."""
+_WRITTEN = 4
+"""Ways to write a solved weight, and a bias, that are tried with each other."""
 _CLOSER = 0.5
 """What another order may leave of the cost, to be worth a try."""
 WEIGHT_TOLERANCE = 0.02
@@ -98,36 +103,66 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
     found = solved(samples)
     if found is None:
         return
-    parameters = {name: value for name, value in samples[0].operands.values.items() if "." in name}
-    weights = [f"0 * {name}" for name, value in parameters.items() if not np.abs(found.weight).max()] + [
-        text for name, value in parameters.items() for text in _written_with(name, value, found.weight)
-    ]
-    biases = [text for name, value in parameters.items() for text in _written_with(name, value, found.bias)]
+    operands = samples[0].operands
+    weights, biases = (_nearest(operands, wanted)[:_WRITTEN] for wanted in (found.weight, found.bias))
     without = float(np.abs(found.bias).max()) < WEIGHT_TOLERANCE * max(float(np.abs(found.weight).max()), 1e-300)
-    for weight in weights[:3]:
+    for weight in weights:
         if without or not biases:
-            yield parsed(f"{found.source} @ {weight}")
-        yield from (parsed(f"{found.source} @ {weight} + {bias}") for bias in biases[:3])
+            yield parsed(f"{found.source} @ ({weight})")
+        yield from (parsed(f"{found.source} @ ({weight}) + {bias}") for bias in biases)
 
 
-def _written_with(name: str, value: Array, wanted: Array) -> Iterator[str]:
-    """Yield how this parameter gives what is `wanted`, [K, M] or [M]: as it is, transposed, or in another order."""
-    for text, form in ((name, value), (f"transpose({name})", value.T)):
-        if form.shape == wanted.shape and _near(form, wanted):
-            yield text
-            return
+def _nearest(operands: Operands, wanted: Array) -> list[str]:
+    """Return what gives the `wanted` weight [K, M] or bias [M], nearest first: a parameter, or one with one edit."""
+    found = list[tuple[float, int, str]]()
+    parameters = {name: value for name, value in operands.values.items() if "." in name}
+    of_parameters = Operands(operands.layer, {**parameters, "x": operands.values["x"]}, operands.softmax_choices)
+    for name, value in parameters.items():
+        edited = edits(parsed(name), of_parameters, value.shape)
+        for tree in (parsed(name), *_in_order(name, value, wanted), *edited):
+            text, away = _with_best_number(tree, of_parameters, wanted)
+            if away < WEIGHT_TOLERANCE:
+                found.append((round(away, 4), len(text), text))
+    return [text for _, _, text in sorted(found)]
+
+
+def _with_best_number(tree: ast.expr, operands: Operands, wanted: Array) -> tuple[str, float]:
+    """Return the expression, with the number for `c` that comes nearest to what is `wanted`, if it is linear in `c`;
+    and how far it is away, relative to its size."""
+    try:
+        with np.errstate(all="ignore"):
+            value, more = (evaluate_tree(tree, EXACT, operands.having("c", np.asarray(c))) for c in (0.0, 1.0))
+    except (ValueError, IndexError, TypeError):
+        return "", np.inf
+    text, size = ast.unparse(tree), max(float(np.linalg.norm(wanted)), 1e-300)
+    if value.shape != wanted.shape or not np.isfinite(value).all():
+        return "", np.inf
+    if has_constant(tree):
+        slope = more - value
+        length = float((slope * slope).sum())
+        if not length or not np.isfinite(length):
+            return "", np.inf
+        factor = float(((wanted - value) * slope).sum()) / length
+        value = value + factor * slope
+        left = float(np.linalg.norm(value - wanted))
+        text = ast.unparse(with_constant(tree, next(written(Number(factor, left / math.sqrt(length))))))
+    return text, float(np.linalg.norm(value - wanted)) / size
+
+
+def _in_order(name: str, value: Array, wanted: Array) -> Iterator[ast.expr]:
+    """Yield the parameter with the elements of an axis in the order in which they match what is `wanted`: [K, M] or [M]
+    both."""
     if value.shape != wanted.shape:
         return
     for axis in range(-value.ndim, 0):
         if 1 < value.shape[axis] <= MOST_PERMUTED:
             rows = [np.moveaxis(each, axis, 0).reshape(value.shape[axis], -1) for each in (wanted, value)]
             order, *_ = assigned(((rows[0][:, None] - rows[1][None]) ** 2).sum(axis=-1))
-            if _near(np.take(value, order, axis=axis), wanted):
-                yield from ordered(name, axis, order)
+            yield from map(parsed, ordered(name, axis, order))
 
 
-def _near(value: Elementwise, wanted: Elementwise) -> bool:
-    return float(np.linalg.norm(value - wanted)) < WEIGHT_TOLERANCE * max(float(np.linalg.norm(value)), 1e-300)
+Condition = Callable[[Array, int], Array]
+"""(index of a slice, `at` [n]; n) → whether it is one of those: [n]."""
 
 
 class Slices(NamedTuple):
@@ -136,26 +171,42 @@ class Slices(NamedTuple):
 
     axis: int
     text: str
-    holds: Callable[[Array, int], Array]
+    holds: Condition
 
 
-def wrong_slices(tree: ast.expr, samples: Sequence[Sample]) -> Iterator[Slices]:
-    """Yield for each axis a condition that exactly the slices out of line meet, in every case, if there is one."""
+def wrong_slices(tree: ast.expr, samples: Sequence[Sample], least: float = 1.0) -> Iterator[Slices]:
+    """Yield for each axis the condition that the slices out of line meet, in every case, if there is one.
+
+    At `least` such a part of the slices that meet it is out of line: a slice of zeros does not show that it is doubled.
+    """
     samples = [sample.at_all_positions() for sample in samples]
     for axis in range(-len(samples[0].shape), 0):
         seen = [_slices_out_of_line(tree, sample, axis) for sample in samples]
         if any(each is None for each in seen):
             return
-        known = [each for each in seen if each is not None and each[0].any()]
-        if not known or any(not (~wrong & compared).any() for wrong, compared in known):
-            continue  # none is right
-        for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples)):
-            if all(
-                np.array_equal(wrong[compared], holds(np.arange(len(wrong)), len(wrong))[compared])
-                for wrong, compared in known
-            ):
-                yield Slices(axis, text, holds)
-                break
+        known = [each for each in seen if each is not None and each[1].any()]
+        right = any((~wrong & compared).any() for wrong, compared in known)
+        if not right or not any(wrong.any() for wrong, _ in known):
+            continue
+        found = [
+            (_part_out_of_line(holds, known), Slices(axis, text, holds))
+            for text, holds in _conditions(max(len(wrong) for wrong, _ in known), _size_of(axis, samples))
+        ]
+        best = max(part for part, _ in found)
+        if best >= least:
+            yield next(slices for part, slices in found if part == best)
+
+
+def _part_out_of_line(holds: Condition, known: Sequence[tuple[Array, Array]]) -> float:
+    """Return which part of the slices that meet a condition is out of line; 0 where any other slice is, too. `known`:
+    which slices [n] of each case are out of line, and which are compared."""
+    out, met = 0, 0
+    for wrong, compared in known:
+        those = holds(np.arange(len(wrong)), len(wrong)) & compared
+        if (wrong & compared & ~those).any():
+            return 0.0
+        out, met = out + int((wrong & those).sum()), met + int(those.sum())
+    return out / met if met else 0.0
 
 
 _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "d_ff")
@@ -166,7 +217,8 @@ def _size_of(axis: int, samples: Sequence[Sample]) -> str | None:
     return next((name for name in _SIZES if all(float(s.operands[name]) == s.shape[axis] for s in samples)), None)
 
 
-def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Callable[[Array, int], Array]]]:
+def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Condition]]:
+    """Yield conditions on the index of a slice, plain ones first; `name` is that of the axis' size."""
     yield "== 0", lambda at, n: at == 0
     yield "> 0", lambda at, n: at > 0
     if name:
@@ -174,13 +226,44 @@ def _conditions(size: int, name: str | None) -> Iterator[tuple[str, Callable[[Ar
         yield f"< {name} - 1", lambda at, n: at < n - 1
         yield f"< {name} / 2", lambda at, n: at < n / 2
         yield f">= {name} / 2", lambda at, n: at >= n / 2
+        yield f"< {name} // 2", lambda at, n: at < n // 2
+        yield f">= {name} // 2", lambda at, n: at >= n // 2
+    for k in _BLOCKS:
+        yield from ((f"% {k} == {rest}", partial(_remains, k, rest)) for rest in range(min(k, 4)))
+        yield from ((f"% {k} != {rest}", partial(_remains_not, k, rest)) for rest in (0, k - 1))
+        yield f"% {2 * k} >= {k}", partial(_in_other_blocks, k)
+        if name:
+            yield f">= {name} // {k} * {k}", partial(_beyond_whole_blocks, k)
     for k in range(1, min(size, MOST_PERMUTED)):
         for sign, compare in _COMPARISONS.items():
             yield f"{sign} {k}", partial(_compared, compare, k)
 
 
+_BLOCKS = (2, 3, 4, 8, 16)
+
+
+def _remains(k: int, rest: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], leaves this rest by k: [n]."""
+    return np.asarray(at % k == rest)
+
+
+def _remains_not(k: int, rest: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], leaves another rest by k: [n]."""
+    return np.asarray(at % k != rest)
+
+
+def _in_other_blocks(k: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], is in every other block of k, from the second: [n]."""
+    return np.asarray(at % (2 * k) >= k)
+
+
+def _beyond_whole_blocks(k: int, at: Array, n: int) -> Array:
+    """Whether the index of a slice, [n], is behind the last whole block of k: [n]."""
+    return np.asarray(at >= n // k * k)
+
+
 def _compared(compare: Callable[[Array, int], Array], k: int, at: Array, n: int) -> Array:
-    """Whether the number of a slice, `at` [n], compares so with k: [n]."""
+    """Whether the index of a slice, [n], compares so with k: [n]."""
     return compare(at, k)
 
 
