@@ -15,7 +15,7 @@ LENGTHS = (300, 66)
 """Beyond windows of 128 to either side and of 32: the first that is taken is asked."""
 
 
-def window_seen(run: Callable[[Array], Array], semantics: InputSemantics, lengths: tuple[int, ...]) -> str:
+def window_seen(run: Callable[[BSD], BSD], semantics: InputSemantics, lengths: tuple[int, ...]) -> str:
     """What a long sequence shows of it; "" where a position at an end changes the other end, or nothing can be said.
 
     `run`: the output [B, S, D] of x as it is laid out, with masks that hide nothing.
@@ -47,7 +47,7 @@ def window_in_file(graph: Graph, semantics: InputSemantics, runner: ModelRunner)
     return window_seen(run, semantics, (declared,) if isinstance(declared, int) else lengths)
 
 
-def _said(before: Array, after: Array, S: int) -> str:
+def _said(before: BSD, after: BSD, S: int) -> str:
     """Of outputs [B, S, D], before and after the first position of the first item and the last of the last changed."""
     if before.shape != after.shape or not (np.isfinite(before).all() and np.isfinite(after).all()):
         return ""
