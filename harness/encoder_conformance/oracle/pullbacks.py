@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.equation import Operands
+from encoder_conformance.oracle.equation import Operands, bucketed, rotation
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, M, Mapped, Reduced, Rows
@@ -33,7 +33,7 @@ def pullback_of(
         case ast.UnaryOp(op=ast.USub()):
             return lambda g: (-g,)
         case ast.Call(func=ast.Name(id=name)):
-            if name in ("detach", "sign", "index"):
+            if name in ("detach", "sign", "index", "within"):
                 return None
             if name in _FUNCTIONS:
                 return _fitted(_FUNCTIONS[name](a, operands, value, *parts), parts)
@@ -118,7 +118,7 @@ def _heads(name: str) -> Callable[..., PartPullback]:
     def rule(
         a: Arithmetic, operands: Operands, value: Elementwise, x: Elementwise, form: str = "standard"
     ) -> PartPullback:
-        sizes = {"num_heads": operands.layer.attention.num_heads} if name == "split_heads" else {}
+        sizes = {"num_heads": x.shape[-1] // operands.layer.head_dim} if name == "split_heads" else {}
         back = FORMS[name].variants[form](a, x, **sizes)[1]
         return lambda g: (*back(g), None)
 
@@ -132,6 +132,9 @@ def _by_heads(a: Arithmetic, o: Operands, value: Mapped, x: Rows, weight: KM, bi
 
 _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
+    "by_bucket": lambda a, o, y, table, max_distance: lambda g: (
+        bucketed(a, o, table, max_distance)[1](np.broadcast_to(g, y.shape))[1], None
+    ),
     "by_heads": _by_heads,
     "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),
     "erf": lambda a, o, y, x: _of_slope(a.multiply(a.constant(2 / np.sqrt(np.pi)), a.exp(-a.multiply(x, x))), a),
@@ -142,6 +145,10 @@ _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "mean": lambda a, o, y, x, axis: _mean(a, x, axis),
     "merge_heads": _heads("merge_heads"),
     "minimum": lambda a, o, y, x, other: _chosen(np.less(x, other)),
+    "repeat_heads": lambda a, o, y, x, times: lambda g: (
+        a.sum(g.reshape(len(g), x.shape[1], int(times), *x.shape[2:]), 2, keepdims=False), None
+    ),
+    "rotate": lambda a, o, y, x, *how: lambda g: (*rotation(a, o, x, *how)[1](g), None, None, None),
     "scale_gradient": lambda a, o, y, x, factor: lambda g: (a.multiply(g, factor), None),
     "sigmoid": lambda a, o, y, x: _of_slope(a.multiply(y, a.subtract(a.exact(1.0), y)), a),
     "sin": lambda a, o, y, x: _of_slope(a.cos(x), a),

@@ -21,6 +21,7 @@ INPUTS = ("x", "memory", "mask", "bias")
 NAMES = frozenset({*SIZES, *INPUTS, *SHAPES, *PARAMETER_NAMES})
 FUNCTIONS: dict[str, tuple[int, int]] = {
     "abs": (1, 1),
+    "by_bucket": (2, 2),
     "by_heads": (3, 3),
     "cast": (2, 2),
     "cos": (1, 1),
@@ -37,7 +38,9 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "merge_heads": (1, 2),
     "minimum": (2, 2),
     "permute": (3, 65),
+    "repeat_heads": (2, 2),
     "roll": (3, 3),
+    "rotate": (4, 4),
     "scale_gradient": (2, 2),
     "sigmoid": (1, 1),
     "sign": (1, 1),
@@ -51,6 +54,7 @@ FUNCTIONS: dict[str, tuple[int, int]] = {
     "transpose": (1, 1),
     "var": (2, 3),
     "where": (3, 3),
+    "within": (2, 2),
 }
 """Function → how many arguments it takes, at least and at most."""
 OPERATORS = (

@@ -54,18 +54,18 @@ def of_layer(met: Callable[[Layer], bool], otherwise: Inapplicable) -> Need:
 
 
 def masks_something(case: Case) -> bool:
-    mask = case.mask()
+    mask = case.seen()
     return mask is not None and not bool(mask.all())
 
 
 def has_empty_row(case: Case) -> bool:
     """Whether a query has no key to attend to, in any head, padded queries too."""
-    return leaves_no_key(case.mask())
+    return leaves_no_key(case.seen())
 
 
 def rows_without_key(case: Case) -> Bools | None:
     """[B, S], true where a query has no key to attend to, in one head or more; None without a mask."""
-    mask = case.mask()
+    mask = case.seen()
     return None if mask is None else np.broadcast_to(~np.all(np.any(mask, axis=-1), axis=1), case.x_shape[:2])
 
 
