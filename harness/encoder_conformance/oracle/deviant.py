@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pydantic import ValidationError
+
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.edited_masks import OF_CAUSAL, OF_ONE_SEQUENCE, edited_mask
 from encoder_conformance.oracle.encoder import forward
@@ -104,7 +106,10 @@ def _of_layer(layer: Layer, deviation: Deviation) -> Inapplicable | None:
     edited = deviation.patch.layer.model_dump(exclude_none=True)
     if layer.part == "attention" and "attention" not in edited:
         return Inapplicable.NO_STEP
-    return Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None
+    try:
+        return Inapplicable.OWN_CHOICE if edited_layer(layer, deviation) == layer else None
+    except ValidationError:
+        return Inapplicable.OTHER_CHOICE
 
 
 def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
@@ -196,6 +201,14 @@ def _row_it_gives(patch: Patch) -> str | None:
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
+    """The layer after the merge patch; as it is, where another of its choices contradicts that."""
+    try:
+        return edited_layer(layer, deviation)
+    except ValidationError:
+        return layer
+
+
+def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
     """The layer after the merge patch. Raises pydantic's ValidationError if that is no layer."""
     if deviation.patch.layer is None:
         return layer

@@ -228,7 +228,7 @@ def rotation(
 
 
 def bucketed(a: Arithmetic, operands: Operands, table: Array, max_distance: float) -> tuple[BHST, Pullback]:
-    """[1, H, S, S] of the table [N, H], by the bucket of key − query."""
+    """[1, H, S, S] of the table [R, H], by the bucket of key − query."""
     S = operands.values["x"].shape[1]
     form = FORMS["position_bias"].variants["standard"]
     of: tuple[BHST, Pullback] = form(

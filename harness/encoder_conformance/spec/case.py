@@ -17,7 +17,7 @@ from encoder_conformance.spec.masking import Blind, Causal, Drawn
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
-from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
+from encoder_conformance.spec.stages import OF_KEYS, SCORES, stage_shape, stages, step_of
 
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 """The content of positions that are not valid (clause M-8)."""
@@ -270,7 +270,7 @@ class Case:
         for name, shape in shapes.items():
             compared = valid if self.layer.takes_memory and name in OF_KEYS else specified
             rows = compared[:, :, None] if len(shape) == 3 else compared[:, None, :, None]
-            if step_of(name) == "attention_scores":  # the score of a padded key is as unspecified as the key's row
+            if step_of(name) in SCORES:  # the score of a padded key is as unspecified as the key's row
                 rows = rows & valid[:, None, None, :]
             masks[name] = np.broadcast_to(rows, shape)
         return masks

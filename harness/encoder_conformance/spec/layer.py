@@ -24,7 +24,7 @@ Addition = Literal[
     "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap",
 ]  # fmt: skip
 Family = Literal[
-    "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
+    "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
     "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
@@ -132,7 +132,7 @@ class Attention(Strict):
     value_bias: bool | None = plain(None, "false: value has none, though query or key has; null: what qkv_bias says")
     output_bias: bool = Field(description="whether the output projection has a bias")
     scale: Literal["head_dim", "d_model"] | Factor = Field(
-        description="scores are divided by the square root of this size, or of this number"
+        description="scores are divided by the square root of this size, or of this number (clauses E-13, E-32)"
     )
     masked_score: MaskedScore = Field(description="the value of a score where the mask is false (M-1, M-6)")
     fully_masked_row: FullyMaskedRow = Field(description="the weights of a query with no key to attend to (M-4)")
@@ -205,7 +205,7 @@ class Layer(Strict):
     attention: Attention
     feed_forward: FeedForward
     layer_scale: tuple[SubLayerName, ...] = plain(
-        (), "the sub-layers whose output is multiplied by a gain of its own before the sum (clause E-20)"
+        (), "the sub-layers whose output is multiplied by a gain of its own before the sum (clause E-31)"
     )
     residual_scale: Factor = plain(1.0, "what a sub-layer adds to the residual sum is multiplied by this (clause E-29)")
     dropout: Dropout

@@ -4,7 +4,7 @@ This module alone knows the order. Stages, parameters, shapes, equations, the or
 liveness, residual sums and the sites of dropout are read off it. What a step computes is its form's (`oracle/forms`).
 
 Axes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads, d head_dim, P = H·d, K kv_heads,
-G = K·d, F d_ff, N buckets of positions, V vocabulary.
+G = K·d, F d_ff, R buckets of relative positions, V vocabulary.
 An adapter has a layer as a dict: `with_attributes` makes of it what the plan reads.
 """
 
@@ -91,7 +91,7 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
 
 
 def _after_branch(layer: "Layer", place: int, branch: str) -> Iterator[Step]:
-    """What becomes of a sub-layer's output before its residual sum: a norm (E-25), a gain (E-20), a factor (E-29)."""
+    """What becomes of a sub-layer's output before its residual sum: a norm (E-25), a gain (E-31), a factor (E-29)."""
     x = branch
     if layer.norm.placement == "sandwich":
         yield _norm(layer, f"{branch}_norm", x)
@@ -224,7 +224,7 @@ def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     if attention.position_bias is not None:
         bias = attention.position_bias
         buckets = {"buckets": bias.buckets, "max_distance": bias.max_distance}
-        owner, table = "attention.position_bias", {"table": "N H"}
+        owner, table = "attention.position_bias", {"table": "R H"}
         yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, choices=buckets)
         scores = "position_biased"
     if attention.softcap is not None:
@@ -310,7 +310,7 @@ def layer_sizes(layer: "Layer") -> dict[str, int]:
         "K": kv_heads,
         "G": kv_heads * d,
         "F": layer.feed_forward.d_ff,
-        "N": bias.buckets if bias is not None else 0,
+        "R": bias.buckets if bias is not None else 0,
         "V": layer.embedding.vocabulary if layer.embedding is not None else 0,
     }
 

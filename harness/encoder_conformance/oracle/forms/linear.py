@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_narrower
-from encoder_conformance.oracle.forms.needs import HAS_BIAS, MANY_HEADS, SCALED
+from encoder_conformance.oracle.forms.needs import HAS_BIAS, MANY_HEADS, SCALED, SQUARE
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import KM, M, Mapped, Rows
 
@@ -107,7 +107,10 @@ _PROJECTION: dict[str, Step] = {
 """The forms of query, key and value."""
 
 _EQUATION = "{0} @ {weight}[ + {bias}]"
-LINEAR = Form(VARIANTS, {"standard": _EQUATION}, ("weight", "bias"), "what it reads", needs={"bias-twice": (HAS_BIAS,)})
+LINEAR = Form(
+    VARIANTS, {"standard": _EQUATION}, ("weight", "bias"), "what it reads",
+    needs={"bias-twice": (HAS_BIAS,), "not-applied": (SQUARE,)},
+)
 PROJECTION = Form(
     _PROJECTION,
     {"standard": _EQUATION, "shared_by_heads": "by_heads({0}, {weight}, {bias})"},
@@ -115,7 +118,8 @@ PROJECTION = Form(
     "what it reads",
     needs={
         "bias-twice": (HAS_BIAS,),
-        "first-head-for-all": (MANY_HEADS,),
+        "not-applied": (SQUARE,),
+        "first-head-for-all": (MANY_HEADS, SQUARE),
         "scaled": (SCALED,),
         "scaled-before-bias": (SCALED,),
     },

@@ -48,7 +48,7 @@ def clipped(apart: Array, buckets: int, max_distance: int) -> Array:
 
 
 def by_bucket(of: Buckets) -> Step:
-    """The bias [N, H] of the bucket of key − query added to each score [B, H, S, T]."""
+    """The bias [R, H] of the bucket of key − query added to each score [B, H, S, T]."""
 
     def biased(a: Arithmetic, scores: BHST, table: Array, *, buckets: int, max_distance: int) -> tuple[BHST, Pullback]:
         S, T = scores.shape[-2:]

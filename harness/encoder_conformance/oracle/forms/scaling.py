@@ -1,4 +1,4 @@
-"""Products of elements: a gain by feature (E-20), a gate (E-19), a factor (E-29); and their wrong forms."""
+"""Products of elements: a gain by feature (E-31), a gate (E-19), a factor (E-29); and their wrong forms."""
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
@@ -8,7 +8,7 @@ from encoder_conformance.spec.axes import BSD, BSF, D, Elementwise
 
 
 def by_feature(a: Arithmetic, x: BSD, gain: D) -> tuple[BSD, Pullback]:
-    """x · gain (E-20; Touvron et al., 2021, arXiv 2103.17239, LayerScale)."""
+    """x · gain (E-31; Touvron et al., 2021, arXiv 2103.17239, LayerScale)."""
 
     def pullback(g: BSD) -> ByOperands:
         rows = tuple(range(x.ndim - 1))
