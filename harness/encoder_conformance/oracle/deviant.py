@@ -85,7 +85,10 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
         found.append(_of_dropout(case, deviation))
     elif patch.layer is not None:
         found.append(_of_layer(layer, deviation))
-    found += [_of_step(case, step, form) for step, form in patch.steps.items()]
+    of_steps = [_of_step(case, step, form) for step, form in patch.steps.items()]
+    if Inapplicable.OTHER_SHAPE in of_steps:  # no step could take what comes out
+        return Inapplicable.OTHER_SHAPE
+    found += of_steps
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
     of_stages = [_of_stage(layer, stage, patch) for stage in patch.stages]
     found += [None] if None in of_stages else of_stages  # each stage by itself: a layer may have one of two mistakes

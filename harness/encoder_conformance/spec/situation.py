@@ -130,7 +130,9 @@ class Situation(Strict):
         if self.positions is None:
             return ""
         if not {*self.families} <= {*TOKEN_FAMILIES, "rotary"}:
-            return "positions are given, which needs families of layers that take token ids or turn: no others read them"
+            return (
+                "positions are given, which needs families of layers that take token ids or turn: no others read them"
+            )
         if isinstance(self.positions, Grid):
             return "positions are a grid, which has two axes, and what is added to token ids has one (E-16)"
         if self.given.layout != "batch_first" or not {*self.checks} <= WITH_GOLDEN:
