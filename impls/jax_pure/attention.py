@@ -70,11 +70,11 @@ class Attention:
         self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop, memory: Array | None = None
     ) -> Array:
         """[B, S, D]. Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x."""
-        q, k, v = heads = self.project(p, x, x if memory is None else memory, masks.positions, tap)
+        q, k, _ = heads = self.project(p, x, x if memory is None else memory, masks.positions, tap)
         if self.window is not None:
             masks = masks._replace(allowed=self.window.joined(masks.allowed, x.shape[1]))
-        own_bias = None if self.position_bias is None else self.position_bias(
-            p["position_bias"], q.shape[1], k.shape[1]
+        own_bias = (
+            None if self.position_bias is None else self.position_bias(p["position_bias"], q.shape[1], k.shape[1])
         )
         # jax.nn.dot_product_attention takes its softmax in float32, whatever it is given (jax-ml/jax#37457), and drops
         # no weights; float16 it does not take on a CPU (keras-team/keras-hub#2354). What is more, is written out.

@@ -14,7 +14,11 @@ from encoder_conformance.impls.jax_pure.stack import CrossAttention, Encoder, si
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layer_norm, "rms_norm": rms_norm}
-PLACES = {"pre": ("norm_before",), "post": ("norm_of_sum",), "sandwich": ("norm_before", "norm_after")}  # E-3, E-4, E-25
+PLACES = {
+    "pre": ("norm_before",),
+    "post": ("norm_of_sum",),
+    "sandwich": ("norm_before", "norm_after"),
+}  # E-3, E-4, E-25
 POSITIONS = {"none": None, "sinusoidal": sinusoidal}
 
 

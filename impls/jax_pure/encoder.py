@@ -22,7 +22,7 @@ from encoder_conformance.impls.jax_pure.primitives import Norm, Tree
 class SubLayer:
     """A residual sum around a body, with its norm before the body (E-3), after it (E-25) or of the sum (E-4): what is
     None is not there. What the body gives is multiplied by a gain where there is one (E-31), and by a weight (E-29).
-    `name` is the body's among the parameters, `output` the stage that it gives, `dropout` the rate of what is summed."""
+    `name` is the body's among the parameters, `output` the stage that it gives, `dropout` the rate of the sum."""
 
     name: str
     output: str

@@ -1,4 +1,4 @@
-"""What attention knows of positions: rotations of queries and keys (E-22), a bias by distance (E-23), a window (E-26)."""
+"""What attention knows of positions: a rotation (E-22), a bias by distance (E-23), a window (E-26)."""
 
 import math
 from dataclasses import dataclass

@@ -20,7 +20,11 @@ from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}  # E-1, E-9
-PLACES = {"pre": ("norm_before",), "post": ("norm_of_sum",), "sandwich": ("norm_before", "norm_after")}  # E-3, E-4, E-25
+PLACES = {
+    "pre": ("norm_before",),
+    "post": ("norm_of_sum",),
+    "sandwich": ("norm_before", "norm_after"),
+}  # E-3, E-4, E-25
 POSITIONS = {"none": None, "sinusoidal": sinusoidal}  # E-16
 
 
@@ -98,7 +102,9 @@ def options_of(layer: Description, d: int, dtype: str) -> Options:
     if rope := chosen.get("rope"):
         options["rotation"] = Rotation(rope["theta"], rope.get("rotated", d), rope["pairing"] == "interleaved")
     if bias := chosen.get("position_bias"):
-        options["position_bias"] = PositionBias(**bias, num_heads=chosen["num_heads"], name="position_bias", dtype=dtype)
+        options["position_bias"] = PositionBias(
+            **bias, num_heads=chosen["num_heads"], name="position_bias", dtype=dtype
+        )
     if window := chosen.get("window"):
         options["window"] = Window(**window)
     return Options(**options, softcap=chosen.get("softcap"))

@@ -83,9 +83,9 @@ class EncoderLayer(layers.Layer):
         tap: Tap[Tensor] = untapped,
         training: bool = False,
     ) -> Tensor:
-        """x [B, S, D], or x and where it lies, [B or 1, S], if not at 0 … S − 1; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
-        bias, None or in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool
-        [B, S], is true where x holds data and not padding."""
+        """x [B, S, D], or x and where it lies, [B or 1, S], if not at 0 … S − 1; attention_mask None or bool, broadcast
+        to [B, H, S, S], true where a key may be attended to; bias, None or in the dtype of x and broadcast as the mask
+        is, is added to the scores; valid, None or bool [B, S], is true where x holds data and not padding."""
         x, positions = x if isinstance(x, tuple) else (x, None)
         self.attention.check_fit(x, attention_mask)
         if valid is not None and attention_mask is not None:

@@ -80,9 +80,8 @@ def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
     body = "\n".join(quoted(line) for line in lines)
     model: onnx.ModelProto = onnx.parser.parse_model(f"{header(form, [*outputs, 'output'])}{body}}}")
     used = {name for node in model.graph.node for name in node.input}
-    for name, value in {**parameters, **constants}.items():
-        if name in used:
-            model.graph.initializer.append(numpy_helper.from_array(value, name))
+    given = {name: value for name, value in {**parameters, **constants}.items() if name in used}
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in given.items())
     return model
 
 
@@ -225,12 +224,7 @@ def activation(form: Form, step: Step, x: str) -> Lines:
             "scaled = Mul(polynomial, root_two_by_pi)",
             "bent = Tanh(scaled)",
         ]
-    return [
-        *inside,
-        "gate = Add(bent, one)",
-        f"gated = Mul({x}, gate)",
-        f"{y} = Mul(gated, half)",
-    ]
+    return [*inside, "gate = Add(bent, one)", f"gated = Mul({x}, gate)", f"{y} = Mul(gated, half)"]
 
 
 def reduced(form: Form, y: str, operator: str, x: str, *, last: bool) -> str:
@@ -258,13 +252,12 @@ _LINES: Mapping[str, Callable[..., Lines]] = {
     "norm": lambda form, step, x: form.norm(form, x, step.makes, step.owner),
     "projection": projection,
     "split_heads": split_heads,
-    **dict.fromkeys(("scores", "bias", "softmax"), _nothing),
+    **dict.fromkeys(("scores", "bias", "softmax", "end", "same"), _nothing),
     "attend": lambda form, step, *reads: form.attend(form),
     "merge_heads": merge_heads,
     "linear": linear,
     "activation": activation,
     "after_ffn": lambda form, step, x: [f"{step.makes} = Identity({x})"],
     "sum": lambda form, step, x, branch: [f"{step.makes} = Add({x}, {branch})"],
-    **dict.fromkeys(("end", "same"), _nothing),
 }
 """Form of a step → its lines."""

@@ -18,7 +18,11 @@ from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}  # E-1, E-9
-PLACES = {"pre": ("norm_before",), "post": ("norm_of_sum",), "sandwich": ("norm_before", "norm_after")}  # E-3, E-4, E-25
+PLACES = {
+    "pre": ("norm_before",),
+    "post": ("norm_of_sum",),
+    "sandwich": ("norm_before", "norm_after"),
+}  # E-3, E-4, E-25
 POSITIONS = {"none": None, "sinusoidal": sinusoidal}  # E-16
 EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()  # L-2: a float32 number, in a float64 layer too
 
@@ -46,7 +50,9 @@ def sublayers(layer: Description, number: int = 0) -> dict[str, SubLayer]:
     rates, weight = layer["dropout"], layer.get("residual_scale")
 
     def around(name: str, body: MultiHeadAttention | FeedForward, output: str, *, normed: bool = True) -> SubLayer:
-        norms = {place: norm_of(layer) for place in PLACES[layer["norm"]["placement"]] if normed or place == "norm_after"}
+        norms = {
+            place: norm_of(layer) for place in PLACES[layer["norm"]["placement"]] if normed or place == "norm_after"
+        }
         gain = nn.Parameter(torch.ones(layer["d_model"])) if name in layer.get("layer_scale", ()) else None
         return SubLayer(output, body, nn.Dropout(rates[output]), **norms, gain=gain, weight=weight)
 

@@ -1,4 +1,4 @@
-"""What attention knows of positions: rotations of queries and keys (E-22), a bias by distance (E-23), a window (E-26)."""
+"""What attention knows of positions: a rotation (E-22), a bias by distance (E-23), a window (E-26)."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Rotation:
         return torch.cat([turned, rest], -1) if rest.shape[-1] else turned
 
     def waves(self, x: Tensor, positions: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Cosine and sine, [S, size / 2] or [B or 1, 1, S, size / 2], in the dtype of x, of angles in float32 or wider."""
+        """Cosine and sine, [S, size / 2] or [B or 1, 1, S, size / 2], of angles in float32 or wider."""
         wide = torch.promote_types(x.dtype, torch.float32)
         # Tensors and no Python floats: torch.onnx.export would round those to float32.
         step = x.new_tensor(self.theta, dtype=wide).log() / self.size

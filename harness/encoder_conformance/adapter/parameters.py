@@ -26,8 +26,8 @@ class Take:
     """How to make one own parameter: transpose each source, concatenate, split, reshape.
 
     `fuse` is the axis of concatenation. `part` is (index, count, axis) of the split. `shape` has numbers or names of
-    sizes ("d_model", "num_heads", "kv_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is exact. Raises
-    ValueError without a source, or if `part` is given with several.
+    sizes ("d_model", "num_heads", "kv_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is
+    exact. Raises ValueError without a source, or if `part` is given with several.
 
     Example: `Take("attention.query.weight", transpose=True)` of a weight [in, out] is [out, in].
     """

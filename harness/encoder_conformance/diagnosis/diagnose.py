@@ -21,6 +21,7 @@ from encoder_conformance.diagnosis.identify.identify import (
     identify,
     patches_of,
 )
+from encoder_conformance.diagnosis.less_exact import softmax_by_log_sum
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout
 from encoder_conformance.diagnosis.selection import choose, screening
@@ -78,7 +79,15 @@ def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catal
     except OutOfTime:
         return unknown.model_copy(update={"cut_short": True})
     named = _named(unknown, ranked, null, failing.repeats)
-    if named.confidence == "explained" or null.explains or in_catalogue_alone:
+    if named.confidence == "explained":
+        return named
+    if match := softmax_by_log_sum(evidence):
+        sentences, cause = (
+            tuple(each.sentence for each in match.deviations),
+            {"confidence": "explained", "rms": match.rms},
+        )
+        return unknown.model_copy(update=cause | {"deviations": match.ids, "sentences": sentences, "right_before": ()})
+    if null.explains or in_catalogue_alone:
         return named
     unlike, comparable = incomparable(evidence), [piece for piece in evidence if piece.is_comparable]
     if not comparable:

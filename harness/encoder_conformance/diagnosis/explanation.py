@@ -7,6 +7,7 @@ from itertools import takewhile
 from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.identify import deviations_of, patches_of
+from encoder_conformance.diagnosis.less_exact import BY_LOG_SUM
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis
@@ -17,7 +18,8 @@ from encoder_conformance.spec.deviation import Deviation
 def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
     """Return the deviations of a diagnosis, ready to be simulated: those of the catalogue, those with a measured
     epsilon, and one with the equations that it states."""
-    found = [catalogue()[name] for name in diagnosis.deviations if name in catalogue()]
+    known = catalogue() | {BY_LOG_SUM.deviation: BY_LOG_SUM}
+    found = [known[name] for name in diagnosis.deviations if name in known]
     found += [measured_epsilon(each.deviation.removesuffix("-epsilon"), each.value) for each in diagnosis.measured]
     return (*found, *deviations_of(patches_of(diagnosis.equations)))
 

@@ -27,11 +27,8 @@ def catalogue(specs: Path = SPECS) -> dict[str, Deviation]:
         if len(problems) == len(specification.layers):
             raise InputError(f"makes of every layer none: {problems[0]}", where=f"{where}: key patch.layer")
         if not any(changes(case, deviation) for case in specification.cases.values()):
-            raise InputError(
-                "changes nothing in any case",
-                where=f"{where}: key patch",
-                hint="a deviation differs from the standard in at least one layer and situation",
-            )
+            hint = "a deviation differs from the standard in at least one layer and situation"
+            raise InputError("changes nothing in any case", where=f"{where}: key patch", hint=hint)
     return deviations
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from pydantic import ValidationError
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -194,13 +193,10 @@ def mixes_items(deviation: Deviation) -> bool:
 
 def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
     """Whether it changes only the row of a query with no key, where nobody specifies that row (M-4)."""
-    return bool(_row_it_gives(deviation.patch)) and case.layer.attention.fully_masked_row == "unspecified"
-
-
-def _row_it_gives(patch: Patch) -> str | None:
-    """The row that a patch gives a query with no key, if it changes nothing else."""
+    patch = deviation.patch
     alone = set(patch.steps) == {"masked_softmax"} and not (patch.layer or patch.parameters or patch.mask)
-    return EMPTY_ROWS.get(patch.steps["masked_softmax"]) if alone else None
+    unspecified = case.layer.attention.fully_masked_row == "unspecified"
+    return alone and unspecified and patch.steps["masked_softmax"] in EMPTY_ROWS
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
@@ -230,16 +226,11 @@ def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
 def check_steps(deviation: Deviation, where: str) -> None:
     """Raise InputError unless the steps and forms that a patch names exist, and are not the standard ones."""
     for step, form in deviation.patch.steps.items():
+        at = f"{where}: key patch.steps"
         if step not in VARIANTS:
-            raise InputError(
-                f"there is no step {step!r}", where=f"{where}: key patch.steps", hint=nearest(step, VARIANTS)
-            )
-        if form not in VARIANTS[step] or form == "standard":
-            raise InputError(
-                f"step {step} has no wrong form {form!r}",
-                where=f"{where}: key patch.steps.{step}",
-                hint=nearest(form, set(VARIANTS[step]) - {"standard"}),
-            )
+            raise InputError(f"there is no step {step!r}", where=at, hint=nearest(step, VARIANTS))
+        if form not in (wrong := set(VARIANTS[step]) - {"standard"}):
+            raise InputError(f"step {step} has no wrong form {form!r}", where=f"{at}.{step}", hint=nearest(form, wrong))
 
 
 def _edit_of(name: str, patch: Patch) -> str | None:

@@ -1,6 +1,6 @@
 """The inputs of a play: what a case gives a layer, and what a wrong implementation makes of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -40,11 +40,14 @@ class LayerInputs:
     @property
     def evaluated(self) -> "LayerInputs":
         """These inputs at the evaluated items."""
+        return self.with_x(self.of_items(self.x), self.of_items)
+
+    def with_x(self, x: Array, beside: Callable[[Array], Array]) -> "LayerInputs":
+        """These inputs with another x, and with `beside` of each input beside it that there is."""
         mask, bias, memory, positions = (
-            None if each is None else self.of_items(each)
-            for each in (self.mask, self.bias, self.memory, self.positions)
+            None if each is None else beside(each) for each in (self.mask, self.bias, self.memory, self.positions)
         )
-        return replace(self, x=self.of_items(self.x), mask=mask, bias=bias, memory=memory, positions=positions)
+        return replace(self, x=x, mask=mask, bias=bias, memory=memory, positions=positions)
 
     def of_batch(self, values: Array) -> Array:
         """[items, …] as [B, …], the inverse of `of_items`; 0 at the other items."""
@@ -58,12 +61,6 @@ class LayerInputs:
 def given(case: Case) -> LayerInputs:
     """The inputs of the case's layer, all right."""
     x = case.x() if case.layer.embedding is None else case.ids()
-    return LayerInputs(
-        x,
-        case.parameters(),
-        case.mask(),
-        case.attention_bias(),
-        items=case.situation.items,
-        memory=case.memory(),
-        positions=case.coordinates(),
-    )
+    scores = case.mask(), case.attention_bias()
+    items, memory, positions = case.situation.items, case.memory(), case.coordinates()
+    return LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)

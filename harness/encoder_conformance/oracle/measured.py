@@ -4,8 +4,7 @@
 situations of the same numbers.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -49,10 +48,8 @@ def _conditions(case: Case, undisturbed: Mapping[str, Array], roundoff: float) -
     few = case.situation.items is None and RUNS * batch * sequence <= _POSITIONS_AT_ONCE
     if few and parameter_count(case.layer) > _LARGE:
         return sampled_conditions(case.layer, given(case), undisturbed, RUNS, roundoff)
-    spread = Spread(undisturbed, roundoff)
-    for run in range(RUNS):
-        spread.add(evaluate(case, Rounded(roundoff, run), None).stages)
-    return spread.conditions()
+    runs = (evaluate(case, Rounded(roundoff, run), None).stages for run in range(RUNS))
+    return conditions_of(runs, undisturbed, roundoff)
 
 
 def sampled_conditions(
@@ -72,20 +69,11 @@ def disturbed(
     first = samples[0]
     assert first.items is None
 
-    def for_each(values: Array | None) -> Array | None:
+    def for_each(values: Array) -> Array:
         """[B or 1, …] for the items of every sample."""
-        if values is None or len(values) == 1:
-            return values
-        return np.concatenate([values] * len(samples))
+        return values if len(values) == 1 else np.concatenate([values] * len(samples))
 
-    together = replace(
-        first,
-        x=np.concatenate([each.x for each in samples]),
-        mask=for_each(first.mask),
-        bias=for_each(first.bias),
-        memory=for_each(first.memory),
-        positions=for_each(first.positions),
-    )
+    together = first.with_x(np.concatenate([each.x for each in samples]), for_each)
     stages = forward(layer, together, Rounded(roundoff, 0))
     return [
         dict(zip(stages, values, strict=True))
@@ -94,7 +82,7 @@ def disturbed(
 
 
 def conditions_of(
-    samples: Sequence[Mapping[str, Array]], undisturbed: Mapping[str, Array], roundoff: float = SAMPLE_ROUNDOFF
+    samples: Iterable[Mapping[str, Array]], undisturbed: Mapping[str, Array], roundoff: float = SAMPLE_ROUNDOFF
 ) -> dict[str, Array]:
     """κ of every tensor, from samples of it that were disturbed by `roundoff`."""
     spread = Spread(undisturbed, roundoff)

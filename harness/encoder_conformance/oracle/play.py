@@ -37,8 +37,7 @@ class Play:
         onward: Onward = as_computed,
     ) -> None:
         self.tape, self.layer, self.parameters, self.inputs, self.onward = tape, layer, parameters, inputs, onward
-        self.stages: Stages = {}
-        self.known: Stages = {}
+        self.stages, self.known = Stages(), Stages()
         self._softmax: MaskedSoftmax | None = None
         self._taken: dict[str, Callable[[Step], Node]] = {
             "same": lambda step: self.known[step.reads[0]],

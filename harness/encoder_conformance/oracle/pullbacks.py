@@ -132,8 +132,8 @@ def _by_heads(a: Arithmetic, o: Operands, value: Mapped, x: Rows, weight: KM, bi
 
 _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
-    "by_bucket": lambda a, o, y, table, max_distance: lambda g: (
-        bucketed(a, o, table, max_distance)[1](np.broadcast_to(g, y.shape))[1], None
+    "by_bucket": lambda a, o, y, table, max_distance: (
+        lambda g: (bucketed(a, o, table, max_distance)[1](np.broadcast_to(g, y.shape))[1], None)
     ),
     "by_heads": _by_heads,
     "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),
@@ -145,8 +145,8 @@ _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "mean": lambda a, o, y, x, axis: _mean(a, x, axis),
     "merge_heads": _heads("merge_heads"),
     "minimum": lambda a, o, y, x, other: _chosen(np.less(x, other)),
-    "repeat_heads": lambda a, o, y, x, times: lambda g: (
-        a.sum(g.reshape(len(g), x.shape[1], int(times), *x.shape[2:]), 2, keepdims=False), None
+    "repeat_heads": lambda a, o, y, x, times: (
+        lambda g: (a.sum(g.reshape(len(g), x.shape[1], int(times), *x.shape[2:]), 2, keepdims=False), None)
     ),
     "rotate": lambda a, o, y, x, *how: lambda g: (*rotation(a, o, x, *how)[1](g), None, None, None),
     "scale_gradient": lambda a, o, y, x, factor: lambda g: (a.multiply(g, factor), None),

@@ -17,10 +17,9 @@ Bools = npt.NDArray[np.bool_]
 
 BS = Annotated[Array, "B S"]
 BSD = Annotated[Array, "B S D"]
+BSF = Annotated[Array, "B S F"]
 BSA = Annotated[Array, "... S A"]
 """A: the axes of positions."""
-BTD = Annotated[Array, "B T D"]
-BSF = Annotated[Array, "B S F"]
 BHSd = Annotated[Array, "B H S d"]
 BHTd = Annotated[Array, "B H T d"]
 BHST = Annotated[Array, "B H S T"]

@@ -98,9 +98,7 @@ def drawn(layer: Layer, exponents: Mapping[str, int], seed: int = 0) -> dict[str
     for parameter in parameters_of(layer):
         shape, name = parameter.shape(layer), portable.drawn_for(parameter.name, seed)
         regime = exponents.get(without_prefix(parameter.name)[1], 0)
-        if parameter.drawn == "gain":
-            parameters[parameter.name] = DrawnParameter(name, shape, "gain", -7, regime)
-        else:
-            exponent = {"weight": portable.weight_exponent(shape[0]), "bias": -10, "embedding": -7}[parameter.drawn]
-            parameters[parameter.name] = DrawnParameter(name, shape, "symmetric", exponent, regime)
+        pattern: Pattern = "gain" if parameter.drawn == "gain" else "symmetric"
+        exponents_of = {"weight": portable.weight_exponent(shape[0]), "bias": -10, "embedding": -7, "gain": -7}
+        parameters[parameter.name] = DrawnParameter(name, shape, pattern, exponents_of[parameter.drawn], regime)
     return parameters

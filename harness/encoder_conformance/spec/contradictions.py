@@ -26,6 +26,13 @@ class Contradiction:
     unless: str = ""
 
 
+def _of_attention_alone(key: str, plain: object, reason: str) -> Contradiction:
+    """Attention alone has a key at its plain value."""
+    return Contradiction(
+        "part", key, lambda part, own: part == "attention" and own != plain, f"attention alone {reason} (E-17)"
+    )
+
+
 CONTRADICTIONS = (
     Contradiction(
         "attention.num_heads",
@@ -124,24 +131,9 @@ CONTRADICTIONS = (
         lambda score, row: score != "minus_infinity" and row != "uniform",
         "a query whose scores are all the same number has uniform weights (M-6)",
     ),
-    Contradiction(
-        "part",
-        "stack.layers",
-        lambda part, layers: part == "attention" and layers > 1,
-        "attention alone is not stacked (E-17)",
-    ),
-    Contradiction(
-        "part",
-        "stack.final_norm",
-        lambda part, final_norm: part == "attention" and final_norm,
-        "attention alone has no norm (E-17)",
-    ),
-    Contradiction(
-        "part",
-        "embedding",
-        lambda part, embedding: part == "attention" and embedding is not None,
-        "attention alone takes x and a memory, and no token ids (E-17)",
-    ),
+    _of_attention_alone("stack.layers", 1, "is not stacked"),
+    _of_attention_alone("stack.final_norm", False, "has no norm"),
+    _of_attention_alone("embedding", None, "takes x and a memory, and no token ids"),
     Contradiction(
         "dropout.embedded",
         "embedding",

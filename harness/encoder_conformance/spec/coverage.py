@@ -3,9 +3,8 @@
 Keys and values come from the models, so a new one appears without a change here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -35,17 +34,12 @@ class ValueCount:
     cases: int
 
 
-_KINDS_OF_POSITIONS = ("offset", "left_padding", "restart", "grid")
-WITHOUT_CASE = frozenset(
-    {
-        ("situation", "input.pattern", "raised"),
-        *(("layer", key, value) for key in OWN_BIAS for value in ("true", "false")),
-        ("situation", "positions", "given"),
-        *(("situation", "positions.kind", kind) for kind in _KINDS_OF_POSITIONS),
-        *(("situation", f"positions.{key}", "any number") for key in ("by", "at", "rows", "columns")),
-    }
-)
-"""Values that no case of the suite has: a pattern for ONNX files with parameters of their own (P-4), maps that lack the
+WITHOUT_CASE = {
+    ("input.pattern", "raised"),
+    ("positions", "given"),
+    *((key, value) for key in OWN_BIAS for value in ("true", "false")),
+}
+"""Keys and values that no case has: a pattern for ONNX files with parameters of their own (P-4), maps that lack the
 bias of their like, as they are read off files and modules (L-3), and positions that do not count from 0 (S-3)."""
 
 
@@ -59,9 +53,8 @@ def coverage(cases: Iterable[Case]) -> list[ValueCount]:
     for language, model in LANGUAGES.items():
         for key, values in values_of(model).items():
             for value, is_used in values.items():
-                if (language, key, value) in WITHOUT_CASE:
-                    continue
-                rows.append(ValueCount(language, key, value, sum(map(is_used, instances[language]))))
+                if (key, value) not in WITHOUT_CASE and not key.startswith("positions."):
+                    rows.append(ValueCount(language, key, value, sum(map(is_used, instances[language]))))
     return rows
 
 
@@ -97,8 +90,6 @@ def _annotated_values(key: str, annotation: Any, read: _Reader) -> Iterator[_Val
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _annotated_values(key, arguments[0], read)
-    elif hasattr(annotation, "__value__"):  # `type X = …`
-        yield from _annotated_values(key, annotation.__value__, read)
     elif origin in (Union, UnionType):
         yield from _union_values(key, arguments, read)
     elif origin is Literal:
@@ -107,13 +98,10 @@ def _annotated_values(key: str, annotation: Any, read: _Reader) -> Iterator[_Val
         yield from (_choice(key, choice, read) for choice in (True, False))
     elif annotation in (None, NoneType):
         yield _choice(key, None, read)
-    elif isinstance(origin, type) and issubclass(origin, Mapping):
+    elif origin is dict:
         yield from _mapping_values(key, *arguments, read=read)
-    elif isinstance(origin, type) and issubclass(origin, Sequence | Set):
-        for item in dict.fromkeys(argument for argument in arguments if argument is not ...):
-            yield from _annotated_values(key, item, _nested(read, list, origin))
-    elif isinstance(annotation, type) and issubclass(annotation, Enum):
-        yield from (_choice(key, choice, read) for choice in annotation)
+    elif origin is tuple:
+        yield from _annotated_values(key, arguments[0], _nested(read, list, tuple))
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield from _model_values(key, annotation, read)
     else:
@@ -135,20 +123,15 @@ def _mapping_values(key: str, names: Any, items: Any, *, read: _Reader) -> Itera
     yield key, "{}", lambda root: any(value == {} for value in read(root))
     yield key, "given", lambda root: any(bool(value) for value in read(root))
     inner = [
-        *_annotated_values(key, names, _nested(read, list, Mapping)),
-        *_annotated_values(f"{key}.*", items, _nested(read, _items, Mapping)),
+        *_annotated_values(key, names, _nested(read, list, dict)),
+        *_annotated_values(f"{key}.*", items, _nested(read, lambda mapping: mapping.values(), dict)),
     ]
     yield from (value for value in inner if not value[1].startswith("any"))
 
 
-def _items(mapping: Any) -> list[object]:
-    return list(mapping.values())
-
-
 def _choice(key: str, choice: object, read: _Reader) -> _Value:
     """One value among few, as YAML writes it; 1 is not `true`."""
-    plain = choice.value if isinstance(choice, Enum) else choice
-    yaml_text = "null" if plain is None else str(plain).lower() if isinstance(plain, bool) else str(plain)
+    yaml_text = "null" if choice is None else str(choice).lower() if isinstance(choice, bool) else str(choice)
     return key, yaml_text, lambda root: any(type(v) is type(choice) and v == choice for v in read(root))
 
 

@@ -11,19 +11,9 @@ from encoder_conformance.spec.strict import Identifier, Link, Sentence, Strict
 
 Kind = Literal["numerics", "mask", "wiring", "parameters", "layout", "training", "precision"]
 MaskEdit = Literal[
-    "inverted",
-    "ignored",
-    "shifted",
-    "first-item",
-    "reversed",
-    "causal",
-    "on-queries",
-    "padding-only",
-    "attention-only",
-    "transposed",
-    "without-diagonal",
-    "one-ahead",
-]
+    "inverted", "ignored", "shifted", "first-item", "reversed", "causal", "on-queries", "padding-only",
+    "attention-only", "transposed", "without-diagonal", "one-ahead",
+]  # fmt: skip
 ParameterEdit = Literal["zero", "one", "transposed"] | Annotated[str, StringConstraints(pattern=r"^from [a-z0-9_.]+$")]
 
 
@@ -84,9 +74,8 @@ class Patch(Strict):
 
     @model_validator(mode="after")
     def _edits_dropout_alone(self) -> "Patch":
-        if self.in_training and (
-            self.steps or self.parameters or self.mask or self.stages or (self.layer and self.layer.norm)
-        ):
+        others = self.steps or self.parameters or self.mask or self.stages or (self.layer and self.layer.norm)
+        if self.in_training and others:
             raise ValueError("edits dropout together with something else: dropout is active in training only")
         return self
 

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from encoder_conformance.spec.axes import Elementwise
+from encoder_conformance.spec.level import DTYPES
 from encoder_conformance.spec.level import DtypeName as DtypeName
 
 
@@ -39,7 +40,7 @@ FORMATS: dict[str, Format] = {
 
 def dtype_named(name: str) -> DtypeName:
     """One of FORMATS."""
-    return next(known for known in ("float64", "float32", "bfloat16", "float16") if known == name)
+    return next(known for known in DTYPES if known == name)
 
 
 def narrower(parameters: Mapping[str, np.ndarray[Any, Any]], dtype: DtypeName) -> DtypeName | None:

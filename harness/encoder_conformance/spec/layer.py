@@ -24,8 +24,8 @@ Addition = Literal[
     "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap",
 ]  # fmt: skip
 Family = Literal[
-    "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
-    "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
+    "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices",
+    "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
 """Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""
@@ -103,7 +103,9 @@ class Rope(Strict):
 class PositionBias(Strict):
     """A learned bias of scores by the bucket of the distance from query to key (clause E-23)."""
 
-    buckets: Annotated[int, Field(ge=4, multiple_of=2)] = Field(description="half of them for keys before the query and at it, half for keys after it")
+    buckets: Annotated[int, Field(ge=4, multiple_of=2)] = Field(
+        description="half of them for keys before the query and at it, half for keys after it"
+    )
     max_distance: PositiveInt = Field(description="the distance from which on all share the last bucket")
 
 
@@ -141,8 +143,11 @@ class Attention(Strict):
 class FeedForward(Strict):
     d_ff: PositiveInt
     activation: Activation = Field(description="gelu is the exact GELU, with erf")
-    gated: bool = plain(False, "whether the activation is of a map of its own, the gate, by which the hidden features "
-                        "are multiplied (clause E-19)")
+    gated: bool = plain(
+        False,
+        "whether the activation is of a map of its own, the gate, by which the hidden features "
+        "are multiplied (clause E-19)",
+    )
     bias: bool = Field(description="whether its linear maps have biases, all or some of them")
     gate_bias: bool | None = plain(None, "false: the gate has none, though another map has; null: what bias says")
     hidden_bias: bool | None = plain(None, "false: the first map has none, though the second has; null: what bias says")

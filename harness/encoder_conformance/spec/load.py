@@ -85,11 +85,8 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
     for path in extra_layers:
         layer = _read_own_layer(path, specs / "layers")
         if layer.layer in layers:
-            raise InputError(
-                f"layer {layer.layer!r} exists already",
-                where=shown(path),
-                hint="give yours an id and a file name of its own",
-            )
+            hint = "give yours an id and a file name of its own"
+            raise InputError(f"layer {layer.layer!r} exists already", where=shown(path), hint=hint)
         layers[layer.layer], own[layer.layer] = layer, path
     situations = _read_folder(specs / "situations", Situation)
     for situation in situations.values():
@@ -177,11 +174,9 @@ def load_deviations(specs: Path = SPECS) -> dict[str, Deviation]:
     for name, deviation in deviations.items():
         patch = json.dumps(deviation.patch.model_dump(mode="json"), sort_keys=True)  # independent of the keys' order
         if patch in id_by_patch:
-            raise InputError(
-                f"has the same patch as {id_by_patch[patch]}",
-                where=f"{shown(folder / name)}.yaml: key patch",
-                hint="each defect has one file: remove one of the two, and add its links to the other",
-            )
+            where = f"{shown(folder / name)}.yaml: key patch"
+            hint = "each defect has one file: remove one of the two, and add its links to the other"
+            raise InputError(f"has the same patch as {id_by_patch[patch]}", where=where, hint=hint)
         id_by_patch[patch] = name
     return deviations
 
@@ -237,11 +232,9 @@ def _fit(item: _Model, path: Path) -> _Model:
     key = type(item).__name__.lower()
     name = getattr(item, key)
     if name != path.stem:
-        raise InputError(
-            f"the id {name!r} is not the file's name; ids are stable for ever",
-            where=f"{shown(path)}: key {key}",
-            hint=f"write {path.stem!r} there, or name the file {name}.yaml",
-        )
+        problem = f"the id {name!r} is not the file's name; ids are stable for ever"
+        hint = f"write {path.stem!r} there, or name the file {name}.yaml"
+        raise InputError(problem, where=f"{shown(path)}: key {key}", hint=hint)
     if isinstance(item, Layer) and item.unfit_family:
         hint = f"{', '.join(STACK_FAMILIES)} for a stack; {' or '.join(TOKEN_FAMILIES)} where there is an embedding"
         raise InputError(item.unfit_family, where=f"{shown(path)}: key family", hint=hint)
@@ -250,11 +243,8 @@ def _fit(item: _Model, path: Path) -> _Model:
     cited: tuple[str, ...] = () if isinstance(item, Deviation) else item.clauses
     for clause in cited:
         if clause not in clauses():
-            raise InputError(
-                f"cites clause {clause}, which specs/README.md does not have",
-                where=f"{shown(path)}: key clauses",
-                hint=nearest(clause, clauses()),
-            )
+            problem = f"cites clause {clause}, which specs/README.md does not have"
+            raise InputError(problem, where=f"{shown(path)}: key clauses", hint=nearest(clause, clauses()))
     return item
 
 

@@ -73,7 +73,7 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
         yield Step("output", "same", ("attention_output",), "B S D")
         return
     post, x = layer.norm.placement == "post", "x"
-    for place, sublayer, branch in ((1, _self_attention, "attention_output"), (2, _feed_forward, "ffn_output")):
+    for place, sublayer, branch in ((1, _attention, "attention_output"), (2, _feed_forward, "ffn_output")):
         given, total, norm = x, f"residual{place}", f"norm{place}"
         if not post and (layer.norm.first is not False or (number, place) != (0, 1)):
             yield _norm(layer, norm, x)
@@ -146,14 +146,10 @@ def _right_norm(layer: "Layer") -> str:
     return "standard" if layer.norm.kind == "layer_norm" else layer.norm.kind
 
 
-def _self_attention(layer: "Layer", x: str) -> Iterator[Step]:
-    return _attention(layer, x, x)
-
-
-def _attention(layer: "Layer", queries: str, keys: str) -> Iterator[Step]:
-    """Multi-head attention (E-5, E-12, E-13, M-1 to M-7)."""
+def _attention(layer: "Layer", queries: str, memory: str = "") -> Iterator[Step]:
+    """Multi-head attention (E-5, E-12, E-13, M-1 to M-7). Without a memory keys are of what queries are of."""
     own = dict.fromkeys(("query", "key", "value"), "")
-    yield from _projections(layer, queries, keys, own)
+    yield from _projections(layer, queries, memory or queries, own)
     yield from _positioned(layer, own)
     yield from _scores(layer, own)
     yield from _masked(layer)

@@ -102,8 +102,14 @@ class Situation(Strict):
             raise ValueError(f"parameter_exponents names no parameter of the specification: {', '.join(unknown)}")
         if self.items is not None and sorted(set(self.items) & set(range(self.batch))) != [*self.items]:
             raise ValueError(f"items are {list(self.items)}, not ascending numbers below batch = {self.batch}")
-        parts = self._memory_problem, self._mask_problem, self._positions_problem, self._format_problem
-        if problem := next((found for part in (*parts, self._check_problem) if (found := part())), ""):
+        problem = (
+            self._memory_problem()
+            or self.mask.problem(self.batch, self.sequence, self.keys)
+            or self._positions_problem()
+            or self._format_problem()
+            or self._check_problem()
+        )
+        if problem:
             raise ValueError(problem)
         return self
 
@@ -122,9 +128,6 @@ class Situation(Strict):
         if not set(self.checks) <= WITH_GOLDEN:
             return f"memory is given, but checks are {', '.join(self.checks)}: only those with a golden support it"
         return ""
-
-    def _mask_problem(self) -> str:
-        return self.mask.problem(self.batch, self.sequence, self.keys)
 
     def _positions_problem(self) -> str:
         if self.positions is None:

@@ -21,19 +21,11 @@ def is_large(layer: Layer) -> bool:
     return layer.d_model > SMALL
 
 
-def parameter_bytes(layer: Layer) -> int:
-    """The bytes of all parameters in float64."""
-    return _ITEM * parameter_count(layer)
-
-
 def refuse_larger(layer: Layer, limit: int, where: str) -> None:
     """Raises InputError if the parameters of `layer` take more than `limit` bytes."""
-    if (size := parameter_bytes(layer)) > limit:
-        raise InputError(
-            f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible",
-            where=where,
-            hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers",
-        )
+    if (size := _ITEM * parameter_count(layer)) > limit:
+        problem = f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible"
+        raise InputError(problem, where=where, hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers")
 
 
 def _text(size: int) -> str:

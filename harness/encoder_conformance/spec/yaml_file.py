@@ -82,9 +82,8 @@ def _read_text(path: Path) -> str:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=shown(path), hint="give a YAML file") from None
     if len(data) > _LARGEST_FILE:
-        raise InputError(
-            f"has more than {_LARGEST_FILE} bytes", where=shown(path), hint="give a YAML file of this kind"
-        )
+        problem = f"has more than {_LARGEST_FILE} bytes"
+        raise InputError(problem, where=shown(path), hint="give a YAML file of this kind")
     try:
         return data.decode()
     except UnicodeDecodeError:

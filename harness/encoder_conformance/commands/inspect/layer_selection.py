@@ -92,23 +92,17 @@ def at_size(
     Raises InputError if `lengths` do not fit.
     """
     ordinary = load().situations["no-mask"]
-    input_format = ordinary.given.model_copy(update={"checkpoint": checkpoint})
-    padding = None
-    if lengths:
-        item_lengths = tuple(lengths[item % len(lengths)] for item in range(batch))
-        padding = EndPadding(kind="right", lengths=item_lengths)
+    item_lengths = tuple(lengths[item % len(lengths)] for item in range(batch)) if lengths else ()
+    padding = EndPadding(kind="right", lengths=item_lengths) if lengths else None
     mask = ordinary.mask.model_copy(update={"padding": padding})
     if problem := mask.problem(batch, sequence, sequence):
         raise InputError(problem, where="--length", hint="each is at most --sequence, and one above 0")
-    changes = {
-        "mask": mask,
-        "batch": batch,
-        "sequence": sequence,
-        "given": input_format,
+    sizes = {"batch": batch, "sequence": sequence, "mask": mask, "checks": ("output", "stages")}
+    asked = {
+        "given": ordinary.given.model_copy(update={"checkpoint": checkpoint}),
         "mode": "train" if training else "eval",
-        "checks": ("output", "stages"),
     }
-    return Case(layer, ordinary.model_copy(update=changes))
+    return Case(layer, ordinary.model_copy(update={**sizes, **asked}))
 
 
 def find_case(case_id: str) -> Case:

@@ -72,15 +72,8 @@ def liveness(case: Case, placement: Placement) -> Liveness:
     ]
     at, holding = max(alive_by_step, key=lambda alive: count_elements(alive[1]))
     keeping, keeping_in_training = _collect_kept(steps), _collect_kept(steps_in_training)
-    return Liveness(
-        count_elements(holding),
-        at,
-        holding,
-        count_elements(keeping),
-        keeping,
-        count_elements(keeping_in_training),
-        keeping_in_training,
-    )
+    peak, kept, kept_in_training = map(count_elements, (holding, keeping, keeping_in_training))
+    return Liveness(peak, at, holding, kept, keeping, kept_in_training, keeping_in_training)
 
 
 def _collect_kept(steps: list[ForwardOperation]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -152,15 +152,9 @@ def _predict(sizes: _Sizes, sequence: int) -> dict[str, Any]:
     by_placement: dict[str, Any] = {}
     for placement in PLACEMENTS:
         model = liveness(at_size(sizes.layer, sizes.batch, sequence), placement)
-        by_placement[placement] = {
-            "peak": model.peak * itemsize,
-            "at": model.at,
-            "holding": model.holding,
-            "kept": layers * model.kept * itemsize,
-            "keeping": model.keeping,
-            "kept_in_training": layers * model.kept_in_training * itemsize,
-            "keeping_in_training": model.keeping_in_training,
-        }
+        kept, in_training = (layers * count * itemsize for count in (model.kept, model.kept_in_training))
+        in_bytes = {"peak": model.peak * itemsize, "kept": kept, "kept_in_training": in_training}
+        by_placement[placement] = {**asdict(model), **in_bytes}
     part_bytes = parts(sizes.layer, sizes.batch, sequence, itemsize)
     return {
         "sequence": sequence,

@@ -85,14 +85,9 @@ def _embedding_task(task: Task) -> Task:
     """The task of a layer that embeds tokens and adds no positions."""
     layer = task.case.layer
     assert layer.embedding is not None
-    without_positions = layer.model_copy(
-        update={
-            "layer": f"{layer.layer}-tokens",
-            "embedding": layer.embedding.model_copy(update={"positions": "none"}),
-            "stack": Stack(layers=1, final_norm=False),
-        }
-    )
-    return replace(task, case=replace(task.case, layer=without_positions))
+    embedding, stack = layer.embedding.model_copy(update={"positions": "none"}), Stack(layers=1, final_norm=False)
+    changes = {"layer": f"{layer.layer}-tokens", "embedding": embedding, "stack": stack}
+    return replace(task, case=replace(task.case, layer=layer.model_copy(update=changes)))
 
 
 def _token_embedding(ask: Callable[[Task, str, Tensors, Tensors], Tensors], task: Task) -> Tensors:

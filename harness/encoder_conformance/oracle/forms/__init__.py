@@ -9,7 +9,17 @@ from functools import lru_cache
 from typing import Any
 
 from encoder_conformance.oracle.forms import (
-    activation, attention, embedding, heads, linear, norm, position_bias, residual, rotation, scaling, softmax,
+    activation,
+    attention,
+    embedding,
+    heads,
+    linear,
+    norm,
+    position_bias,
+    residual,
+    rotation,
+    scaling,
+    softmax,
 )  # fmt: skip
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.needs import MANY_LAYERS
@@ -113,26 +123,21 @@ _parsed = lru_cache(maxsize=512)(Equation)
 
 NOISY = frozenset(
     {
-        "fast-variance",
-        "dropout",
-        "dropout-broadcast",
-        "without-largest",
-        "without-largest-flushed",
         "in-bfloat16",
         "in-float16",
         "in-tf32",
         "in-float32",
+        "fast-variance",
+        "without-largest",
+        "without-largest-flushed",
     }
+    | {"dropout", "dropout-broadcast"}
 )
 """Forms whose values depend on bits that nobody specifies; only their size can be predicted."""
 
 MIXES_ITEMS = frozenset({"over-batch", "across-batch"})
 """Forms that compute an item of the batch from the others too."""
 
-FAINT = frozenset(
-    {"filled-minus-1e4", "filled-minus-1e9", "filled-minus-1e20", "filled-lowest"}
-    | {"added-minus-1e4", "added-minus-1e9", "added-minus-1e12"}
-    | {"scaled"}
-)
+FAINT = frozenset({*softmax.FILLED_WITH, *softmax.ADDED, "scaled"} - {"filled-minus-10", "added-minus-10"})
 """Forms that may change no number: a fill shows only where a score is as low, or a query has no key (exp(−10000) is 0);
 a query that is scaled in place of the scores shows at the query itself, which a stack does not show."""

@@ -16,8 +16,7 @@ def relu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
 
 def gelu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
     """x · Φ(x), Φ(x) = (1 + erf(x/√2)) / 2 (E-7; Hendrycks and Gimpel, 2016)."""
-    half = a.exact(0.5)  # a power of two: no format rounds by it
-    two = a.exact(2.0)
+    half, two = a.exact(0.5), a.exact(2.0)  # a power of two: no format rounds by it
     probability = half * a.add(a.exact(1.0), a.erf(a.divide(x, a.sqrt(two))))
 
     def pullback(g: Elementwise) -> ByOperands:
@@ -47,27 +46,23 @@ def gelu_tanh(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
 
 
 def silu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
-    """x · sigmoid(x), sigmoid(x) = 1 / (1 + exp(−x)) (E-11; Elfwing, Uchibe and Doya, 2017, arXiv 1702.03118)."""
-    one = a.exact(1.0)
-    with np.errstate(over="ignore"):  # exp(−x) may be infinite, and the quotient then is the 0 that it should be
-        sigmoid = a.divide(one, a.add(one, a.exp(-x)))
-
-    def pullback(g: Elementwise) -> ByOperands:
-        slope = a.add(one, a.multiply(x, a.subtract(one, sigmoid)))
-        return (a.multiply(g, a.multiply(sigmoid, slope)),)
-
-    return a.multiply(x, sigmoid), pullback
+    """x · sigmoid(x) (E-11; Elfwing, Uchibe and Doya, 2017, arXiv 1702.03118)."""
+    return _by_sigmoid(a, x, x)
 
 
 def quick_gelu(a: Arithmetic, x: Elementwise) -> tuple[Elementwise, Pullback]:
-    """x · sigmoid(1.702 x), sigmoid(y) = 1 / (1 + exp(−y)) (E-18; Hendrycks and Gimpel, 2016)."""
+    """x · sigmoid(1.702 x) (E-18; Hendrycks and Gimpel, 2016)."""
+    return _by_sigmoid(a, x, a.multiply(a.constant(1.702), x))
+
+
+def _by_sigmoid(a: Arithmetic, x: Elementwise, inside: Elementwise) -> tuple[Elementwise, Pullback]:
+    """x · sigmoid(y), sigmoid(y) = 1 / (1 + exp(−y)), where y, `inside`, is a multiple of x."""
     one = a.exact(1.0)
-    steeper = a.multiply(a.constant(1.702), x)
-    with np.errstate(over="ignore"):  # as in `silu`
-        sigmoid = a.divide(one, a.add(one, a.exp(-steeper)))
+    with np.errstate(over="ignore"):  # exp(−y) may be infinite, and the quotient then is the 0 that it should be
+        sigmoid = a.divide(one, a.add(one, a.exp(-inside)))
 
     def pullback(g: Elementwise) -> ByOperands:
-        slope = a.add(one, a.multiply(steeper, a.subtract(one, sigmoid)))
+        slope = a.add(one, a.multiply(inside, a.subtract(one, sigmoid)))
         return (a.multiply(g, a.multiply(sigmoid, slope)),)
 
     return a.multiply(x, sigmoid), pullback
@@ -88,46 +83,21 @@ def gelu_root_in_float32(a: Arithmetic, x: Elementwise) -> Elementwise:
     return a.multiply(x, a.exact(0.5) * a.add(a.exact(1.0), a.erf(a.multiply(x, root))))
 
 
-def leaky_relu(a: Arithmetic, x: Elementwise) -> Elementwise:
-    """max(x, 0.01 x), as torch's default."""
-    return np.where(x > 0, x, 0.01 * x)
-
-
-def none(a: Arithmetic, x: Elementwise) -> Elementwise:
-    """The activation forgotten."""
-    return x
-
-
-def dropout(a: Arithmetic, x: Elementwise, *, dropout: float) -> Elementwise:
-    """Dropout left on, after the feed-forward network."""
-    return left_on(a, x, "ffn_output", x.shape, dropout)
-
-
 def _ignoring_rate(form: Step) -> Step:
     """A form that takes the layer's rate of dropout and does nothing with it."""
 
-    def after(a: Arithmetic, x: Elementwise, *, dropout: float) -> tuple[Elementwise, Pullback]:
-        return form(a, x)
-
-    after.__doc__ = form.__doc__
-    return after
+    return lambda a, x, *, dropout: form(a, x)
 
 
-LAYER: dict[str, Step] = {
-    "relu": relu,
-    "gelu": gelu,
-    "gelu_tanh": gelu_tanh,
-    "silu": silu,
-    "quick_gelu": quick_gelu,
-}
+LAYER: dict[str, Step] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "quick_gelu": quick_gelu}
 """The activations that a layer may name."""
 
 VARIANTS: dict[str, Step] = {
     **LAYER,
     "gelu-quick": forward_only(gelu_quick),
     "gelu-root-in-float32": forward_only(gelu_root_in_float32),
-    "leaky-relu": forward_only(leaky_relu),
-    "none": forward_only(none),
+    "leaky-relu": forward_only(lambda a, x: np.where(x > 0, x, 0.01 * x)),  # torch's default
+    "none": forward_only(lambda a, x: x),  # the activation forgotten
 }
 
 VARIANT_OF = {"gelu-root-in-float32": "gelu"}
@@ -137,7 +107,7 @@ AFTER: dict[str, Step] = {
     "standard": _ignoring_rate(pass_on),
     "relu": _ignoring_rate(relu),
     "gelu": _ignoring_rate(gelu),
-    "dropout": forward_only(dropout),
+    "dropout": forward_only(lambda a, x, *, dropout: left_on(a, x, "ffn_output", x.shape, dropout)),
 }
 
 ACTIVATION = Form(
@@ -149,13 +119,7 @@ ACTIVATION = Form(
         "silu": "{0} * sigmoid({0})",
         "quick_gelu": "{0} * sigmoid(1.702 * {0})",
     },
-    keeps={
-        "relu": "what it makes",
-        "gelu": "what it reads",
-        "gelu_tanh": "what it reads",
-        "silu": "what it reads",
-        "quick_gelu": "what it reads",
-    },
+    keeps={name: "what it makes" if name == "relu" else "what it reads" for name in LAYER},
     is_choice={"gelu-quick": "quick_gelu"},
 )
 AFTER_FFN = Form(AFTER, {"standard": "{0}"}, makes_no_tensor=True)

@@ -24,25 +24,22 @@ def d_model(query: BHSd) -> int:
     return int(query.shape[1] * query.shape[-1])
 
 
-def attention_scores(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
-    """query · keyᵀ / √d, before any mask (E-5; Vaswani et al., 2017, eq. 1)."""
-    return _scores_over_root(a, query, key, head_dim(query))
+def _right_scores(size: Size) -> Step:
+    """query · keyᵀ / √size, before any mask: by d (E-5; Vaswani et al., 2017, eq. 1), or by D = H·d (E-13)."""
+
+    def scores(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
+        root = a.sqrt(a.exact(float(size(query))))
+
+        def pullback(g: BHST) -> ByOperands:
+            scaled = a.divide(g, root)
+            return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
+
+        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), root), pullback
+
+    return scores
 
 
-def scores_by_d_model(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
-    """query · keyᵀ / √D, D = H·d (E-13)."""
-    return _scores_over_root(a, query, key, d_model(query))
-
-
-def _scores_over_root(a: Arithmetic, query: BHSd, key: BHTd, size: int) -> tuple[BHST, Pullback]:
-    root = a.sqrt(a.exact(float(size)))
-    scores = a.divide(a.matmul(query, key.swapaxes(-1, -2)), root)
-
-    def pullback(g: BHST) -> ByOperands:
-        scaled = a.divide(g, root)
-        return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
-
-    return scores, pullback
+attention_scores, scores_by_d_model = _right_scores(head_dim), _right_scores(d_model)
 
 
 def attend(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> tuple[BHSd, Pullback]:
@@ -90,10 +87,7 @@ def _scale_in_float32(size: Size) -> Step:
 
 
 def _divided_by(divisor: Callable[[BHSd], float]) -> Step:
-    def scores(a: Arithmetic, query: BHSd, key: BHTd) -> BHST:
-        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(divisor(query)))
-
-    return forward_only(scores)
+    return forward_only(lambda a, query, key: a.divide(a.matmul(query, key.swapaxes(-1, -2)), a.exact(divisor(query))))
 
 
 def _key_by_reshape(size: Size) -> Step:
@@ -117,11 +111,6 @@ def _wrong_scores(right: Step, size: Size) -> dict[str, Step]:
         "key-by-reshape": _key_by_reshape(size),
         **in_narrower(right),
     }
-
-
-def _identity(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax) -> BHSd:
-    """Attention that is not there: each position keeps its own value."""
-    return value
 
 
 def _context_in(dtype: str) -> Step:
@@ -152,20 +141,7 @@ def attention_bias(a: Arithmetic, scores: BHST, *, bias: BHST) -> tuple[BHST, Pu
 
 def _biased(times: float) -> Step:
     """The bias multiplied by a number, before it is added."""
-
-    def biased(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
-        return a.add(scores, a.exact(bias * times))
-
-    return forward_only(biased)
-
-
-def _bias_of_head_0(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
-    return a.add(scores, a.exact(bias[:, :1]))
-
-
-def _bias_as_mask(a: Arithmetic, scores: BHST, *, bias: BHST) -> BHST:
-    """The bias taken for a mask, true where it is not 0: there the score becomes minus infinity."""
-    return np.where(bias == 0.0, scores, -np.inf)
+    return forward_only(lambda a, scores, *, bias: a.add(scores, a.exact(bias * times)))
 
 
 _BIAS: dict[str, Step] = {
@@ -173,19 +149,19 @@ _BIAS: dict[str, Step] = {
     "missing": _biased(0.0),
     "subtracted": _biased(-1.0),
     "added-twice": _biased(2.0),
-    "of-head-0": forward_only(_bias_of_head_0),
-    "as-mask": forward_only(_bias_as_mask),
+    "of-head-0": forward_only(lambda a, scores, *, bias: a.add(scores, a.exact(bias[:, :1]))),
+    # The bias taken for a mask, true where it is not 0: there the score becomes minus infinity.
+    "as-mask": forward_only(lambda a, scores, *, bias: np.where(bias == 0.0, scores, -np.inf)),
 }
 
 
 _ATTEND: dict[str, Step] = {
     "standard": attend,
-    "identity": forward_only(_identity),
-    "in-bfloat16": _context_in("bfloat16"),
-    "in-float16": _context_in("float16"),
-    "in-tf32": _context_in("tf32"),
+    "identity": forward_only(lambda a, scores, value, softmax: value),  # each position keeps its own value
+    **{f"in-{dtype}": _context_in(dtype) for dtype in ("bfloat16", "float16", "tf32")},
     "in-float32": forward_only(_context_in_float32),
 }
+
 
 def softcap(a: Arithmetic, scores: BHST, *, cap: float) -> tuple[BHST, Pullback]:
     """c · tanh(score / c) (E-30; Gemma Team, 2024, arXiv 2408.00118)."""

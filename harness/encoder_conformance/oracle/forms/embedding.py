@@ -56,19 +56,9 @@ def _waves(a: Arithmetic, x: BSD, positions: BSA | None, first: int = 0) -> tupl
     return a.sin(angle), a.cos(angle)
 
 
-def from_one(a: Arithmetic, x: BSD, positions: BSA | None) -> BSD:
-    """Positions that count from 1."""
-    return a.add(x, table(a, x, positions, first=1))
-
-
 def halves(a: Arithmetic, x: BSD, positions: BSA | None) -> BSD:
     """Every sine in the first half of the features, every cosine in the second, as in tensor2tensor."""
     return a.add(x, np.concatenate(_waves(a, x, positions), axis=-1)[..., : x.shape[2]])
-
-
-def ignored(a: Arithmetic, x: BSD, positions: BSA | None) -> BSD:
-    """Positions that count from 0, wherever they lie."""
-    return a.add(x, table(a, x))
 
 
 def dropout(a: Arithmetic, x: BSD, *, dropout: float) -> BSD:
@@ -80,14 +70,11 @@ _TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
 _POSITIONS: dict[str, Step] = {
     "standard": sinusoidal,
     "missing": forward_only(lambda a, x, positions: x),
-    "from-one": forward_only(from_one),
+    "from-one": forward_only(lambda a, x, positions: a.add(x, table(a, x, positions, first=1))),
     "halves": forward_only(halves),
-    "ignored": forward_only(ignored),
+    "ignored": forward_only(lambda a, x, positions: a.add(x, table(a, x))),  # from 0, wherever they lie
 }
-_AFTER: dict[str, Step] = {
-    "standard": lambda a, x, *, dropout: pass_on(a, x),
-    "dropout": forward_only(dropout),
-}
+_AFTER: dict[str, Step] = {"standard": lambda a, x, *, dropout: pass_on(a, x), "dropout": forward_only(dropout)}
 """The step between the embedded tokens and the first layer outside of training (A-3)."""
 _BETWEEN: dict[str, Step] = {"standard": lambda a, x, positions: pass_on(a, x), "positions-again": sinusoidal}
 """The step before each layer of a stack but the first."""

@@ -20,7 +20,6 @@ def forward_only(compute: Callable[..., Array]) -> Step:
     def step(*operands: object, **choices: object) -> tuple[Array, Pullback]:
         return compute(*operands, **choices), no_gradient
 
-    step.__doc__ = compute.__doc__
     return step
 
 

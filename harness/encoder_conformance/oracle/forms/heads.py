@@ -1,5 +1,7 @@
 """Splitting features into heads and merging them again (E-5), and the wrong forms of both."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -7,7 +9,7 @@ from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
 from encoder_conformance.oracle.forms.needs import MANY_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BSD, BHSd, BHTd
+from encoder_conformance.spec.axes import BSD, Array, BHSd, BHTd
 
 
 def split_heads(a: Arithmetic, x: BSD, num_heads: int) -> tuple[BHSd, Pullback]:
@@ -30,50 +32,8 @@ def _merge(x: BHSd) -> BSD:
     return x.transpose(0, 2, 1, 3).reshape(batch, sequence, heads * head_dim)
 
 
-def split_interleaved(a: Arithmetic, x: BSD, num_heads: int) -> BHSd:
-    """Head h holds features h, h + H, h + 2H, …"""
-    batch, sequence, d_model = x.shape
-    return x.reshape(batch, sequence, d_model // num_heads, num_heads).transpose(0, 3, 1, 2)
-
-
-def merge_interleaved(a: Arithmetic, x: BHSd) -> BSD:
-    """The inverse of `split_interleaved`."""
-    batch, heads, sequence, head_dim = x.shape
-    return x.transpose(0, 2, 3, 1).reshape(batch, sequence, heads * head_dim)
-
-
-def split_by_reshape(a: Arithmetic, x: BSD, num_heads: int) -> BHSd:
-    """[B, S, D] read as [B, H, S, d] with no transpose: heads are runs of positions."""
-    batch, sequence, d_model = x.shape
-    return x.reshape(batch, num_heads, sequence, d_model // num_heads)
-
-
-def merge_by_reshape(a: Arithmetic, x: BHSd) -> BSD:
-    """[B, H, S, d] read as [B, S, D] with no transpose."""
-    batch, heads, sequence, head_dim = x.shape
-    return x.reshape(batch, sequence, heads * head_dim)
-
-
-def split_across_batch(a: Arithmetic, x: BSD, num_heads: int) -> BHSd:
-    """Batch and sequence taken for each other: [S, H, B, d]."""
-    return _split(x.swapaxes(0, 1), num_heads)
-
-
-def merge_across_batch(a: Arithmetic, x: BHSd) -> BSD:
-    """The inverse of `split_across_batch`."""
-    return _merge(x).swapaxes(0, 1)
-
-
-def merge_reversed(a: Arithmetic, x: BHSd) -> BSD:
-    """The heads in the opposite order."""
-    return _merge(x[:, ::-1])
-
-
-def merge_without_last(a: Arithmetic, x: BHSd) -> BSD:
-    """The last head's context left at zero."""
-    kept = x.copy()
-    kept[:, -1] = 0
-    return _merge(kept)
+def _wrong(arrange: Callable[..., Array]) -> Step:
+    return forward_only(lambda a, x, **sizes: arrange(x, **sizes))
 
 
 def repeat_heads(a: Arithmetic, x: BHTd, *, times: int) -> tuple[BHTd, Pullback]:
@@ -99,18 +59,24 @@ def first_head_repeated(a: Arithmetic, x: BHTd, *, times: int) -> BHTd:
 
 SPLIT: dict[str, Step] = {
     "standard": split_heads,
-    "interleaved": forward_only(split_interleaved),
-    "by-reshape": forward_only(split_by_reshape),
-    "across-batch": forward_only(split_across_batch),
+    # Head h holds features h, h + H, h + 2H, …
+    "interleaved": _wrong(
+        lambda x, num_heads: x.reshape(_split(x, num_heads).transpose(0, 2, 3, 1).shape).transpose(0, 3, 1, 2)
+    ),
+    # [B, S, D] read as [B, H, S, d] with no transpose: heads are runs of positions.
+    "by-reshape": _wrong(lambda x, num_heads: x.reshape(_split(x, num_heads).shape)),
+    # Batch and sequence taken for each other: [S, H, B, d].
+    "across-batch": _wrong(lambda x, num_heads: _split(x.swapaxes(0, 1), num_heads)),
 }
 MERGE: dict[str, Step] = {
     "standard": merge_heads,
-    "interleaved": forward_only(merge_interleaved),
-    "by-reshape": forward_only(merge_by_reshape),
-    "across-batch": forward_only(merge_across_batch),
-    "reversed": forward_only(merge_reversed),
-    "without-last": forward_only(merge_without_last),
+    "interleaved": _wrong(lambda x: x.transpose(0, 2, 3, 1).reshape(_merge(x).shape)),
+    "by-reshape": _wrong(lambda x: x.reshape(_merge(x).shape)),
+    "across-batch": _wrong(lambda x: _merge(x).swapaxes(0, 1)),
+    "reversed": _wrong(lambda x: _merge(x[:, ::-1])),  # the heads in the opposite order
+    "without-last": _wrong(lambda x: _merge(np.where(np.arange(x.shape[1])[:, None, None] == x.shape[1] - 1, 0, x))),
 }
+"""Three of them are the inverses of the wrong ways to split; the last leaves the last head's context at zero."""
 
 _HEADS: dict[str, tuple[Need, ...]] = {"interleaved": (MANY_HEADS, WIDE_HEADS), "by-reshape": (MANY_HEADS,)}
 SPLIT_HEADS = Form(

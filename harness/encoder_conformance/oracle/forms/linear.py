@@ -25,20 +25,10 @@ def linear(a: Arithmetic, x: Rows, weight: KM, bias: M) -> tuple[Mapped, Pullbac
     return y, pullback
 
 
-def not_applied(a: Arithmetic, x: Rows, weight: KM, bias: M) -> Mapped:
-    """The map is declared and never used."""
-    return x
-
-
-def bias_twice(a: Arithmetic, x: Rows, weight: KM, bias: M) -> Mapped:
-    """The bias added two times."""
-    return a.add(a.add(a.matmul(x, weight), bias), bias)
-
-
 VARIANTS: dict[str, Step] = {
     "standard": linear,
-    "not-applied": forward_only(not_applied),
-    "bias-twice": forward_only(bias_twice),
+    "not-applied": forward_only(lambda a, x, weight, bias: x),  # the map is declared and never used
+    "bias-twice": forward_only(lambda a, x, weight, bias: a.add(a.add(a.matmul(x, weight), bias), bias)),
     **in_narrower(linear),
 }
 
@@ -46,11 +36,7 @@ VARIANTS: dict[str, Step] = {
 def _ignoring_sizes(form: Step) -> Step:
     """A form that takes the sizes of a projection and does nothing with them."""
 
-    def projection(a: Arithmetic, x: Rows, weight: KM, bias: M, **sizes: int) -> tuple[Mapped, Pullback]:
-        return form(a, x, weight, bias)
-
-    projection.__doc__ = form.__doc__
-    return projection
+    return lambda a, x, weight, bias, **sizes: form(a, x, weight, bias)
 
 
 def shared_by_heads(
@@ -108,7 +94,10 @@ _PROJECTION: dict[str, Step] = {
 
 _EQUATION = "{0} @ {weight}[ + {bias}]"
 LINEAR = Form(
-    VARIANTS, {"standard": _EQUATION}, ("weight", "bias"), "what it reads",
+    VARIANTS,
+    {"standard": _EQUATION},
+    ("weight", "bias"),
+    "what it reads",
     needs={"bias-twice": (HAS_BIAS,), "not-applied": (SQUARE,)},
 )
 PROJECTION = Form(
@@ -120,8 +109,7 @@ PROJECTION = Form(
         "bias-twice": (HAS_BIAS,),
         "not-applied": (SQUARE,),
         "first-head-for-all": (MANY_HEADS, SQUARE),
-        "scaled": (SCALED,),
-        "scaled-before-bias": (SCALED,),
+        **dict.fromkeys(_SCALED, (SCALED,)),
     },
     is_choice={"first-head-for-all": "shared_by_heads"},
 )

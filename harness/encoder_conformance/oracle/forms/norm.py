@@ -96,50 +96,39 @@ def _unbiased(a: Arithmetic, centred: BSD) -> BSD:
     return a.divide(a.sum(a.multiply(centred, centred), -1), degrees)
 
 
-def unbiased_epsilon_outside_root(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+def _scaling(normal: Callable[[Arithmetic, BSD, float], BSD]) -> Step:
+    """A wrong norm, by what it makes of x and epsilon before gain and shift."""
+    return forward_only(lambda a, x, gain, shift, epsilon: _scaled(a, normal(a, x, epsilon), gain, shift))
+
+
+def _unbiased_epsilon_outside_root(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
     """(x − mean) / (√variance + ε), the variance divided by D − 1: what torch.std and an epsilon make."""
     centred = a.subtract(x, a.mean(x))
-    deviation = a.sqrt(_unbiased(a, centred))
-    return _scaled(a, a.divide(centred, a.add(deviation, a.constant(epsilon))), gain, shift)
+    return a.divide(centred, a.add(a.sqrt(_unbiased(a, centred)), a.constant(epsilon)))
 
 
-def unbiased_variance(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+def _unbiased_variance(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
     """The variance divided by D − 1."""
     centred = a.subtract(x, a.mean(x))
-    return _scaled(a, _over_root(a, centred, _unbiased(a, centred), epsilon), gain, shift)
+    return _over_root(a, centred, _unbiased(a, centred), epsilon)
 
 
-def fast_variance(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+def _fast_variance(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
     """The variance as E[x²] − E[x]², in float32: exact arithmetic would not tell it from the right one."""
     narrow = x.astype(np.float32)
     mean, square = narrow.mean(-1, keepdims=True), (narrow * narrow).mean(-1, keepdims=True)
     variance = np.maximum(square - mean * mean, np.float32(0))
-    return _scaled(a, _over_root(a, a.subtract(x, a.mean(x)), variance.astype(x.dtype), epsilon), gain, shift)
+    return _over_root(a, a.subtract(x, a.mean(x)), variance.astype(x.dtype), epsilon)
 
 
-def root_mean_square(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
-    """RMSNorm with a shift: x / √(mean square + ε) (Zhang and Sennrich, 2019)."""
-    return _scaled(a, _normed(a, x, (-1,), epsilon), gain, shift)
-
-
-def not_centred(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+def _not_centred(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
     """x / √(variance + ε): the mean left in."""
     centred = a.subtract(x, a.mean(x))
-    return _scaled(a, _over_root(a, x, a.mean(a.multiply(centred, centred)), epsilon), gain, shift)
+    return _over_root(a, x, a.mean(a.multiply(centred, centred)), epsilon)
 
 
-def skipped(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
-    """No norm at all."""
-    return x
-
-
-def _over(numerator: Numerator, *axes: int) -> Step:
-    """A norm with mean and variance over these axes of [B, S, D]."""
-
-    def norm(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
-        return _scaled(a, _normed(a, numerator(a, x, axes), axes, epsilon), gain, shift)
-
-    return forward_only(norm)
+_SKIPPED = forward_only(lambda a, x, gain, shift, epsilon: x)
+"""No norm at all."""
 
 
 def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
@@ -148,32 +137,31 @@ def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
     def normed(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
         return _normed(a, numerator(a, x, (-1,)), (-1,), epsilon)
 
-    def epsilon_outside_root(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
+    def epsilon_outside_root(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
         """(x − mean) / (√variance + ε), or x / (root mean square + ε)."""
         above = numerator(a, x, (-1,))
-        root = a.sqrt(a.mean(a.multiply(above, above)))
-        return _scaled(a, a.divide(above, a.add(root, a.constant(epsilon))), gain, shift)
+        return a.divide(above, a.add(a.sqrt(a.mean(a.multiply(above, above))), a.constant(epsilon)))
 
-    def no_epsilon(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
-        return _scaled(a, normed(a, x, 0.0), gain, shift)
-
-    def gain_before_norm(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
-        """Gain and shift applied to x, which is then normed."""
-        return normed(a, _scaled(a, x, gain, shift), epsilon)
+    def over(*axes: int) -> Step:
+        """A norm with mean and variance over these axes of [B, S, D]."""
+        return _scaling(lambda a, x, epsilon: _normed(a, numerator(a, x, axes), axes, epsilon))
 
     def gain_plus_one(a: Arithmetic, x: BSD, gain: D, shift: D, epsilon: float) -> BSD:
         """The stored gain read as gain − 1 (x-transformers, Gemma)."""
         return _scaled(a, normed(a, x, epsilon), a.add(gain, a.exact(1.0)), shift)
 
     return {
-        "epsilon-outside-root": forward_only(epsilon_outside_root),
-        "no-epsilon": forward_only(no_epsilon),
-        "over-positions": _over(numerator, 1),
-        "over-positions-and-features": _over(numerator, 1, 2),
-        "over-batch": _over(numerator, 0, 1),  # as BatchNorm in training
-        "gain-before-norm": forward_only(gain_before_norm),
+        "epsilon-outside-root": _scaling(epsilon_outside_root),
+        "no-epsilon": _scaling(lambda a, x, epsilon: normed(a, x, 0.0)),
+        "over-positions": over(1),
+        "over-positions-and-features": over(1, 2),
+        "over-batch": over(0, 1),  # as BatchNorm in training
+        # Gain and shift applied to x, which is then normed.
+        "gain-before-norm": forward_only(
+            lambda a, x, gain, shift, epsilon: normed(a, _scaled(a, x, gain, shift), epsilon)
+        ),
         "gain-plus-one": forward_only(gain_plus_one),
-        "skipped": forward_only(skipped),
+        "skipped": _SKIPPED,
     }
 
 
@@ -194,11 +182,12 @@ VARIANTS: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
     "layer-norm": layer_norm,  # the choice of most layers; wrong where one chooses RMSNorm
-    "unbiased-epsilon-outside-root": forward_only(unbiased_epsilon_outside_root),
-    "unbiased-variance": forward_only(unbiased_variance),
-    "fast-variance": forward_only(fast_variance),
-    "root-mean-square": forward_only(root_mean_square),
-    "not-centred": forward_only(not_centred),
+    "unbiased-epsilon-outside-root": _scaling(_unbiased_epsilon_outside_root),
+    "unbiased-variance": _scaling(_unbiased_variance),
+    "fast-variance": _scaling(_fast_variance),
+    # RMSNorm with a shift: x / √(mean square + ε).
+    "root-mean-square": _scaling(lambda a, x, epsilon: _normed(a, x, (-1,), epsilon)),
+    "not-centred": _scaling(_not_centred),
     **_of_either_norm(_less_its_mean),
     **_in_narrower(layer_norm),
     **forms_of("rms_norm", {**_of_either_norm(_as_it_is), "layer-norm": layer_norm, **_in_narrower(rms_norm)}),
@@ -207,8 +196,8 @@ VARIANTS: dict[str, Step] = {
 _STACK: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,
-    "missing": forward_only(skipped),
-    "rms_norm-missing": forward_only(skipped),
+    "missing": _SKIPPED,
+    "rms_norm-missing": _SKIPPED,
 }
 """The final norm of a stack that has one (E-14)."""
 
@@ -231,13 +220,8 @@ _FINAL: dict[str, Step] = {
 _ROLES = ("gain", "shift")
 _LAYER_NORM = "({0} - mean({0}, -1)) / sqrt(var({0}, -1) + epsilon) * {gain}[ + {shift}]"
 _EQUATIONS = {"standard": _LAYER_NORM, "rms_norm": "{0} / sqrt(mean({0} ** 2, -1) + epsilon) * {gain}"}
-NORM = Form(
-    VARIANTS,
-    _EQUATIONS,
-    _ROLES,
-    "what it reads",
-    is_choice={"root-mean-square": "rms_norm", "layer-norm": "standard"},
-)
+_CHOICES = {"root-mean-square": "rms_norm", "layer-norm": "standard"}
+NORM = Form(VARIANTS, _EQUATIONS, _ROLES, "what it reads", is_choice=_CHOICES)
 STACK_NORM = Form(_STACK, _EQUATIONS, _ROLES, "what it reads")
 _PASSED_ON = {"standard": "{0}", "rms_norm": "{0}"}
 STACK_END = Form(_STACK_END, _PASSED_ON, _ROLES, makes_no_tensor=True)

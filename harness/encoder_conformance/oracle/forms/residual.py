@@ -13,38 +13,13 @@ def residual(a: Arithmetic, x: BSD, change: BSD, normed: BSD, first: BSD) -> tup
     return a.add(x, change), lambda g: (g, g)
 
 
-def missing(a: Arithmetic, x: BSD, change: BSD, normed: BSD, first: BSD) -> BSD:
-    """The sub-layer's result alone."""
-    return change
-
-
-def from_normed(a: Arithmetic, x: BSD, change: BSD, normed: BSD, first: BSD) -> BSD:
-    """The sub-layer's own, normed input in place of x."""
-    return a.add(normed, change)
-
-
-def from_first(a: Arithmetic, x: BSD, change: BSD, normed: BSD, first: BSD) -> BSD:
-    """The layer's input in place of what the first sub-layer made of it."""
-    return a.add(first, change)
-
-
-def twice(a: Arithmetic, x: BSD, change: BSD, normed: BSD, first: BSD) -> BSD:
-    """x added two times."""
-    return a.add(a.add(x, x), change)
-
-
-def subtracted(a: Arithmetic, x: BSD, change: BSD, normed: BSD, first: BSD) -> BSD:
-    """x − change."""
-    return a.subtract(x, change)
-
-
 VARIANTS: dict[str, Step] = {
     "standard": residual,
-    "missing": forward_only(missing),
-    "from-normed": forward_only(from_normed),
-    "from-first": forward_only(from_first),
-    "twice": forward_only(twice),
-    "subtracted": forward_only(subtracted),
+    "missing": forward_only(lambda a, x, change, normed, first: change),
+    "from-normed": forward_only(lambda a, x, change, normed, first: a.add(normed, change)),
+    "from-first": forward_only(lambda a, x, change, normed, first: a.add(first, change)),
+    "twice": forward_only(lambda a, x, change, normed, first: a.add(a.add(x, x), change)),
+    "subtracted": forward_only(lambda a, x, change, normed, first: a.subtract(x, change)),
 }
 
 SUM = Form(VARIANTS, {"standard": "{0} + {1}"}, needs={"from-normed": (NORMED_APART,)})

@@ -33,19 +33,14 @@ class MaskedSoftmax:
 
 
 def masked_softmax(
-    a: Arithmetic,
-    scores: BHST,
-    mask: Any,
-    fill: float = -np.inf,
-    empty_row: str = "unspecified",
-    dropout: float = 0.0,
+    a: Arithmetic, scores: BHST, mask: Any, fill: float = -np.inf, empty_row: str = "unspecified", dropout: float = 0.0
 ) -> MaskedSoftmax:
     """Softmax over the keys, with `fill` in place of the scores that the mask excludes (E-5, M-1, M-6).
 
     `empty_row` is what a row of −∞ gives (M-4): "zero", "uniform" or "nan"; zero where nobody says, which keeps it from
     disturbing anything else. `dropout` is the layer's rate: nothing is dropped outside training, but by a wrong form.
     """
-    kept = scores if mask is None else np.where(mask, scores, fill)
+    kept = _kept(scores, mask, fill)
     empty = np.isneginf(kept.max(axis=-1, keepdims=True))
     if mask is not None:
         empty = empty | ~np.any(mask, axis=-1, keepdims=True)
@@ -61,6 +56,10 @@ def masked_softmax(
     return MaskedSoftmax(a.divide(exponentials, total), kept, a.add(largest, a.log(total)), mask)
 
 
+def _kept(scores: BHST, mask: Any, fill: float = -np.inf) -> BHST:
+    return scores if mask is None else np.where(mask, scores, fill)
+
+
 def _plain(a: Arithmetic, kept: BHST, axis: int = -1) -> BHST:
     """Softmax over an axis, as it is: a row of minus infinity gives NaN."""
     exponentials = a.exp(a.subtract(kept, kept.max(axis=axis, keepdims=True)))
@@ -68,11 +67,8 @@ def _plain(a: Arithmetic, kept: BHST, axis: int = -1) -> BHST:
 
 
 def _wrong(compute: Callable[[Arithmetic, BHST, Any], BHST]) -> Callable[..., MaskedSoftmax]:
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return MaskedSoftmax(compute(a, scores, mask), scores, scores, mask)
-
-    return softmax
+    """A form that takes none of the layer's choices."""
+    return _as_asked(lambda a, scores, mask, **right: compute(a, scores, mask))
 
 
 def _as_asked(compute: Callable[..., BHST]) -> Callable[..., MaskedSoftmax]:
@@ -96,15 +92,10 @@ FILLED_WITH = {
 
 
 def _filled(value: float) -> Callable[..., MaskedSoftmax]:
-    return _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else np.where(mask, scores, value)))
+    return _wrong(lambda a, scores, mask: _plain(a, _kept(scores, mask, value)))
 
 
-ADDED = {
-    "added-minus-10": -10.0,
-    "added-minus-1e4": -1e4,
-    "added-minus-1e9": -1e9,
-    "added-minus-1e12": -1e12,
-}
+ADDED = {"added-minus-10": -10.0, "added-minus-1e4": -1e4, "added-minus-1e9": -1e9, "added-minus-1e12": -1e12}
 """Form → what it adds to a masked score."""
 
 
@@ -113,10 +104,6 @@ def _added(value: float) -> Callable[..., MaskedSoftmax]:
         return _plain(a, scores if mask is None else a.as_stored(a.add(scores, np.where(mask, 0.0, value))))
 
     return _wrong(added)
-
-
-def _multiplied(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-    return _plain(a, scores if mask is None else scores * mask)
 
 
 def _after(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
@@ -130,7 +117,7 @@ def _after_renormalised(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
 
 def _over(axis: int) -> Callable[..., MaskedSoftmax]:
     def over(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-        weights = _plain(a, scores if mask is None else np.where(mask, scores, -np.inf), axis)
+        weights = _plain(a, _kept(scores, mask), axis)
         return np.asarray(np.where(np.isnan(weights), 0.0, weights))
 
     return _wrong(over)
@@ -149,7 +136,7 @@ def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
     """
 
     def softmax(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-        kept = (scores if mask is None else np.where(mask, scores, -np.inf)).astype(np.float32)
+        kept = _kept(scores, mask).astype(np.float32)
         with np.errstate(over="ignore"):
             exponentials = np.exp(kept)
         if flushed:
@@ -164,15 +151,14 @@ def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
 
 def _plus_one(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
     """exp(s) / (1 + Σ exp(s)): softmax_one, with a sink."""
-    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    kept = _kept(scores, mask)
     largest = np.maximum(kept.max(axis=-1, keepdims=True), 0.0)
     exponentials = a.exp(a.subtract(kept, largest))
     return a.divide(exponentials, a.add(a.sum(exponentials, -1), a.exp(-largest)))
 
 
 def _all_excluded(scores: BHST, mask: Any) -> BHST:
-    kept = scores if mask is None else np.where(mask, scores, -np.inf)
-    return np.asarray(np.isneginf(kept).all(-1, keepdims=True))
+    return np.asarray(np.isneginf(_kept(scores, mask)).all(-1, keepdims=True))
 
 
 def _in(dtype: str) -> Callable[..., MaskedSoftmax]:
@@ -207,10 +193,7 @@ def _dropped(*, broadcast: bool) -> Callable[..., MaskedSoftmax]:
 def _empty_row(gives: str) -> Callable[..., MaskedSoftmax]:
     """The right form but for a query with no key, which gets the row of another layer."""
 
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, **right: object) -> MaskedSoftmax:
-        return masked_softmax(a, scores, mask, -np.inf, gives)
-
-    return softmax
+    return lambda a, scores, mask, **right: masked_softmax(a, scores, mask, -np.inf, gives)
 
 
 EMPTY_ROWS = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
@@ -221,7 +204,7 @@ _OF_MASK: dict[str, Callable[..., MaskedSoftmax]] = {
     **{form: _empty_row(row) for form, row in EMPTY_ROWS.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
     **{form: _added(value) for form, value in ADDED.items()},
-    "multiplied": _wrong(_multiplied),
+    "multiplied": _wrong(lambda a, scores, mask: _plain(a, scores if mask is None else scores * mask)),
     "masked-after": _wrong(_after),
     "masked-after-renormalised": _wrong(_after_renormalised),
     "over-queries": _over(-2),

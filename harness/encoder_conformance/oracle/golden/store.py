@@ -83,19 +83,13 @@ def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
     """Raise InputError unless cases and goldens correspond: an id was renamed, or a golden was not built."""
     cases = set(case_ids)
     for missing in sorted(cases - set(manifest.cases)):
-        raise InputError(
-            f"case {missing} has no golden",
-            where="specs/golden/manifest.json",
-            hint=f"python -m tools golden build --case {missing!r}; ids never change: if it was renamed, name it back "
-            f"({nearest(missing, set(manifest.cases) - cases)})",
-        )
+        hint = f"python -m tools golden build --case {missing!r}; ids never change: if it was renamed, name it back "
+        hint += f"({nearest(missing, set(manifest.cases) - cases)})"
+        raise InputError(f"case {missing} has no golden", where="specs/golden/manifest.json", hint=hint)
     for extra in sorted(set(manifest.cases) - cases):
-        raise InputError(
-            f"golden {extra} belongs to no case",
-            where="specs/golden/manifest.json",
-            hint="a case id never changes: give the layer or situation its name back; if the case was withdrawn, "
-            "python -m tools golden build --prune",
-        )
+        hint = "a case id never changes: give the layer or situation its name back; if the case was withdrawn, "
+        hint += "python -m tools golden build --prune"
+        raise InputError(f"golden {extra} belongs to no case", where="specs/golden/manifest.json", hint=hint)
 
 
 def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> GoldenEntry:

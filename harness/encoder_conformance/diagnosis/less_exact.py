@@ -1,0 +1,102 @@
+"""A softmax that is right in exact arithmetic and loses more than its clause allows: exp(s − log Σ exp(s)) (E-5).
+
+The logarithm of the sum is rounded at its own size, and so are all weights of a row off by one factor, which follows
+from the scores alone. A layer is called this only where its rows are off by these very factors.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, samples_of
+from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.oracle.equation import evaluate
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.deviation import Deviation, Patch
+from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.load import constants
+
+_STAGE = "attention_weights"
+_SCORES = "attention_scores + bias"
+_LARGEST = f"largest(where(mask, {_SCORES}, -1e30), -1)"
+_LOG_SUM = f"({_LARGEST} + log(sum(where(mask, exp({_SCORES} - {_LARGEST}), 0), -1)))"
+_WEIGHTS = f"where(mask, exp({_SCORES} - {_LOG_SUM}), 0)"
+_SPECIFIED = f"softmax({_SCORES}, mask)"
+BY_LOG_SUM = Deviation(
+    deviation="softmax-by-log-sum",
+    sentence="The softmax is exp(s − log Σ exp(s)), which is less exact than clause E-5 allows: compute exp(s − max) / "
+    "Σ exp(s − max).",
+    kind="numerics",
+    patch=Patch(stages={_STAGE: {_SPECIFIED: f"where(largest(mask, -1), {_WEIGHTS}, {_SPECIFIED})"}}),
+    unseen=None,
+    links=("https://arxiv.org/abs/1909.03469",),
+)
+_SURE = 8.0
+"""Uncertainties that the predicted factors have to be seen by, over all rows."""
+_OF_ITS_SIZE = 0.75, 1.25
+"""The part of the predicted factors that is seen: in some rows a framework's logarithm is rounded otherwise."""
+
+
+def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
+    """Return the match of `BY_LOG_SUM`, in its own noise, if it explains all evidence and its rows are as predicted."""
+    samples = [sample for sample in samples_of(_STAGE, evidence) if sample.specified.form == _SPECIFIED]
+    match = Match.of((BY_LOG_SUM,), evidence, measured=True) if _rows_as_predicted(samples) else None
+    return match if match and match.explains else None
+
+
+def _rows_as_predicted(samples: Sequence[Sample]) -> bool:
+    """Whether the factors of all rows together are those that are predicted, as a matched filter sees them."""
+    rows = [_rows(sample.at_all_positions()) for sample in samples]
+    if not rows or not all(each.are_off_by_one_rounding for each in rows):
+        return False
+    along = sum(float((each.off * each.predicted / each.unsure**2).sum()) for each in rows)
+    length = sum(float((each.predicted**2 / each.unsure**2).sum()) for each in rows)
+    least, most = _OF_ITS_SIZE
+    return along >= _SURE * length**0.5 and least * length <= along <= most * length
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of weights that have a key, [n]: by what relative error each is `off`, how `unsure` that is, what is
+    `predicted`, and the `most` that one rounding makes. `errors`, in σ, are left when each row is put right."""
+
+    off: Array
+    unsure: Array
+    predicted: Array
+    most: Array
+    errors: Array
+
+    @property
+    def are_off_by_one_rounding(self) -> bool:
+        within = np.abs(self.off) <= self.most + constants().max_limit * self.unsure
+        return conforms(self.errors) and bool(within.all())
+
+
+def _rows(sample: Sample) -> _Rows:
+    seen, specified, sigma = sample.observed_whole(), sample.whole(sample.specified.tree), np.full(sample.shape, np.inf)
+    assert specified is not None
+    sigma.reshape(-1)[sample.positions] = sample.sigma
+    weight = np.where(np.isfinite(seen) & np.isfinite(specified), specified / sigma, 0.0)
+    size = (weight**2).sum(-1)
+    off = (weight * np.where(weight != 0, (seen - specified) / sigma, 0.0)).sum(-1) / np.maximum(size, 1e-300)
+    errors = in_sigma(seen, specified * (1 + off[..., None]), sigma).reshape(-1)[sample.positions]
+    predicted, most = _rounding_of_log_sum(sample)
+    kept = np.isfinite(predicted) & (size > 0)
+    return _Rows(off[kept], 1 / np.sqrt(size[kept]), predicted[kept], most[kept], errors)
+
+
+def _rounding_of_log_sum(sample: Sample) -> tuple[Array, Array]:
+    """Return, by row, the relative error of weights that rounding log Σ exp(s) to the format makes, and the most that
+    one rounding can make; NaN for a query with no key."""
+    dtype = sample.evidence.dtype.numpy
+    scores = evaluate(Equation(_SCORES), EXACT, sample.operands).astype(dtype).astype(np.longdouble)
+    mask = np.broadcast_to(sample.operands["mask"].astype(np.bool_), sample.shape)
+    kept = np.where(mask, scores, -np.inf)
+    largest = kept.max(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):  # −∞ − −∞ of a query with no key
+        log_sum = (largest + np.log(np.exp(kept - largest).sum(-1, keepdims=True)))[..., 0]
+    rounded = log_sum.astype(dtype)
+    return (log_sum - rounded).astype(np.float64), np.abs(np.spacing(rounded)).astype(np.float64)

@@ -1,0 +1,60 @@
+"""A softmax that loses more than its clause allows is called by that clause, and nothing else is called so."""
+
+from collections.abc import Callable
+
+import pytest
+from wrong_layers import Wrong, observed
+
+from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.less_exact import softmax_by_log_sum
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.spec.load import load
+
+SCORES = "attention_scores + bias"
+KEPT = f"where(mask, {SCORES}, -10000)"
+BY_LOG_SUM = f"where(mask, exp({SCORES} - (log(sum(exp({KEPT} - largest({KEPT}, -1)), -1)) + largest({KEPT}, -1))), 0)"
+LIE = f"""
+from encoder_conformance.spec.equation import Equation
+equations = {{"attention_weights": Equation({BY_LOG_SUM!r})}}
+"""
+CASES = [load().cases[f"{layer}/large-logits"] for layer in ("post-gelu", "post-relu")]
+
+
+def evidence(weights: Wrong) -> list[Evidence]:
+    return [Evidence(observed(case, {"attention_weights": weights})) for case in CASES]
+
+
+def test_exp_of_a_score_less_the_logarithm_of_the_sum_is_called_by_its_clause(
+    conform: Callable, fake: Callable
+) -> None:
+    cases = ("--case", "post-gelu/large-logits", "--case", "post-relu/large-mean", "--case", "post-relu/alibi-padding")
+    ended = conform("run", "--impl", fake("by_log", LIE), *cases, "--dtype", "float32")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    [diagnosis] = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["softmax-by-log-sum"])
+    assert diagnosis["rms"] < 2
+    assert "less exact than clause E-5 allows" in ended.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        lambda text: f"({text}) * (1 + 0.000004 * sin(index(attention_scores, -2)))",
+        lambda text: f"({text}) * (1 + 0.000002)",
+        lambda text: f"softmax(1.00001 * {SCORES}, mask)",
+    ],
+    ids=["another factor of each row", "one factor", "no factor of a row"],
+)
+def test_rows_off_by_anything_else_are_not_called_so(weights: Wrong) -> None:
+    seen = evidence(weights)
+    assert not Match.of((), seen).explains
+    assert softmax_by_log_sum(seen) is None
+
+
+def test_it_is_called_so_where_nothing_else_is_wrong() -> None:
+    assert softmax_by_log_sum(evidence(lambda text: BY_LOG_SUM)) is not None
+    halved = [
+        Evidence(observed(case, {"attention_weights": lambda text: BY_LOG_SUM, "value": lambda text: f"2 * ({text})"}))
+        for case in CASES
+    ]
+    assert softmax_by_log_sum(halved) is None
