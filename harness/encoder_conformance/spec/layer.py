@@ -25,7 +25,8 @@ Addition = Literal[
 ]  # fmt: skip
 Family = Literal[
     "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices",
-    "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
+    "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout",
+    "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
 """Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""

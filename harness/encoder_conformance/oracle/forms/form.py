@@ -22,7 +22,7 @@ class Form:
     variants: Mapping[str, Any]
     equation: Mapping[str, str]
     """Right variant → its equation: {0} and {1} are what the step reads, other names are its parameters and what it
-    takes beside, and its choices. What stands in brackets is left out where the step has not that parameter or choice."""
+    takes beside, and its choices. What stands in brackets is left out where a step has not that parameter or choice."""
     roles: tuple[str, ...] = ()
     """The parameters, in the order of operands; one that a layer does not have is 0."""
     keeps: Keeps | Mapping[str, Keeps] = "nothing"
