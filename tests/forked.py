@@ -6,10 +6,13 @@ What the command does from `main` on is as ever; tests of the program on disk, o
 import multiprocessing
 import os
 import sys
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, reduce
+from importlib import import_module
 from multiprocessing import forkserver
 from pathlib import Path
-from unittest.mock import patch
+from types import MappingProxyType
+from unittest.mock import Mock, patch
 
 CONTEXT = multiprocessing.get_context("forkserver")
 _COMMANDS = [
@@ -31,13 +34,20 @@ def _server() -> None:
         forkserver.ensure_running()
 
 
-def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float, *, diagnosed: bool = True) -> int:
+def conform(
+    words: list[str],
+    cwd: Path,
+    out: Path,
+    err: Path,
+    seconds: float,
+    faults: Mapping[str, Exception | None] = MappingProxyType({}),
+) -> int:
     """Its status. What it prints goes to `out` and `err`. Raises TimeoutError, and ends it, after `seconds`.
 
-    `diagnosed`: whether failures are diagnosed, which takes longer than all else in most runs.
+    `faults`: `module:name` or `module:Class.name` → what calling it raises; None: it gives nothing.
     """
     _server()
-    process = CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), out, err, diagnosed))
+    process = CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), out, err, dict(faults)))
     process.start()
     process.join(seconds)
     if process.exitcode is None:
@@ -47,12 +57,21 @@ def conform(words: list[str], cwd: Path, out: Path, err: Path, seconds: float, *
     return process.exitcode
 
 
-def _command(words: list[str], cwd: Path, environment: dict[str, str], out: Path, err: Path, diagnosed: bool) -> None:
+def _command(
+    words: list[str],
+    cwd: Path,
+    environment: dict[str, str],
+    out: Path,
+    err: Path,
+    faults: Mapping[str, Exception | None],
+) -> None:
     from encoder_conformance.commands.main import main
-    from encoder_conformance.diagnosis.observations import Observations
 
-    if not diagnosed:
-        Observations.diagnoses = lambda *_, **__: []
+    for place, fault in faults.items():
+        module, _, name = place.partition(":")
+        *within, name = name.split(".")
+        owner = reduce(getattr, within, import_module(f"encoder_conformance.{module}"))
+        setattr(owner, name, Mock(return_value=[], side_effect=fault))
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)

@@ -12,7 +12,7 @@ from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.platform.pool import Pool
+from encoder_conformance.platform.pool import Pool, in_order
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, Format
@@ -44,7 +44,7 @@ def kills(names: list[str], cases: list[Case], dtypes: tuple[str, ...], jobs: in
     """
     heavy_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
-        for found in pool.map(_kills_of, *zip(*((case.id, names, dtypes) for case in heavy_first), strict=True)):
+        for found in in_order([pool.submit(_kills_of, case.id, names, dtypes) for case in heavy_first]):
             yield from found
 
 

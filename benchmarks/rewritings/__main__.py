@@ -14,7 +14,7 @@ from benchmarks.rewritings.catalogue import CATALOGUE
 from benchmarks.rewritings.judging import judged, numbers
 from benchmarks.rewritings.page import PAGE, write
 from benchmarks.rewritings.results import Judged, Results, Row, largest_of
-from encoder_conformance.platform.pool import Pool
+from encoder_conformance.platform.pool import Pool, in_order
 from encoder_conformance.platform.processors import blas_threads
 
 SEEDS = (0, 1, 2)
@@ -35,7 +35,7 @@ def main() -> int:
     found: dict[str, list[Judged]] = {name: [] for name in names}
     with Pool(options.jobs) as pool:
         asked = [(subject, seed, names) for seed in seeds for subject in subjects]
-        for done, part in enumerate(pool.map(judged, *zip(*asked, strict=True)), 1):
+        for done, part in enumerate(in_order([pool.submit(judged, *each) for each in asked]), 1):
             for one in part:
                 found[one.rewriting].append(one)
             if done % 25 == 0:

@@ -10,7 +10,7 @@ from encoder_conformance.oracle.catalogue import catalogue, is_noisy
 from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
-from encoder_conformance.platform.pool import Pool
+from encoder_conformance.platform.pool import Pool, in_order
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, Format
@@ -30,7 +30,7 @@ def distinguished_pairs(
     """Yields case id and the pairs that the case distinguishes, for cases that have goldens of their own."""
     largest_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
-        yield from pool.map(_distinguish_in_case, [case.id for case in largest_first], [dtypes] * len(largest_first))
+        yield from in_order([pool.submit(_distinguish_in_case, case.id, dtypes) for case in largest_first])
 
 
 def _distinguish_in_case(case_id: str, dtypes: tuple[str, ...]) -> tuple[str, Distinguished]:

@@ -1,8 +1,13 @@
 """The commands by name, and exit statuses. A command is imported on use: NumPy alone takes as long as help."""
 
+from collections.abc import Iterable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from encoder_conformance.judging.records import Diagnosis
 
 NOT_AS_EXPECTED, BAD_INPUT, INCOMPLETE = 1, 2, 3
 """Exit statuses: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete or failed."""
@@ -34,6 +39,11 @@ _COMMANDS = {
     "list": ("list:list_", "List implementations, layers, situations, cases, clauses, deviations, coverage."),
 }
 """Name → module:attribute in encoder_conformance.commands, and summary; in the order in which a user needs them."""
+
+
+def unless_faulty(status: int, diagnoses: "Iterable[Diagnosis]") -> int:
+    """The exit status; no 0 where a fault of ours ended a diagnosis."""
+    return status or INCOMPLETE * any(each.fault for each in diagnoses)
 
 
 class Commands(click.Group):

@@ -10,5 +10,6 @@ A diagnosis goes, in this order, through
   (`catalogue_search`), and ranked by how they match (`match`);
 - `identify`: the equation of a wrong step that no catalogue has; `experiments` and `dependence` ask a live
   implementation again;
-- `explanation`: an explanation held to cases that it was not found in; `backward`: gradients.
+- `explanation`: an explanation held to cases that it was not found in; `backward`: gradients;
+- `lost`: what a fault of ours leaves of a diagnosis, whichever of these it happens in.
 """

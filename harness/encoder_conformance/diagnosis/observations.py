@@ -1,7 +1,8 @@
 """Keeps what an implementation gives in a run, as much of it as a diagnosis takes, and diagnoses it at the end."""
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,11 +12,12 @@ from encoder_conformance.diagnosis.backward.observed import ObservedGradients, o
 from encoder_conformance.diagnosis.causes import FailedCheck, causes, failed_numbers, refused_or_broken
 from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose_chosen
 from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
+from encoder_conformance.diagnosis.lost import fault_of, lost, or_lost
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import UnjudgedAnswer
 from encoder_conformance.judging.observation import Observation, ObservedCase, as_observed, in_format, observation_of
-from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.judging.records import Diagnosis, Fault, Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Extent, Spool
@@ -49,10 +51,16 @@ class Observations:
         self._not_tried: dict[str, list[str]] = {}
         self._failures: list[FailedCheck] = []
         self._repeats: dict[str, set[Repeats]] = {}
+        self._lost: dict[str, dict[str, Fault]] = {}
+        """Dtype → case → the fault of ours that kept a diagnosis from seeing it."""
         self._one_at_a_time = threading.Lock()
 
     def note(self, task: Task, record: Record) -> None:
         """Note the outcome of a check that leaves no tensors: what was refused, whether two answers were the same."""
+        with self._in_sight(task):
+            self._note(task, record)
+
+    def _note(self, task: Task, record: Record) -> None:
         if found := refused_or_broken(task, record):
             with self._one_at_a_time:
                 self._failures.append(found)
@@ -73,28 +81,56 @@ class Observations:
 
         Where all that failed has a cause that is seen, numbers name another one only if they explain all. `ask` asks
         the implementation again."""
-        found, failing = [], dict[str, set[str]]()
-        seen = _seen(causes(name, self._failures, ()))
+        found, failing = list[Diagnosis](), dict[str, set[str]]()
+        seen = _cases_of(self._seen_causes(name, ()))
         for dtype in sorted(self._found):
             kept = self._one_of_each(dtype)
             failing[dtype] = {each.case.id for each in kept if each.failed}
             if failing[dtype]:
                 of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
-                forward = self._forward(of, kept, in_catalogue_alone=all_seen)
-                found.append(self._with_gradients(forward, dtype))
+                forward = partial(self._of_dtype, of, kept, in_catalogue_alone=all_seen)
+                found += or_lost(forward, partial(lost, name, dtype, failing[dtype]))
         for dtype in sorted(self._gradients):
-            if backward := self._backward(name, dtype):
+            failed = [case for case, each in self._gradients[dtype].items() if each.failed]
+            of_gradients = partial(lost, name, dtype, failed, of="backward")
+            for backward in or_lost(partial(self._backward, name, dtype), of_gradients):
                 found.append(backward)
                 failing[dtype] = failing.get(dtype, set()) | set(backward.cases)
-        by_themselves = list(causes(name, self._failures, found))
-        seen = _seen(by_themselves)
+        by_themselves = self._seen_causes(name, found)
+        seen = _cases_of(by_themselves)
         numeric = [
             each
             for each in found
-            if each.confidence == "explained" or any((each.dtype, case) not in seen for case in failing[each.dtype])
+            if each.confidence == "explained"
+            or each.fault
+            or any((each.dtype, case) not in seen for case in failing[each.dtype])
         ]
-        return numeric + by_themselves
+        return numeric + by_themselves + self.out_of_sight(name)
+
+    def _seen_causes(self, name: str, found: Sequence[Diagnosis]) -> list[Diagnosis]:
+        dtypes = ", ".join(sorted({each.task.dtype for each in self._failures}))
+        of_all = partial(lost, name, dtypes, {each.task.case.id for each in self._failures})
+        return or_lost(partial(causes, name, self._failures, found), of_all)
+
+    def out_of_sight(self, name: str) -> list[Diagnosis]:
+        """Return a diagnosis for each format of which a fault of ours kept something from being seen."""
+        return [lost(name, dtype, each, next(iter(each.values()))) for dtype, each in sorted(self._lost.items())]
+
+    @contextlib.contextmanager
+    def _in_sight(self, task: Task) -> Generator[None]:
+        """What the block takes from a check is for a diagnosis alone: a fault of ours costs no verdict."""
+        try:
+            yield
+        except Exception as error:
+            with self._one_at_a_time:
+                self._lost.setdefault(task.dtype, {}).setdefault(task.case.id, fault_of(error))
+
+    def _of_dtype(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> list[Diagnosis]:
+        """Explain what failed in a format; what was not seen, no explanation accounts for."""
+        found = self._with_gradients(self._forward(of, kept, in_catalogue_alone=in_catalogue_alone), of.dtype)
+        unseen = sorted(self._lost.get(of.dtype, ()))
+        return [as_closest(found, unseen) if unseen and found.confidence == "explained" else found]
 
     def _forward(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> Diagnosis:
         """Explain the cases that say most, and every other one that is kept: what is left out is shown to a second
@@ -125,6 +161,10 @@ class Observations:
 
     def see(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
         """Take from an answer and its tensors what a diagnosis needs. What was expected does not stay in memory."""
+        with self._in_sight(answer.task):
+            self._see(answer, tensors, record)
+
+    def _see(self, answer: UnjudgedAnswer, tensors: Answers, record: Record) -> None:
         task, expected = answer.task, answer.expected
         if found := failed_numbers(task, record, expected, tensors):
             with self._one_at_a_time:
@@ -165,14 +205,14 @@ class Observations:
                 passed = (case for case, each in kept.items() if not each.failed)
                 self._spool.free(kept.pop(next(passed, next(iter(kept)))).tensors)
 
-    def _backward(self, name: str, dtype: str) -> Diagnosis | None:
-        """Diagnose the gradients of layers whose forward pass is right; None where nothing is wrong with them."""
+    def _backward(self, name: str, dtype: str) -> list[Diagnosis]:
+        """Diagnose the gradients of layers whose forward pass is right; [] where nothing is wrong with them."""
         wrong = {each.case.layer.layer for each in self._one_of_each(dtype) if each.failed}
         kept = [each for each in self._gradients[dtype].values() if each.case.layer.layer not in wrong]
         if not any(each.failed for each in kept):
-            return None
+            return []
         not_tried = sorted(self._not_tried.get(dtype, ()))
-        return diagnose_backward(name, dtype, [*self._gradients_seen(kept)], not_tried)
+        return [diagnose_backward(name, dtype, [*self._gradients_seen(kept)], not_tried)]
 
     def _gradients_seen(self, kept: Iterable[_Kept]) -> Iterator[ObservedGradients]:
         for each in kept:
@@ -213,6 +253,7 @@ class Observations:
         return chosen
 
 
-def _seen(by_themselves: Iterable[Diagnosis]) -> set[tuple[str, str]]:
+def _cases_of(seen: Iterable[Diagnosis]) -> set[tuple[str, str]]:
     """Return the dtypes and cases of causes that were seen."""
-    return {(dtype, case) for each in by_themselves for dtype in each.dtype.split(", ") for case in each.cases}
+    causes_seen = (each for each in seen if not each.fault)
+    return {(dtype, case) for each in causes_seen for dtype in each.dtype.split(", ") for case in each.cases}

@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from encoder_conformance.judging.asking import UnjudgedAnswer, judged
 from encoder_conformance.judging.loop import observe
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.platform.pool import ThreadPool
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.worker.failure import Failure
@@ -56,7 +57,7 @@ class JudgeThread:
         observed: Callable[[Task, Expected, Record, Answers], None] | None,
     ) -> None:
         self._records, self._observed = records, observed
-        self._thread = ThreadPoolExecutor(1)
+        self._thread = ThreadPool(1)
         self._unjudged = threading.Semaphore(_UNJUDGED)
         self._turn_before = sys.getswitchinterval()
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,6 +20,8 @@ from encoder_conformance.judging.asking import UnjudgedAnswer, put, send_ahead
 from encoder_conformance.judging.core.order import work_of
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.platform.interrupts import deferred_interrupts
+from encoder_conformance.platform.pool import ThreadPool
 from encoder_conformance.platform.processors import share
 from encoder_conformance.protocol.answers import Answers
 from encoder_conformance.protocol.spool import Spool
@@ -59,7 +60,7 @@ class SuiteRun:
         self._records: queue.SimpleQueue[Record | Early | BaseException | None] = queue.SimpleQueue()
         self._aborted, self._stopping = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(self.jobs)
+        self._pool = ThreadPool(self.jobs)
         self._begun = 0.0
         self._working = 0
         self._deadline = threading.Timer(0.0, self.abort)
@@ -106,15 +107,11 @@ class SuiteRun:
         kills all workers.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
-        if self.options.until is not None:
-            self.end_at(self.options.until)
         self._begun, steps = time.process_time(), iter(meanwhile)
         with self._judging, self._pool:
-            with self._lock:  # no worker ends before all are counted
-                for _ in range(self.jobs if self._at_once else min(self.jobs, len(self._queues))):
-                    self._add_worker()
             finished = False
             try:
+                self._begin()
                 while not finished:
                     match next_item(self._records, steps):
                         case None:
@@ -126,9 +123,19 @@ class SuiteRun:
                         case BaseException() as error:
                             raise error
             finally:
-                self._deadline.cancel()
-                if not finished:
-                    self.abort()
+                with deferred_interrupts():
+                    self._deadline.cancel()
+                    if not finished:
+                        self.abort()
+
+    def _begin(self) -> None:
+        """Set the deadline, and start the first workers. An interrupt is handled afterwards: all are there to end."""
+        with deferred_interrupts():
+            if self.options.until is not None:
+                self.end_at(self.options.until)
+            with self._lock:  # no worker ends before all are counted
+                for _ in range(self.jobs if self._at_once else min(self.jobs, len(self._queues))):
+                    self._add_worker()
 
     def first_tasks(self) -> list[Task]:
         """The tasks of the first implementation that apply, in the order in which they are asked."""
@@ -137,14 +144,15 @@ class SuiteRun:
 
     def end_at(self, until: float) -> None:
         """Kill all workers at this time, by time.monotonic(). It replaces any earlier deadline."""
-        self._deadline.cancel()
-        seconds = until - time.monotonic()
-        if seconds <= 0:
-            self.abort()
-            return
-        self._deadline = threading.Timer(seconds, self.abort)
-        self._deadline.daemon = True
-        self._deadline.start()
+        with deferred_interrupts():
+            self._deadline.cancel()
+            seconds = until - time.monotonic()
+            if seconds <= 0:
+                self.abort()
+                return
+            self._deadline = threading.Timer(seconds, self.abort)
+            self._deadline.daemon = True
+            self._deadline.start()
 
     def session(self, name: str) -> Session:
         """The first session of an implementation, which has its versions and settings."""
@@ -165,12 +173,13 @@ class SuiteRun:
                 yield item
 
     def abort(self) -> None:
-        """End the run and kill all workers."""
-        with self._lock:  # no session starts after this
-            self._aborted.set()
-            sessions = [session for each in self._queues.values() for session in each.sessions]
-        for session in sessions:
-            session.abort()
+        """End the run and kill all workers, whatever interrupt arrives meanwhile."""
+        with deferred_interrupts():
+            with self._lock:  # no session starts after this
+                self._aborted.set()
+                sessions = [session for each in self._queues.values() for session in each.sessions]
+            for session in sessions:
+                session.abort()
 
     def _work(self) -> None:
         """Serve one queue after the other, with a worker for each, until none wants one."""

@@ -115,6 +115,13 @@ class StageEquation(Frozen):
     cases: tuple[str, ...]
 
 
+class Fault(Frozen):
+    """A fault of ours that ended a diagnosis: the exception in one line, and its trace for whoever mends it."""
+
+    error: str
+    trace: str
+
+
 class Diagnosis(Frozen):
     """An explanation of the failures of one implementation in one dtype: one deviation of the catalogue, or a pair.
 
@@ -135,6 +142,8 @@ class Diagnosis(Frozen):
     """`backward`: of gradients, in layers whose forward pass conforms."""
     cut_short: bool = False
     """Unknown because the time ended before the whole catalogue was tried."""
+    fault: Fault | None = None
+    """Unknown because of it."""
     deviations: tuple[str, ...] = ()
     sentences: tuple[str, ...] = ()
     measured: tuple[Measurement, ...] = ()
@@ -162,7 +171,7 @@ class Diagnosis(Frozen):
     """Sentences about the first of these."""
 
 
-EndedBy = Literal["budget", "first failure", "interrupt"]
+EndedBy = Literal["budget", "first failure", "interrupt", "fault of the harness"]
 
 
 class Shown(Frozen):
@@ -219,7 +228,8 @@ class MergedRun(Frozen):
 
 
 class Report(Frozen):
-    """The report of a run. `complete`: every planned check has its record; otherwise `ended_by` is the reason.
+    """The report of a run. `complete`: every planned check has its record, and the run came to its end; otherwise
+    `ended_by` is the reason.
 
     `shown`: the evidence so far about each implementation. `suspicious`: what is more exact than it can be.
     """

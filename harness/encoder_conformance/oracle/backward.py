@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, combined, evaluate_tree, parts_of
 from encoder_conformance.oracle.pullbacks import pullback_of
@@ -97,8 +99,12 @@ def _term(node: ast.expr, a: Arithmetic, operands: Operands) -> Term:
         return Term(node, value)
 
     def pullback(gradient: Elementwise) -> ByOperands:
-        of_parts = zip(whole(gradient), live, strict=False)  # a rule may know more parts than were given
-        return tuple(by_part for by_part, wanted in of_parts if wanted and by_part is not None)
+        by_parts = [*whole(gradient), *[None] * len(parts)]  # a rule may know fewer parts than were given, or more
+        return tuple(
+            np.zeros(part.value.shape, part.value.dtype) if by_part is None else by_part
+            for part, by_part, wanted in zip(parts, by_parts, live, strict=False)
+            if wanted
+        )
 
     taking = [part for part, wanted in zip(parts, live, strict=True) if wanted]
     return Term(node, value, None, tuple(taking), pullback)

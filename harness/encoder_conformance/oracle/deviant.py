@@ -44,6 +44,8 @@ def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | No
     epsilons, equations = dict[str, float](), dict[str, Equation]()
     for deviation in deviations:
         patch = deviation.patch
+        if not has_what_it_replaces(case.layer, patch):
+            continue
         if patch.parameters:
             parameters = {name: _edited(name, _edit_of(name, patch), parameters) for name in parameters}
         mask = edited_mask(case, mask, patch.mask)
@@ -79,6 +81,9 @@ def changes(case: Case, deviation: Deviation) -> bool:
 def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
     """The reason why the patch changes nothing in the case; None if it changes something."""
     patch, layer = deviation.patch, case.layer
+    if not has_what_it_replaces(layer, patch):
+        own = all(_of_step(case, step, form) is Inapplicable.OWN_CHOICE for step, form in patch.steps.items())
+        return Inapplicable.OWN_CHOICE if own else Inapplicable.OTHER_CHOICE
     found: list[Inapplicable | None] = []
     if patch.in_training:
         found.append(_of_dropout(case, deviation))
@@ -101,6 +106,12 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
         if reason in found:  # what is left of the patch would be another deviation
             return reason
     return None if None in found else found[0]
+
+
+def has_what_it_replaces(layer: Layer, patch: Patch) -> bool:
+    """Whether the layer takes each step that the patch names by a form that it replaces, or not at all."""
+    steps = steps_of(layer) if patch.replaces else {}
+    return all(step not in steps or steps[step].right in forms for step, forms in patch.replaces.items())
 
 
 def _of_layer(layer: Layer, deviation: Deviation) -> Inapplicable | None:
@@ -209,7 +220,7 @@ def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
 
 def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
     """The layer after the merge patch. Raises pydantic's ValidationError if that is no layer."""
-    if deviation.patch.layer is None:
+    if deviation.patch.layer is None or not has_what_it_replaces(layer, deviation.patch):
         return layer
     patch = deviation.patch.layer.model_dump(exclude_none=True)
     merged = layer.model_dump(mode="json")
@@ -224,13 +235,20 @@ def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
 
 
 def check_steps(deviation: Deviation, where: str) -> None:
-    """Raise InputError unless the steps and forms that a patch names exist, and are not the standard ones."""
+    """Raise InputError unless the steps and forms that a patch names exist, and the wrong ones are not the standard."""
     for step, form in deviation.patch.steps.items():
-        at = f"{where}: key patch.steps"
-        if step not in VARIANTS:
-            raise InputError(f"there is no step {step!r}", where=at, hint=nearest(step, VARIANTS))
-        if form not in (wrong := set(VARIANTS[step]) - {"standard"}):
-            raise InputError(f"step {step} has no wrong form {form!r}", where=f"{at}.{step}", hint=nearest(form, wrong))
+        _check_forms(step, (form,), {"standard"}, f"{where}: key patch.steps")
+    for step, forms in deviation.patch.replaces.items():
+        _check_forms(step, forms, set(), f"{where}: key patch.replaces")
+
+
+def _check_forms(step: str, forms: Sequence[str], but: set[str], where: str) -> None:
+    if step not in VARIANTS:
+        raise InputError(f"there is no step {step!r}", where=where, hint=nearest(step, VARIANTS))
+    known = set(VARIANTS[step]) - but
+    for form in (form for form in forms if form not in known):
+        wrong = "wrong form" if but else "form"
+        raise InputError(f"step {step} has no {wrong} {form!r}", where=f"{where}.{step}", hint=nearest(form, known))
 
 
 def _edit_of(name: str, patch: Patch) -> str | None:

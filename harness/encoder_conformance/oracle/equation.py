@@ -148,6 +148,8 @@ def _is_exact(number: float) -> bool:
 
 
 def _power(a: Arithmetic, x: Elementwise, exponent: Elementwise) -> Elementwise:
+    if np.ndim(exponent):
+        return a.constant(np.power(x, exponent))
     if exponent in (2.0, 3.0, 4.0):
         return reduce(a.multiply, [x] * int(exponent))
     return a.sqrt(x) if exponent == 0.5 else a.constant(np.power(x, exponent))
@@ -201,7 +203,7 @@ def _softmax(a: Arithmetic, operands: Operands, scores: BHST, mask: BHST, axis: 
     return np.swapaxes(turned.weights, at, -1)
 
 
-def _exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:
+def exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:
     """x with two elements of an axis in each other's place; as it is, where it has not both."""
     order = np.arange(x.shape[axis])
     if max(one, other) < len(order):
@@ -258,7 +260,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     )[0],
     "cast": lambda a, o, x, dtype: x.astype(dtype).astype(np.float64),
     "detach": lambda a, o, x: x,
-    "exchange": lambda a, o, x, axis, one, other: _exchanged(x, int(axis), int(one), int(other)),
+    "exchange": lambda a, o, x, axis, one, other: exchanged(x, int(axis), int(one), int(other)),
     "flip": lambda a, o, x, axis: np.flip(x, int(axis)),
     "index": lambda a, o, x, axis: np.arange(x.shape[int(axis)]).reshape(
         [-1 if at == int(axis) % x.ndim else 1 for at in range(x.ndim)]

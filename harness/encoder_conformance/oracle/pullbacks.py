@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.equation import Operands, bucketed, rotation
+from encoder_conformance.oracle.equation import Operands, bucketed, exchanged, rotation
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, M, Mapped, Reduced, Rows
@@ -27,7 +27,7 @@ def pullback_of(
     """
     match node:
         case ast.BinOp(op=ast.Pow()):
-            return _power(a, *parts)
+            return _fitted(_power(a, value, *parts), parts)
         case ast.BinOp(op=operator) if type(operator) in _BINARY:
             return _fitted(_BINARY[type(operator)](a, *parts), parts)
         case ast.UnaryOp(op=ast.USub()):
@@ -60,9 +60,10 @@ def _summed_to(gradient: Elementwise, shape: tuple[int, ...]) -> Reduced:
     return gradient.sum(axis=axes, keepdims=True).reshape(shape) if axes else np.broadcast_to(gradient, shape)
 
 
-def _power(a: Arithmetic, x: Elementwise, exponent: Elementwise) -> PartPullback:
+def _power(a: Arithmetic, value: Elementwise, x: Elementwise, exponent: Elementwise) -> PartPullback:
     slope = a.multiply(exponent, np.power(x, exponent - 1))
-    return lambda g: (a.multiply(g, slope), None)
+    by_exponent = None if np.ndim(exponent) == 0 else a.multiply(value, a.log(x))  # a number is a constant
+    return lambda g: (a.multiply(g, slope), None if by_exponent is None else a.multiply(g, by_exponent))
 
 
 def _matmul(a: Arithmetic, x: Rows, y: KM) -> PartPullback:
@@ -119,8 +120,15 @@ def _heads(name: str) -> Callable[..., PartPullback]:
         a: Arithmetic, operands: Operands, value: Elementwise, x: Elementwise, form: str = "standard"
     ) -> PartPullback:
         sizes = {"num_heads": x.shape[-1] // operands.layer.head_dim} if name == "split_heads" else {}
-        back = FORMS[name].variants[form](a, x, **sizes)[1]
-        return lambda g: (*back(g), None)
+        numbers = np.arange(1, x.size + 1).reshape(x.shape)
+        order = FORMS[name].variants[form](a, numbers, **sizes)[0]  # a wrong form has no pullback; 0 is no element's
+
+        def pullback(g: Elementwise) -> ByParts:
+            by_x = np.zeros(x.size + 1, g.dtype)
+            np.add.at(by_x, order, g)
+            return (by_x[1:].reshape(x.shape),)
+
+        return pullback
 
     return rule
 
@@ -130,15 +138,33 @@ def _by_heads(a: Arithmetic, o: Operands, value: Mapped, x: Rows, weight: KM, bi
     return shared_by_heads(a, x, weight, wide, o.layer.attention.num_heads)[1]
 
 
+def _permuted(x: Elementwise, axis: int, order: Sequence[float]) -> PartPullback:
+    """An element that is taken more than once, or never, gets the sum of what goes back to it."""
+
+    def rule(g: Elementwise) -> ByParts:
+        by_x = np.zeros(x.shape, g.dtype)
+        np.add.at(np.moveaxis(by_x, axis, 0), [int(at) for at in order], np.moveaxis(g, axis, 0))
+        return (by_x,)
+
+    return rule
+
+
+def _unchanged(g: Elementwise) -> ByParts:
+    return (g,)
+
+
 _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
     "by_bucket": lambda a, o, y, table, max_distance: (
         lambda g: (bucketed(a, o, table, max_distance)[1](np.broadcast_to(g, y.shape))[1], None)
     ),
     "by_heads": _by_heads,
+    "cast": lambda a, o, y, x, dtype: _unchanged,
     "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),
     "erf": lambda a, o, y, x: _of_slope(a.multiply(a.constant(2 / np.sqrt(np.pi)), a.exp(-a.multiply(x, x))), a),
+    "exchange": lambda a, o, y, x, axis, *both: lambda g: (exchanged(g, int(axis), *map(int, both)),),
     "exp": lambda a, o, y, x: _of_slope(y, a),
+    "flip": lambda a, o, y, x, axis: lambda g: (np.flip(g, int(axis)),),
     "largest": lambda a, o, y, x, axis: lambda g: (np.where(x == y, g, 0.0), None),
     "log": lambda a, o, y, x: lambda g: (a.divide(g, x),),
     "maximum": lambda a, o, y, x, other: _chosen(np.greater(x, other)),
@@ -149,6 +175,8 @@ _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
         lambda g: (a.sum(g.reshape(len(g), x.shape[1], int(times), *x.shape[2:]), 2, keepdims=False), None)
     ),
     "rotate": lambda a, o, y, x, *how: lambda g: (*rotation(a, o, x, *how)[1](g), None, None, None),
+    "permute": lambda a, o, y, x, axis, *order: _permuted(x, int(axis), order),
+    "roll": lambda a, o, y, x, shift, axis: lambda g: (np.roll(g, -int(shift), int(axis)),),
     "scale_gradient": lambda a, o, y, x, factor: lambda g: (a.multiply(g, factor), None),
     "sigmoid": lambda a, o, y, x: _of_slope(a.multiply(y, a.subtract(a.exact(1.0), y)), a),
     "sin": lambda a, o, y, x: _of_slope(a.cos(x), a),

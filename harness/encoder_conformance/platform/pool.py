@@ -1,12 +1,18 @@
-"""A pool of fresh interpreters that ends with its parent, however that ends."""
+"""Pools that end with their parent, however that ends: of fresh interpreters, and of threads.
+
+Python raises an interrupt in the main thread, perhaps in the middle of a lock's method: the lock then stays taken, and
+a thread that needs it, to begin or to hand its result over, waits for ever. So interrupts are deferred where a thread
+is started, and results are waited for where an interrupt does no harm.
+"""
 
 import contextlib
 import multiprocessing
 import os
+import queue
 import signal
 import threading
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -38,11 +44,42 @@ class Pool(ProcessPoolExecutor):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        if kind is not None:  # what waits fails with the workers; cancelled as well, it would fail twice
+        if kind is not None:
             for process in multiprocessing.active_children():
                 if process not in self._others:
                     process.kill()
         return super().__exit__(kind, error, trace)
+
+
+class ThreadPool(ThreadPoolExecutor):
+    """A pool of threads each of which begins, whenever an interrupt arrives."""
+
+    def submit(
+        self, fn: Callable[_Parameters, _Result], /, *args: _Parameters.args, **kwargs: _Parameters.kwargs
+    ) -> Future[_Result]:
+        """Submit as the base class does; an interrupt is handled afterwards."""
+        with deferred_interrupts():
+            return super().submit(fn, *args, **kwargs)
+
+
+def completed(futures: Collection[Future[_Result]]) -> Iterator[Future[_Result]]:
+    """Yield each of them when it is done. Threads and processes may hand their results over if this is interrupted."""
+    done = queue.SimpleQueue[Future[_Result]]()
+    with deferred_interrupts():
+        for future in futures:
+            future.add_done_callback(done.put)
+    for _ in range(len(futures)):
+        yield done.get()
+
+
+def in_order(futures: Sequence[Future[_Result]]) -> Iterator[_Result]:
+    """Yield the results, in the order of the futures. If this is interrupted, none is cancelled, as `map` would: what
+    waits fails when the pool's processes are killed, and cancelled as well it would fail twice."""
+    ended = completed(futures)
+    for future in futures:
+        while not future.done():
+            next(ended)
+        yield future.result()
 
 
 @contextlib.contextmanager

@@ -48,6 +48,10 @@ class Patch(Strict):
 
     layer: LayerPatch | None = None
     steps: dict[str, str] = Field(default_factory=dict, description="step → its defective variant")
+    replaces: dict[str, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="step → its right forms in the layers that can have the defect; by default any",
+    )
     parameters: dict[str, ParameterEdit] = Field(default_factory=dict, description="parameter → its edit")
     mask: MaskEdit | None = None
     stages: dict[str, dict[str, str]] = Field(

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from products import daily
 
 from encoder_conformance.commands.run.update import update_declared
 from encoder_conformance.diagnosis.diagnose import Failing, Repeats, diagnose
@@ -87,6 +88,40 @@ def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable,
     assert "norm-eps-1e-3" in line
     assert "First stage out of line: norm1." in line
     assert "norm-eps-1e-3" in conform("explain").stdout
+
+
+ACTIVATIONS = asking(f"{name}/no-mask" for name in ("pre-gelu", "post-relu", "pre-gelu-tanh", "pre-rms-silu"))
+"""Each in another layer, and wrong in one of them alone."""
+MISTAKEN = {
+    "gelu-tanh": ("gelu", "gelu_tanh"),
+    "gelu-quick": ("gelu", "quick_gelu"),
+    "gelu-exact": ("gelu_tanh", "gelu"),
+    "activation-gelu": ("relu", "gelu"),
+    "activation-relu": ("gelu", "relu"),
+}
+
+
+@pytest.mark.parametrize("name", daily(["gelu-tanh"], MISTAKEN))
+def test_one_wrong_activation_is_named_beside_right_ones(conform: Callable, fake: Callable, name: str) -> None:
+    right, wrong = MISTAKEN[name]
+    lie = f"""
+    def build(self, layer, *given, **more):
+        network = layer["feed_forward"]
+        mistaken = {{**network, "activation": "{wrong}"}} if network["activation"] == "{right}" else network
+        return super().build({{**layer, "feed_forward": mistaken}}, *given, **more)
+    """
+    ended = conform("run", "--impl", fake("mistaken", lie, **QUICK), *ACTIVATIONS)
+    assert ended.status == 1
+    assert sorted(ended.outcomes("output")) == ["fail", "pass", "pass", "pass"]
+    [diagnosis] = ended.report["diagnoses"]
+    assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", [name])
+
+
+def test_what_a_layer_cannot_have_is_not_excluded_by_it(conform: Callable, honest: Path) -> None:
+    """A run that asks ReLU alone says nothing of GELU."""
+    [shown] = conform("run", "--impl", honest, *asking(("post-relu/no-mask",))).report["shown"]
+    assert {"gelu-tanh", "gelu-quick", "activation-relu", "gelu-after-ffn"} <= {*shown["not_excluded"]}
+    assert not {"activation-gelu", "activation-leaky-relu", "relu-after-ffn"} & {*shown["not_excluded"]}
 
 
 @pytest.mark.release

@@ -9,6 +9,7 @@ from encoder_conformance.commands.check.checking import Checking
 from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
+from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.options import (
     ANY_PATH,
     arguments_option,
@@ -85,4 +86,4 @@ def check(target: str, layer: str | None, adapter: Path | None, out: Path, as_js
     if adapter is not None:
         command = write_adapter(result.parts[0], checking.module.session.ready.implementation, adapter)
         click.echo(f"{adapter}: its adapter. {command}", err=as_json)
-    return result.status
+    return unless_faulty(result.status, [each for part in result.parts for each in part.diagnoses])

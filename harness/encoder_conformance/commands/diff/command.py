@@ -10,6 +10,7 @@ from rich.table import Table
 
 from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.diff.comparing import compare
 from encoder_conformance.commands.diff.results import DiffResult, TensorDifference
 from encoder_conformance.commands.options import (
@@ -74,7 +75,7 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
         a, b = opening(first, "diff-a.log"), opening(second, "diff-b.log")
         result = compare(a, b, stated.layer, inputs, jobs, progress)
     deliver(out / "diff.json", result, lambda: show_diff(console(), result), as_json=as_json)
-    return result.status
+    return unless_faulty(result.status, [each for side in result.sides for each in side.diagnoses])
 
 
 def show_diff(screen: Console, result: DiffResult) -> None:

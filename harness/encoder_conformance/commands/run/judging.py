@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED, unless_faulty
 from encoder_conformance.commands.options import progress_bar
 from encoder_conformance.engine.head_start import HeadStart, head_start, preparations
 from encoder_conformance.engine.run_options import RunOptions
@@ -123,4 +123,4 @@ def _exit_status(report: Report, counts: RunCounts) -> int:
         return NOT_AS_EXPECTED  # the user ended it, or each check crashed; and what was judged did not conform
     if not report.complete or outcomes <= {Outcome.UNSUPPORTED}:
         return INCOMPLETE
-    return 0 if outcomes <= EXPECTED else NOT_AS_EXPECTED
+    return unless_faulty(0 if outcomes <= EXPECTED else NOT_AS_EXPECTED, report.diagnoses)

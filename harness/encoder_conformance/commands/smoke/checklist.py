@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
-from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers, wrong_gradients
+from encoder_conformance.commands.smoke.diagnosis import diagnose_numbers, or_lost, wrong_gradients
 from encoder_conformance.commands.smoke.placeholders import find_raised_placeholder, locate_error, placeholders_of
 from encoder_conformance.commands.smoke.questions import NUMBERS, SmokeTasks
 from encoder_conformance.commands.smoke.round_trip import mismatch
@@ -16,6 +17,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.protocol.frames import Tensors
+from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import Specification, constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -161,8 +163,8 @@ class Checklist:
         for task, record in zip(tasks, records, strict=False):
             if step.blame == "implementation" and record.outcome == Outcome.FAIL:
                 observed = self._observed[record.case, "gradients"]
-                advice = wrong_gradients(task.case, observed, record, self._own_names)
-                return SmokeStep("gradients", "failed", step.said, tuple(advice), "implementation")
+                found = partial(wrong_gradients, task.case, observed, record, self._own_names)
+                return SmokeStep("gradients", "failed", step.said, tuple(or_lost(found)), "implementation")
         return step
 
     def _check_refusals(self, numbers: SmokeStep) -> SmokeStep:
@@ -233,7 +235,11 @@ class Checklist:
         observations = self._observations.of(dtype)
         layer = next((observation.case.layer for observation in observations if observation.failed), None)
         of_layer = [observation for observation in observations if observation.case.layer == layer]
-        return tuple(diagnose_numbers(self._implementation.name, of_layer, self._own_names)) if of_layer else ()
+        lines = list(map(diagnosis_text, self._observations.out_of_sight(self._implementation.name)))
+        if of_layer:
+            name, own = self._implementation.name, self._own_names
+            lines += or_lost(lambda: diagnose_numbers(name, of_layer, own))
+        return tuple(lines)
 
     def _adapter_failure(self, name: str, message: str, remedy: str = "") -> SmokeStep:
         """The failed step of a check without a comparable answer. It blames a blank that is left, or the adapter."""

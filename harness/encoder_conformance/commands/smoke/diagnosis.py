@@ -3,7 +3,8 @@
 Where forward values are right and gradients are not, the map of a gradient is often at fault.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from encoder_conformance.commands.smoke.parameter_errors import ParameterError, 
 from encoder_conformance.commands.smoke.round_trip import with_own_names
 from encoder_conformance.diagnosis.advice import ADVICE
 from encoder_conformance.diagnosis.diagnose import Failing, diagnose
+from encoder_conformance.diagnosis.lost import fault_of
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.simulate import simulate, simulate_with_noise
@@ -22,7 +24,7 @@ from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.forms.needs import has_empty_row
 from encoder_conformance.oracle.kinks import kinked_rows
 from encoder_conformance.protocol.frames import Tensors
-from encoder_conformance.reports.run.terminal import diagnosis_text
+from encoder_conformance.reports.run.terminal import diagnosis_text, fault_text
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
@@ -46,6 +48,15 @@ def diagnose_numbers(name: str, observations: Sequence[Observation], own: dict[s
     if causes:
         return [causes[0], *(f"or, not to be told apart here: {other}" for other in causes[1:_MOST_CAUSES])]
     return [diagnosis_text(diagnose(Failing(name, observations[0].dtype.name), observations)).removeprefix("⇒ ")]
+
+
+def or_lost(diagnose: Callable[[], Iterable[str]]) -> list[str]:
+    """The lines of a diagnosis; where a fault of ours ends it, one that says so, and the trace on standard error."""
+    try:
+        return list(diagnose())
+    except Exception as error:
+        traceback.print_exc()
+        return [fault_text(fault_of(error))]
 
 
 def find_parameter_errors(observations: Sequence[Observation]) -> list[ParameterError]:

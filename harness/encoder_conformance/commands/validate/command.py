@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.options import (
     ANY_PATH,
@@ -149,7 +150,7 @@ def validate_(
         with shown_progress() as progress:
             validation = validate(request, folder, jobs, progress)
         deliver(result, validation, lambda: show_validation(console(), validation), as_json=as_json)
-    return validation.status
+    return unless_faulty(validation.status, validation.diagnoses)
 
 
 def _fixed(request: ValidationRequest, new: Path, out: Path, *, as_json: bool) -> ValidationRequest:

@@ -3,7 +3,6 @@
 import os
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from encoder_conformance.judging.tally import Tally
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.platform.paths import READERS
+from encoder_conformance.platform.pool import ThreadPool, completed
 from encoder_conformance.platform.processors import share
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.onnx_runtimes import ONNX_RUNTIMES, onnx_runtime
@@ -208,14 +208,14 @@ def ask_all(
     ready = [run for run in runs if isinstance(run.found, Ready)]
     jobs = min(len(ready), os.cpu_count() or 1)
     sessions: list[Session] = []
-    with ThreadPoolExecutor(max(jobs, 1)) as pool:
+    with ThreadPool(max(jobs, 1)) as pool:
         try:
             for run in ready:
                 assert isinstance(run.found, Ready)
                 log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
                 sessions.append(run.session or new_session(run.found, log, share(jobs), limits=limits))
             answering = [pool.submit(_ask, *each, questions, report) for each in zip(ready, sessions, strict=True)]
-            for done in answering:
+            for done in completed(answering):
                 done.result()
         except BaseException:
             for session in sessions:

@@ -118,7 +118,7 @@ def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number]
     if not np.all(scale) or len(design) <= len(terms):
         return None
     gram = (design / scale).T @ (design / scale)
-    if np.linalg.cond(gram) > 1e10:
+    if not np.isfinite(gram).all() or np.linalg.cond(gram) > 1e10:
         return None
     inverse = np.linalg.inv(gram)
     solved = inverse @ ((design / scale).T @ np.concatenate(observed)) / scale

@@ -213,7 +213,7 @@ def sum_by_feature(stage: str, samples: Sequence[Sample]) -> str:
     others = [s.at_all_positions().rows(names[1])[0] for s in samples if s.evidence.case.layer.layer == layer]
     one, seen, sigma = (np.concatenate(each) for each in zip(*parts, strict=True))
     other = np.concatenate(others)
-    if len(one) < 8 or not np.isfinite(seen).all():
+    if len(one) < 8 or not np.isfinite([one, other, seen]).all():
         return ""
     found = np.stack(
         [

@@ -81,7 +81,7 @@ def solved(samples: Sequence[Sample]) -> LinearMap | None:
     if len(np.unique(rows, axis=0)) <= design.shape[1]:  # cases share inputs, and any map fits as few rows
         return None
     found, _, rank, _ = np.linalg.lstsq(design, results, rcond=None)
-    if rank < design.shape[1]:
+    if rank < design.shape[1] or not np.isfinite(found).all():
         return None
     errors = (results - design @ found) / np.maximum(noise, 1e-300)
     free = len(rows) / (len(rows) - design.shape[1])

@@ -69,8 +69,9 @@ class Sensitivity(Strict):
 
 def patch_digest(deviation: Deviation) -> str:
     """A digest of the deviation's patch alone, since its sentence and links may be reworded."""
-    without = None if deviation.patch.stages else {"stages"}  # the table is older than this key
-    return hashlib.sha256(deviation.patch.model_dump_json(exclude=without).encode()).hexdigest()
+    patch = deviation.patch
+    without = {key for key in ("stages", "replaces") if not getattr(patch, key)}  # the table is older than these keys
+    return hashlib.sha256(patch.model_dump_json(exclude=without).encode()).hexdigest()
 
 
 @cache

@@ -88,9 +88,7 @@ def variant_of(step: Step, wrong: str) -> str | None:
     Wrong variants are of the standard one: an unbiased variance says nothing of an RMSNorm. What can go wrong with
     another choice of the layer too has a variant of its own there, by `forms_of`.
     """
-    if step.form == "activation":  # its wrong variants take the place of any, but for variants of one
-        return wrong if activation.VARIANT_OF.get(wrong, step.right) == step.right else None
-    if step.right == "standard":
+    if step.right == "standard" or step.form == "activation":  # `replaces` says in the place of which activation
         return wrong
     beside = f"{step.right}-{wrong}"
     return beside if beside in FORMS[step.form].variants else None

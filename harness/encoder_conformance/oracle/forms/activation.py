@@ -100,9 +100,6 @@ VARIANTS: dict[str, Step] = {
     "none": forward_only(lambda a, x: x),  # the activation forgotten
 }
 
-VARIANT_OF = {"gelu-root-in-float32": "gelu"}
-"""Wrong form → the one activation that it computes wrongly; it applies to no layer with another."""
-
 AFTER: dict[str, Step] = {
     "standard": _ignoring_rate(pass_on),
     "relu": _ignoring_rate(relu),

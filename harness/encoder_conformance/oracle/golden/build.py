@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Generator, Sequence
-from concurrent.futures import as_completed
 from contextlib import closing
 
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.expected import NOTHING, Expected
 from encoder_conformance.oracle.golden.thinning import thin
-from encoder_conformance.platform.pool import Pool
+from encoder_conformance.platform.pool import Pool, completed
 from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.spec.case import Case
@@ -36,7 +35,7 @@ def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator
     largest_first = sorted(cases, key=lambda case: -case.layer.d_model * case.situation.batch * case.situation.sequence)
     with Pool(jobs) as pool:
         futures = {pool.submit(compute, case, constants): case for case in largest_first}
-        for future in as_completed(futures):
+        for future in completed(futures):
             yield futures.pop(future), future.result()  # the result is nowhere else any more
 
 

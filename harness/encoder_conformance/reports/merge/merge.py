@@ -126,7 +126,7 @@ def _diagnoses(reports: Iterable[Report]) -> tuple[Diagnosis, ...]:
     for report in reports:
         for each in report.diagnoses:
             says = (each.implementation, each.dtype, each.of, each.confidence, each.deviations, each.sentences)
-            key = (*says, tuple((equation.stage, equation.found) for equation in each.equations))
+            key = (*says, each.fault, tuple((equation.stage, equation.found) for equation in each.equations))
             if other := found.get(key):
                 cases = tuple(dict.fromkeys((*other.cases, *each.cases)))
                 each = other.model_copy(update={"cases": cases, "rms": larger(other.rms, each.rms)})

@@ -15,6 +15,7 @@ from encoder_conformance.judging.core.order import Exclusion
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis, EndedBy, Record, Report
 from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.last_lines import implementation_line
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.terminal import console, record_line
@@ -22,6 +23,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.subjects.plan import plan
+from encoder_conformance.worker.launch import log_of
 
 _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
 """The time reserved for the diagnosis once a check has failed: a share of the run's time, at most these seconds."""
@@ -68,8 +70,16 @@ class Collection:
         for name in self._ready:
             progress.update(bar, description=f"diagnosing {name}; Ctrl-C ends it")
             again = partial(self._ask_again, self._ready[name])
-            self._diagnoses += self._run.observations(name).diagnoses(name, self._run.options.until, again)
+            found = self._run.observations(name).diagnoses(name, self._run.options.until, again)
+            self._keep_traces(name, found)
+            self._diagnoses += found
             progress.update(bar, advance=1)
+
+    def _keep_traces(self, name: str, found: Iterable[Diagnosis]) -> None:
+        """Write a log of the faults of ours that ended diagnoses; the report has the same."""
+        if traces := [each.fault.trace for each in found if each.fault]:
+            with contextlib.suppress(OSError):
+                log_of(self._run.logs, f"{name}-diagnosis").write_text("\n".join(traces), encoding="utf-8")
 
     def _add(self, record: Record) -> None:
         task = self._ledger.add(record)
@@ -123,10 +133,16 @@ class Collection:
             self._run.abort()
             for record in self._run.left():
                 self._add(record)
-            interrupt: EndedBy | None = "interrupt" if isinstance(error, KeyboardInterrupt) else None
-            self.close(interrupt)
+            self.close(_ended_by(error))
             where = f"is in {self._ledger.path}, marked incomplete"
             if problem := self._ledger.problem:
                 where = f"is not kept: {problem}"
             error.add_note(f"what was judged until then {where}" if self.answered else "nothing was judged")
             raise
+
+
+def _ended_by(error: BaseException) -> EndedBy | None:
+    """What ends a run early; None for what the user is told instead of a result."""
+    if isinstance(error, InputError):
+        return None
+    return "interrupt" if isinstance(error, KeyboardInterrupt) else "fault of the harness"

@@ -98,7 +98,7 @@ class Ledger:
     ) -> Report:
         """Write the final report. Returns it without its records."""
         whole = not self._journal.problem and not self.counts.outcomes[Outcome.NOT_RUN]
-        complete = whole and ended_by != "interrupt"  # a diagnosis may have been interrupted
+        complete = whole and ended_by not in ("interrupt", "fault of the harness")  # perhaps of a diagnosis
         report = self._report(
             complete=complete,
             diagnoses=diagnoses,

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from encoder_conformance.judging.records import Diagnosis, Record, Report
+from encoder_conformance.judging.records import Diagnosis, Fault, Record, Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.reports.run.counts import RunCounts
@@ -121,6 +121,8 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     if diagnosis.of == "backward":
         prefix += ": the forward pass is right, and the backward pass is not"
     stage = _stage_text(diagnosis)
+    if diagnosis.fault:
+        return f"{prefix}: {fault_text(diagnosis.fault)}."
     if diagnosis.cut_short:
         return f"{prefix}: the time ended before the catalogue was tried; run it without --budget.{stage}"
     if diagnosis.confidence == "seen":
@@ -135,6 +137,11 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     if diagnosis.equations and not diagnosis.deviations:
         return f"{prefix}: {_equations_text(diagnosis)}{stage}{''.join(f' {each}' for each in diagnosis.observed)}"
     return f"{prefix}: {_deviations_text(diagnosis)}{stage}{_doubts(diagnosis)}"
+
+
+def fault_text(fault: Fault) -> str:
+    """A fault of ours in a few words, without a full stop."""
+    return f"conform itself failed in this diagnosis, which changes no verdict: {fault.error}"
 
 
 def _stage_text(diagnosis: Diagnosis) -> str:
