@@ -56,6 +56,8 @@ class Options:
     position_bias: PositionBias | None = None
     window: Window | None = None
     softcap: float | None = None
+    head_dim: int | None = None
+    """None for d_model / num_heads; else E-20."""
 
 
 PLAIN = Options()
@@ -72,15 +74,13 @@ class MultiHeadAttention(layers.Layer):
         softmax: MaskedSoftmax,
         dropout: layers.Dropout,
         options: Options = PLAIN,
-        *,
-        head_dim: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.d_model, self.num_heads, self.scaled_by = maps.out.units, num_heads, scaled_by
-        if head_dim is None and self.d_model % num_heads:
+        if options.head_dim is None and self.d_model % num_heads:
             raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {num_heads}")
-        self.head_dim = head_dim or self.d_model // num_heads
+        self.head_dim = options.head_dim or self.d_model // num_heads
         self.query, self.key, self.value, self.out = maps
         self.softmax, self.dropout, self.options = softmax, dropout, options
         self.query_norm, self.key_norm = options.norms or (None, None)
@@ -98,17 +98,17 @@ class MultiHeadAttention(layers.Layer):
 
     def call(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
         tap: Tap[Tensor] = untapped,
         training: bool = False,
         memory: Tensor | None = None,
-        positions: Tensor | None = None,
     ) -> Tensor:
         """[B, S, D]. `attention_mask` is true where a key may be attended to, and `bias` is added to the scores (M-7).
-        Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x. `positions`, None or
-        [B or 1, S]: those of x, if not 0 … S − 1."""
+        Keys and values are made of `memory` [B, T, D] where it is given (E-17), and else of x. x may be x
+        and where it lies, [B or 1, S], if not at 0 … S − 1."""
+        x, positions = x if isinstance(x, tuple) else (x, None)
         keys = x if memory is None else memory
         q = tap("query", self.query(x))  # [B, S, H · d]
         k = tap("key", self.key(keys))  # [B, T, K · d]

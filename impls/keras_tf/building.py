@@ -86,8 +86,8 @@ def attention_of(layer: Description, dtype: str) -> MultiHeadAttention:
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "uniform" if row == "unspecified" else row)
     dropout = layers.Dropout(layer["dropout"]["attention_weights"], name="dropout", dtype=dtype)
     scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
-    named = {"head_dim": chosen.get("head_dim"), "name": "attention", "dtype": dtype}
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, options_of(layer, d, dtype), **named)
+    options = options_of(layer, d, dtype)
+    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, options, name="attention", dtype=dtype)
 
 
 def options_of(layer: Description, d: int, dtype: str) -> Options:
@@ -107,7 +107,7 @@ def options_of(layer: Description, d: int, dtype: str) -> Options:
         )
     if window := chosen.get("window"):
         options["window"] = Window(**window)
-    return Options(**options, softcap=chosen.get("softcap"))
+    return Options(**options, softcap=chosen.get("softcap"), head_dim=chosen.get("head_dim"))
 
 
 def feed_forward_of(layer: Description, dtype: str) -> FeedForward:

@@ -32,11 +32,18 @@ class SubLayer:
         return [part for part in every if part is not None]
 
     def __call__(
-        self, x: Tensor, number: int, masks: dict[str, Tensor | None], tap: Tap[Tensor], training: bool
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        number: int,
+        masks: dict[str, Tensor | None],
+        tap: Tap[Tensor],
+        training: bool,
     ) -> Tensor:
-        """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
+        """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do. x may be x and where it lies."""
+        x, *positions = x if isinstance(x, tuple) else (x,)
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
-        h = self.body(h, **masks, tap=tap, training=training)
+        given = (h, *positions) if positions and isinstance(self.body, MultiHeadAttention) else h
+        h = self.body(given, **masks, tap=tap, training=training)
         if self.norm_after is not None:
             h = tap(f"{self.name}_norm", self.norm_after(h))
         if self.gain is not None:
@@ -91,6 +98,6 @@ class EncoderLayer(layers.Layer):
         if valid is not None and attention_mask is not None:
             x = ops.where(ops.expand_dims(self.attention.softmax.needed(valid, attention_mask), -1), x, 0.0)
         for number, sublayer in enumerate(self.sublayers, 1):
-            given = {"attention_mask": attention_mask, "bias": bias, "positions": positions}
-            x = sublayer(x, number, given, tap, training)
+            masks = {"attention_mask": attention_mask, "bias": bias}
+            x = sublayer(x if positions is None else (x, positions), number, masks, tap, training)
         return tap("output", x)

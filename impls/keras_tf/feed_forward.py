@@ -61,7 +61,6 @@ class FeedForward(layers.Layer):
         bias: Tensor | None = None,
         tap: Tap[Tensor] = untapped,
         training: bool = False,
-        positions: Tensor | None = None,
     ) -> Tensor:
         """[B, S, D]. It computes each position by itself, and looks at no mask."""
         if self.gate is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import COMMON_BIAS, OWN_BIAS
 
 
@@ -40,6 +39,51 @@ CONTRADICTIONS = (
         lambda num_heads, d_model: d_model % num_heads != 0,
         "the heads share the features evenly (L-1)",
         unless="attention.head_dim",
+    ),
+    Contradiction(
+        "attention.masked_score",
+        "attention.fully_masked_row",
+        lambda score, row: score != "minus_infinity" and row != "uniform",
+        "a query whose scores are all the same number has uniform weights (M-6)",
+    ),
+    _of_attention_alone("stack.layers", 1, "is not stacked"),
+    _of_attention_alone("stack.final_norm", False, "has no norm"),
+    _of_attention_alone("embedding", None, "takes x and a memory, and no token ids"),
+    Contradiction(
+        "dropout.embedded",
+        "embedding",
+        lambda rate, embedding: rate > 0 and embedding is None,
+        "there are no embedded tokens to drop (A-1)",
+    ),
+    *(
+        Contradiction(
+            own,
+            f"{part}.{COMMON_BIAS[part]}",
+            lambda own, common: own is not None and (own or not common),
+            f"{COMMON_BIAS[part]} is true where any of its maps has a bias, and a map's own key says only that it has "
+            "none (L-3)",
+        )
+        for own in OWN_BIAS
+        for part in (own.partition(".")[0],)
+    ),
+    Contradiction(
+        "attention.qkv_bias",
+        "attention",
+        lambda any_has, own: any_has and (own.query_bias, own.key_bias, own.value_bias) == (False,) * 3,
+        "where none of the three has a bias, qkv_bias is false (L-3)",
+    ),
+    Contradiction(
+        "feed_forward.hidden_bias",
+        "feed_forward.output_bias",
+        lambda hidden, output: (hidden, output) == (False, False),
+        "where neither map has a bias, bias is false (L-3)",
+        unless="feed_forward.gated",
+    ),
+    Contradiction(
+        "feed_forward.gated",
+        "feed_forward",
+        lambda gated, own: gated and (own.gate_bias, own.hidden_bias, own.output_bias) == (False,) * 3,
+        "where none of the three has a bias, bias is false (L-3)",
     ),
     Contradiction(
         "attention.head_dim",
@@ -125,51 +169,6 @@ CONTRADICTIONS = (
         lambda bias, gated: bias is not None and not gated,
         "it has no gate (E-19)",
     ),
-    Contradiction(
-        "attention.masked_score",
-        "attention.fully_masked_row",
-        lambda score, row: score != "minus_infinity" and row != "uniform",
-        "a query whose scores are all the same number has uniform weights (M-6)",
-    ),
-    _of_attention_alone("stack.layers", 1, "is not stacked"),
-    _of_attention_alone("stack.final_norm", False, "has no norm"),
-    _of_attention_alone("embedding", None, "takes x and a memory, and no token ids"),
-    Contradiction(
-        "dropout.embedded",
-        "embedding",
-        lambda rate, embedding: rate > 0 and embedding is None,
-        "there are no embedded tokens to drop (A-1)",
-    ),
-    *(
-        Contradiction(
-            own,
-            f"{part}.{COMMON_BIAS[part]}",
-            lambda own, common: own is not None and (own or not common),
-            f"{COMMON_BIAS[part]} is true where any of its maps has a bias, and a map's own key says only that it has "
-            "none (L-3)",
-        )
-        for own in OWN_BIAS
-        for part in (own.partition(".")[0],)
-    ),
-    Contradiction(
-        "attention.qkv_bias",
-        "attention",
-        lambda any_has, own: any_has and (own.query_bias, own.key_bias, own.value_bias) == (False,) * 3,
-        "where none of the three has a bias, qkv_bias is false (L-3)",
-    ),
-    Contradiction(
-        "feed_forward.hidden_bias",
-        "feed_forward.output_bias",
-        lambda hidden, output: (hidden, output) == (False, False),
-        "where neither map has a bias, bias is false (L-3)",
-        unless="feed_forward.gated",
-    ),
-    Contradiction(
-        "feed_forward.gated",
-        "feed_forward",
-        lambda gated, own: gated and (own.gate_bias, own.hidden_bias, own.output_bias) == (False,) * 3,
-        "where none of the three has a bias, bias is false (L-3)",
-    ),
 )
 """The rows that every layer keeps, wherever it comes from."""
 
@@ -191,5 +190,5 @@ def _value(model: BaseModel, key: str) -> Any:
 def _written(value: object) -> str:
     """A value as YAML writes it in one line."""
     if isinstance(value, BaseModel):
-        return f"{{{', '.join(f'{key}: {_written(inner)}' for key, inner in whole(value).items())}}}"
+        return f"{{{', '.join(f'{key}: {_written(inner)}' for key, inner in value.model_dump().items())}}}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -8,13 +8,13 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BHST, Array
+from encoder_conformance.spec.axes import BHST, RH, ST
 
-Buckets = Callable[[Array, int, int], Array]
+Buckets = Callable[[ST, int, int], ST]
 """(key − query, the number of buckets, the largest distance) → the bucket of each."""
 
 
-def both_ways(apart: Array, buckets: int, max_distance: int) -> Array:
+def both_ways(apart: ST, buckets: int, max_distance: int) -> ST:
     """The bucket of each distance (Raffel et al., 2020, arXiv 1910.10683, as T5's encoder has it).
 
     The upper half is for keys after the query. Of a half, the first half has a bucket for each distance, and in the
@@ -24,24 +24,24 @@ def both_ways(apart: Array, buckets: int, max_distance: int) -> Array:
     return np.where(apart > 0, half, 0) + _growing(np.abs(apart), half, max_distance)
 
 
-def _growing(distance: Array, buckets: int, max_distance: int) -> Array:
+def _growing(distance: ST, buckets: int, max_distance: int) -> ST:
     exact = buckets // 2
     beyond = np.log(np.maximum(distance, 1) / max(exact, 1)) / np.log(max_distance / max(exact, 1))
     far = exact + (beyond * (buckets - exact)).astype(np.int64)
     return np.where(distance < exact, distance, np.minimum(far, buckets - 1))
 
 
-def one_way(apart: Array, buckets: int, max_distance: int) -> Array:
+def one_way(apart: ST, buckets: int, max_distance: int) -> ST:
     """All buckets for keys before the query, as a decoder has it."""
     return _growing(np.maximum(-apart, 0), buckets, max_distance)
 
 
-def turned_about(apart: Array, buckets: int, max_distance: int) -> Array:
+def turned_about(apart: ST, buckets: int, max_distance: int) -> ST:
     """query − key for key − query."""
     return both_ways(-apart, buckets, max_distance)
 
 
-def clipped(apart: Array, buckets: int, max_distance: int) -> Array:
+def clipped(apart: ST, buckets: int, max_distance: int) -> ST:
     """A bucket for each distance, and the last for all that are further: no logarithm."""
     half = buckets // 2
     return np.where(apart > 0, half, 0) + np.minimum(np.abs(apart), half - 1)
@@ -50,7 +50,7 @@ def clipped(apart: Array, buckets: int, max_distance: int) -> Array:
 def by_bucket(of: Buckets) -> Step:
     """The bias [R, H] of the bucket of key − query added to each score [B, H, S, T]."""
 
-    def biased(a: Arithmetic, scores: BHST, table: Array, *, buckets: int, max_distance: int) -> tuple[BHST, Pullback]:
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> tuple[BHST, Pullback]:
         S, T = scores.shape[-2:]
         bucket = of(np.arange(T)[None] - np.arange(S)[:, None], buckets, max_distance)
 
@@ -66,12 +66,12 @@ def by_bucket(of: Buckets) -> Step:
     return biased
 
 
-def missing(a: Arithmetic, scores: BHST, table: Array, *, buckets: int, max_distance: int) -> BHST:
+def missing(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> BHST:
     """No bias at all."""
     return scores
 
 
-def of_head_0(a: Arithmetic, scores: BHST, table: Array, *, buckets: int, max_distance: int) -> BHST:
+def of_head_0(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> BHST:
     """The first head's bias for all."""
     first = np.broadcast_to(table[:, :1], table.shape)
     return by_bucket(both_ways)(a, scores, first, buckets=buckets, max_distance=max_distance)[0]
