@@ -12,6 +12,7 @@ from encoder_conformance.adapter.base import Adapter, Tensors
 from encoder_conformance.adapter.masks import Array, Masks
 from encoder_conformance.adapter.request import RunRequest
 from encoder_conformance.adapter.stopwatch import timed
+from encoder_conformance.adapter.way_back import WayBack
 from encoder_conformance.platform.memory import collect_from_here
 from encoder_conformance.protocol.descriptors import claim_standard_streams, open_wire
 from encoder_conformance.protocol.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame, write_pieces
@@ -28,22 +29,23 @@ def serve(adapter: Adapter) -> None:
     claim_standard_streams()
     requests, answers = open_wire()
     collect_from_here()
+    asking = WayBack(adapter)
     while True:
         try:
             request = read_frame(requests)
         except EndOfStream:
             return
         stops = request.message.get("op") == "stop"
-        write_pieces(answers, _framed(adapter, request))
+        write_pieces(answers, _framed(adapter, request, asking))
         del request  # a large layer's parameters: the next request may take long to come
         if stops:
             return
 
 
-def _framed(adapter: Adapter, request: Frame) -> Iterable[bytes | memoryview]:
+def _framed(adapter: Adapter, request: Frame, asking: WayBack) -> Iterable[bytes | memoryview]:
     """The answer to a request, or what went wrong."""
     try:
-        reply, tensors = _answer(adapter, request)
+        reply, tensors = _answer(adapter, request, asking)
         return pieces({"id": request.message.get("id"), **reply}, tensors)
     except Exception as error:
         with contextlib.suppress(OSError):  # the disk of the log is full
@@ -54,8 +56,9 @@ def _framed(adapter: Adapter, request: Frame) -> Iterable[bytes | memoryview]:
         return pieces({"id": request.message.get("id"), "ok": False, **reply})
 
 
-def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
-    message, tensors = request.message, request.tensors
+def _answer(adapter: Adapter, request: Frame, asking: WayBack | None = None) -> tuple[dict[str, Any], Tensors]:
+    """`asking`: what is asked of the way back beside, and of which layers it was."""
+    message, tensors, asking = request.message, request.tensors, asking or WayBack(adapter)
     match message.get("op"):
         case "start":
             if message["protocol"] != PROTOCOL:
@@ -65,6 +68,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             reply = {"protocol": PROTOCOL, "versions": environment.versions, "settings": environment.settings}
             return {"ok": True, **reply}, {}
         case "build":
+            asking.layer = message["layer"].get("layer", "")
             held = adapter.build(message["layer"], tensors, message["dtype"])
             return {"ok": True, "own": adapter.map.own_names() if adapter.map else {}}, held
         case "initialise":
@@ -78,7 +82,7 @@ def _answer(adapter: Adapter, request: Frame) -> tuple[dict[str, Any], Tensors]:
             return {"ok": True}, {"file": np.frombuffer(file, dtype=np.uint8)}
         case "run":
             x, masks, run = _asked(message, tensors)
-            return {"ok": True}, adapter.run_check(message["check"], x, masks, run, tensors.get("cotangent"))
+            return {"ok": True}, asking.run(message["check"], x, masks, run, tensors.get("cotangent"))
         case "profile":
             return _profile(adapter, *_asked(message, tensors), message["repeats"])
         case "stop":

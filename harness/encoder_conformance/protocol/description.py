@@ -9,18 +9,21 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from encoder_conformance.protocol.arguments import (
+    LAYOUTS,
+    GraphMask,
+    Layout,
+    MaskArgument,
+    MaskInput,
+    UngivenArgument,
+    UnusableMask,
+    XArgument,
+)
 from encoder_conformance.protocol.findings import PhaseFinding, Plain
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.strict import Frozen
 
-MaskMeaning = Literal["attend", "ignore", "additive"]
-MEANINGS: dict[MaskMeaning, str] = {
-    "attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"
-}  # fmt: skip
-"""The meaning of true in a mask, or that its numbers are added to the scores; and in words."""
-Layout = Literal["BSD", "SBD", "SD"]
-"""The order of batch, sequence and features in x, as runs show it: attention goes along S."""
 Form = Literal[
     "as_is", "transposed", "reshaped", "reshaped, transposed", "slice", "slice, transposed", "rearranged", "joined",
     "computed", "absent",
@@ -41,45 +44,6 @@ class Fact(Frozen):
     evidence: Plain
 
 
-class MaskInput(Frozen):
-    """`axes`: a letter for each axis: B, H, S, 1, X for batch and heads in one; as "BS", "B11S", "BHSS", "SS".
-    `meaning` None: it hides no position."""
-
-    axes: str
-    meaning: MaskMeaning | None
-
-    @property
-    def by_query(self) -> bool:
-        """Whether it tells queries apart, as an attention mask does."""
-        return self.axes.count("S") == 2
-
-    @property
-    def by_item(self) -> bool:
-        return "B" in self.axes or "X" in self.axes
-
-    @property
-    def by_head(self) -> bool:
-        return "H" in self.axes or "X" in self.axes
-
-
-class GraphMask(MaskInput):
-    """An input of a file's graph. `counted`: only how many positions it shows counts, and they are taken for the
-    first."""
-
-    name: Plain
-    counted: bool = False
-
-
-class MaskArgument(MaskInput):
-    """An argument of a module's call."""
-
-    argument: str
-    meaning: MaskMeaning
-    dtype: str
-    shape: str
-    evidence: str
-
-
 class Description(Frozen):
     """The findings of both readers: `layer`, read off the subject; None where it is none; and the evidence for it."""
 
@@ -93,6 +57,11 @@ class Description(Frozen):
     @abstractmethod
     def mask_inputs(self) -> Mapping[str, MaskInput]:
         """Name → mask, of those that hide positions."""
+
+    @property
+    @abstractmethod
+    def x_layout(self) -> str:
+        """The axes of x in words; "" where they are not known."""
 
     @property
     @abstractmethod
@@ -174,6 +143,10 @@ class FileDescription(Description):
         return {mask.name: mask for mask in (self.roles.masks if self.roles else ()) if mask.meaning}
 
     @property
+    def x_layout(self) -> str:
+        return LAYOUTS[self.roles.layout] if self.roles and self.roles.layout else ""
+
+    @property
     def own_names(self) -> Mapping[str, str]:
         return {name: source.initializer for name, source in self.parameters.items()}
 
@@ -190,15 +163,6 @@ class FileDescription(Description):
         shape = next(port.shape for port in self.inputs if port.name == self.roles.x) or (None, None)
         batch, sequence = (size if isinstance(size, int) else None for size in shape[:2])
         return batch, sequence
-
-
-class XArgument(Frozen):
-    """The argument of a module's call that is x."""
-
-    argument: str
-    layout: str
-    d_model: int
-    evidence: str
 
 
 class NotRead(Frozen):
@@ -253,6 +217,8 @@ class ModuleDescription(Description):
     versions: dict[str, str]
     x: XArgument
     masks: tuple[MaskArgument, ...]
+    unusable_masks: tuple[UnusableMask, ...]
+    ungiven_arguments: tuple[UngivenArgument, ...]
     causal: bool
     always_causal: bool
     across_batch: bool
@@ -287,8 +253,18 @@ class ModuleDescription(Description):
         return {mask.argument: mask for mask in self.masks}
 
     @property
+    def x_layout(self) -> str:
+        return self.x.layout
+
+    @property
     def own_names(self) -> Mapping[str, str]:
         return {name: source.own for name, source in self.parameters.items()}
+
+    @property
+    def judged_without(self) -> tuple[str, ...]:
+        """The arguments that it was not given, and which change its output, as far as is known."""
+        ungiven = (each.argument for each in self.ungiven_arguments if each.matters)
+        return (*(each.argument for each in self.unusable_masks if each.kind != "sized"), *ungiven)
 
     @property
     def ungiven(self) -> frozenset[str]:

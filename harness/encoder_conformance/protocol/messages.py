@@ -135,6 +135,15 @@ class Examine(_Message):
     dtypes: tuple[DtypeName, ...] = ()
 
 
+class AskWayBack(_Message):
+    """Ask the module that was examined last what no golden of gradients shows. Only `conform check` sends it.
+
+    The answer's `description` has the keys of `WayBackAnswers` (`encoder_conformance.protocol.way_back`).
+    """
+
+    op: Literal["way_back"] = "way_back"
+
+
 class Run(_Message):
     """Run the layer on the tensors in the frame and answer with the tensors of `check`.
 
@@ -166,7 +175,10 @@ class Stop(_Message):
     op: Literal["stop"] = "stop"
 
 
-Request = Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | Run | Profile | Stop
+Request = (
+    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Run | Profile
+    | Stop
+)  # fmt: skip
 
 
 Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
@@ -204,7 +216,7 @@ class Built(Answer):
 
 
 class Described(Answer):
-    """The answer to `inspect` or `examine`; the subject's own parameters, if recognised, are in the frame.
+    """The answer to `inspect`, `examine` or `way_back`; the subject's own parameters, if recognised, are in the frame.
 
     `description` has the keys of `FileDescription` or `ModuleDescription` (`encoder_conformance.protocol.description`).
     """

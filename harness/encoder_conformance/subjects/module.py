@@ -1,5 +1,6 @@
 """A module in a worker of its own: its parts listed, and each examined and asked as a subject."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import numpy as np
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
-from encoder_conformance.protocol.messages import Examine
+from encoder_conformance.protocol.messages import AskWayBack, Examine
+from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
 from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
@@ -66,6 +68,14 @@ class ModuleWorker:
         if isinstance(found, Problem):
             raise found.error(where)
         return found
+
+    def way_back(self) -> tuple[WayBackAnswer, ...]:
+        """What the part that was examined last answers about its way back."""
+        answer = self.session.describe(AskWayBack())
+        if isinstance(answer, Failure):
+            text = f"its way back could not be asked: {answer.message}"
+            return (WayBackAnswer(name="transposed-gradient", outcome="not-asked", message=text),)
+        return WayBackAnswers.model_validate_json(json.dumps(answer[0])).asked
 
     def turn_to(self, at: str | None) -> None:
         """Have the worker answer as this part, which was examined before."""

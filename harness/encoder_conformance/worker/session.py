@@ -169,12 +169,15 @@ class Session:
         """Send `export` or `read_checkpoint`: the result is the exported file, or the checkpoint's parameters."""
         return self._put(lambda worker: self._ask_anew(worker, request, tensors).tensors)
 
-    def describe(self, request: messages.Inspect | messages.Examine) -> tuple[dict[str, Any], Tensors] | Failure:
-        """The description of an ONNX file or of a module, and the parameters found in it."""
+    def describe(
+        self, request: messages.Inspect | messages.Examine | messages.AskWayBack
+    ) -> tuple[dict[str, Any], Tensors] | Failure:
+        """The description of an ONNX file, of a module or of its way back, and the parameters found in it."""
+        size = 0
         if isinstance(request, messages.Inspect):
             size = size_of_model(Path(request.path))
-        else:
-            size = 0 if request.listed else LARGEST_BUILT  # nobody knows yet how large the module is
+        elif isinstance(request, messages.Examine) and not request.listed:
+            size = LARGEST_BUILT  # nobody knows yet how large the module is
 
         def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
             self._drawn = None

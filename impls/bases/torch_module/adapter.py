@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from encoder_conformance import Adapter, Array, Environment, Fresh, Masks, ParameterMap, RunRequest, Tensors
+from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 
@@ -107,10 +108,7 @@ class TorchModule(Adapter):
             output = checkpoint(self.called, given, masks, run, memory, use_reentrant=False)
         else:
             output = self.called(given, masks, run, memory)
-        # A parameter that is never applied has no gradient in PyTorch, which is one of 0.
-        found = torch.autograd.grad(
-            output, list(wanted.values()), grad_outputs=to_tensor(cotangent), materialize_grads=True
-        )
+        found = gradients(list(wanted.values()), output, to_tensor(cotangent))
         by = dict(zip(wanted, map(to_numpy, found), strict=True))
         by_inputs: Tensors = {name: by.pop(name) for name in ("x", "memory") if name in by}
         return {**by_inputs, **self.parameters.to_spec(by)}

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from encoder_conformance import Adapter, Environment, Fresh, Tensors, serve
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import encoder
 from encoder_conformance.oracle.inputs import LayerInputs
-from encoder_conformance.oracle.tape import Node, Tape
+from encoder_conformance.oracle.tape import Node, Pullback, Tape
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 
@@ -53,6 +55,10 @@ class Honest(Adapter):
         rate = getattr(self.layer.dropout, placement)
         return value * (draw.random(value.shape) >= rate) / (1 - rate)
 
+    def slope(self, placement: str, ones: Any, draw: np.random.Generator) -> Any:
+        """What the gradient of such a stage is multiplied by."""
+        return self.dropped(placement, ones, draw)
+
     def output(self, x: Any, masks: Any, run: Any) -> Any:
         return run.as_given(self._forward(run.batch_first(x), masks, run)[3]["output"].value)
 
@@ -80,11 +86,23 @@ class Honest(Adapter):
         parameters = {name: tape.leaf(value) for name, value in self.parameters.items()}
         draw, placements = np.random.default_rng(run.seed), set(self.layer.dropout.rates())
 
+        attended: list[Any] = []
+
         def onward(name: str, stage: Node) -> Node:
             name = name.rpartition(".")[2]  # of a stack, of any layer
+            if name == "context" and attended:
+                tape.nodes[-1] = replace(stage, pullback=_attended(*attended.pop(), stage.operands[1].value))
+                return tape.nodes[-1]
             if run.mode == "eval" or name not in placements:
                 return stage
-            return Node(self.dropped(name, stage.value, draw).astype(self.dtype))
+            again = deepcopy(draw)  # of whatever is made of the value, the slope is what is made of ones
+
+            def drop(_: Arithmetic, value: Any) -> tuple[Any, Any]:
+                left, slope = self.dropped(name, value, draw), self.slope(name, np.ones_like(value), again)
+                attended.extend([(value, slope)] if name == "attention_weights" else [])
+                return left.astype(self.dtype), lambda g: (g * slope,)
+
+            return tape.apply(drop, stage)
 
         given = LayerInputs(x, self.parameters, mask, added, memory=run.memory, equations=self.equations)
         inputs, stages, _ = encoder(tape, self.layer, given, parameters, onward)
@@ -103,6 +121,17 @@ class Honest(Adapter):
         due = (B, self.layer.attention.num_heads, S, keys)
         if mask is not None and np.broadcast_shapes(mask.shape, due) != due:
             raise ValueError(f"the mask is {mask.shape}, and the scores are {due}")
+
+
+def _attended(weights: Any, slope: Any, value: Any) -> Pullback:
+    """The way back of weights [B, H, S, T] that were dropped, and of the value [B, H, T, d] that they weigh."""
+
+    def pullback(g: Any) -> tuple[Any, Any]:
+        by_weights = g @ value.swapaxes(-1, -2) * slope
+        inner = (weights * by_weights).sum(-1, keepdims=True)
+        return weights * (by_weights - inner), (weights * slope).swapaxes(-1, -2) @ g
+
+    return pullback
 
 
 if __name__ == "__main__":

@@ -143,6 +143,32 @@ def test_dropout_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> No
         assert words in record.message
 
 
+SLOPES = {
+    "drawn-again": "return super().slope(placement, ones, np.random.default_rng(7))",
+    "one-placement": "return ones if placement == 'attention_weights' else super().slope(placement, ones, draw)",
+    "not-scaled": "return super().slope(placement, ones, draw) * (0.8 if placement == 'ffn_output' else 1)",
+}
+"""Name → what the gradient of a dropped stage is multiplied by."""
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_a_gradient_of_another_dropout_mask_fails(fake: Callable, name: str) -> None:
+    body = f"def slope(self, placement, ones, draw):\n    {SLOPES[name]}\n"
+    [record] = records(fake("liar", body, checks="[dropout, gradients]"), "pre-gelu-dropout/dropout", dtype="float64")
+    assert record.outcome is Outcome.FAIL
+    assert record.message.startswith("with dropout on, the gradient is not that of the mask that the output shows: ")
+    assert ";" not in record.message, "nothing else is wrong"
+
+
+def test_a_gradient_of_a_mask_that_no_seed_repeats_is_not_judged(fake: Callable) -> None:
+    body = """
+    def dropped(self, placement, value, draw):
+        return super().dropped(placement, value, np.random.default_rng())
+    """
+    [record] = records(fake("odd", body, checks="[dropout, gradients]"), "pre-gelu-dropout/dropout", dtype="float64")
+    assert record.outcome is Outcome.PASS, record.message
+
+
 def test_dropout_that_is_wrong_behind_a_norm_fails(fake: Callable) -> None:
     body = """
     def dropped(self, placement, value, draw):

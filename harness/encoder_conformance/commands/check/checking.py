@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
@@ -109,16 +109,28 @@ class Checking:
             for answer in judge(subject, subject.tasks(cases), lambda case: expected[case.id], seen):
                 records.append(answer.record)
                 self._progress.step(answer.record.case)
+        reference = self.request.reference
+        way_back = self.module.way_back() if records else ()
         return PartResult(
             at=part.at or "",
             described=part.described,
+            without=_without(part.described, reference),
             layer=subject.layer if records or part.like else None,
             as_told=part.described.stated is not None,
-            findings=findings_of(part.described, declared=bool(self.request.declared)),
+            findings=(
+                *findings_of(part.described, declared=bool(self.request.declared), reference=reference),
+                *of_way_back(way_back),
+            ),
+            way_back=way_back,
             records=tuple(records),
             diagnoses=tuple(seen.diagnoses(subject.name)),
             like=part.like,
         )
+
+
+def _without(described: ModuleDescription, reference: ModuleDescription | None) -> tuple[str, ...]:
+    """The arguments that no verdict covers: the module's own, and those of the one that states its layer."""
+    return tuple(dict.fromkeys((*described.judged_without, *(reference.judged_without if reference else ()))))
 
 
 def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:

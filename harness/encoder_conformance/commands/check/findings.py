@@ -1,9 +1,11 @@
 """The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import unusual
 
@@ -13,14 +15,28 @@ _OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
 """Choices that no graph shows without a mask."""
 
 
-def findings_of(described: ModuleDescription, *, declared: bool = False) -> tuple[Finding, ...]:
-    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell."""
+def findings_of(
+    described: ModuleDescription, *, declared: bool = False, reference: ModuleDescription | None = None
+) -> tuple[Finding, ...]:
+    """`declared`: deviations were declared, and so a choice that differs is no error by itself: the numbers tell.
+    `reference`: the module that the stated layer was read off."""
+    stated = described.stated
     return (
         *_of_choices(described, declared),
         *_of_parameters(described),
         *_of_inputs(described),
+        *argument_findings(described),
+        *(reference_findings(described, reference, stated.layer) if stated and reference else ()),
         *_of_reading(described),
     )
+
+
+def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
+    """An error for each question about gradients that came out wrong, and a note of what could not be asked."""
+    for answer in answers:
+        if answer.outcome != "pass" and answer.message:
+            severity: Severity = "error" if answer.outcome == "fail" else "note"
+            yield Finding(severity=severity, message=answer.message)
 
 
 def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:
@@ -109,8 +125,6 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
         hint = "keep such items out of the batch; their gradients are not judged"
         yield _warning(message, hint)
-    if not described.masks:
-        yield Finding(severity="note", message="no argument of it hides a position: it is judged without masks")
 
 
 def _of_reading(described: ModuleDescription) -> Iterator[Finding]:

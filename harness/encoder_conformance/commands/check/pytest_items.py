@@ -10,7 +10,7 @@ import pytest
 
 from encoder_conformance.commands.check.checking import Checking, ExaminedPart
 from encoder_conformance.commands.check.declared import declared_from, read_manifest, update_manifest
-from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.from_python import CheckReport
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
@@ -135,7 +135,12 @@ class StatedItem(_PartItem):
     """The choices and parameters that were read off the module are those that it should have."""
 
     def runtest(self) -> None:
-        found = findings_of(self.part.described, declared=bool(self.parent.checking.request.declared))
+        checking = self.parent.checking
+        request = checking.request
+        found = [*findings_of(self.part.described, declared=bool(request.declared), reference=request.reference)]
+        if self.part.subject.layer is not None and not self.part.like:
+            checking.module.turn_to(self.part.at)
+            found += of_way_back(checking.module.way_back())
         errors = [finding.message for finding in found if finding.severity == "error"]
         if self.part.subject.layer is None:
             raise CheckFailed("\n".join(["it could not be judged", *(finding.message for finding in found)]))

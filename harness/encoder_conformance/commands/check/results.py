@@ -6,6 +6,7 @@ from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.spec.strict import Frozen
@@ -14,18 +15,21 @@ from encoder_conformance.spec.strict import Frozen
 class PartResult(Frozen):
     """One module, or one part of a model. `at`: "" for the whole. `layer`: as what it was judged; None: it was not.
 
-    `as_told`: whether the user said what it should be.
+    `as_told`: whether the user said what it should be. `without`: arguments that may change the output and were not
+    given, of the module and of the one that states its layer.
     """
 
     at: str
     described: ModuleDescription
     layer: Layer | None
     as_told: bool
+    without: tuple[str, ...]
     findings: tuple[Finding, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...]
     like: str | None = None
     """The part that it is alike in what was read; this one was proved, and not asked again."""
+    way_back: tuple[WayBackAnswer, ...] = ()
 
     @property
     def errors(self) -> list[Finding]:

@@ -5,7 +5,8 @@ from itertools import islice
 from rich.console import Console
 
 from encoder_conformance.commands.check.results import CheckResult, PartResult
-from encoder_conformance.protocol.description import MEANINGS, ModuleDescription, as_text
+from encoder_conformance.protocol.arguments import MEANINGS
+from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
@@ -32,6 +33,8 @@ def _show_part(screen: Console, part: PartResult) -> None:
         _row(screen, "mask", "none")
     for mask in described.masks:
         _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
+    if left := _left_out(described):
+        _row(screen, "without", left)
     if described.layer is not None:
         _row(screen, "it is", choices(described.layer))
         for choice in described.facts:
@@ -45,6 +48,13 @@ def _show_part(screen: Console, part: PartResult) -> None:
     elif part.layer is not None:
         _show_verdict(screen, part)
     show_line(screen, last_line(part), "bold red" if part.status else "bold green")
+
+
+def _left_out(described: ModuleDescription) -> str:
+    """The arguments that were left at their defaults, those first that matter."""
+    kinds = {True: "changes the output", False: "changes nothing", None: "is taken in no form that was tried"}
+    first = sorted(described.ungiven_arguments, key=lambda each: not each.matters)
+    return ", ".join(f"{each.argument} ({kinds[each.changes]})" for each in first)
 
 
 def choices(layer: Layer) -> str:
@@ -85,6 +95,8 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
     rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
     dtypes = ", ".join(part.described.dtypes)
     _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}, largest rms {rms:.3g} σ")
+    if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
+        _row(screen, "way back", f"{', '.join(asked)}: as they should be")
     failed = [record for record in part.records if record.outcome not in EXPECTED]
     for record in failed[:_SHOWN_FAILURES]:
         situation = record.case.rpartition("/")[2]
@@ -101,16 +113,16 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
 def last_line(part: PartResult) -> str:
     """The verdict, and as what; never that it does what it should where nobody said what that is."""
     count = f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"
+    without = f", without {', '.join(part.without)}" if part.without else ""
     layer = part.layer
     if layer is None or part.status == 2:
         hint = "" if part.as_told else " With --layer ID|YAML it is judged as that layer."
         return f"It could not be judged: see above.{hint}"
+    verb = "does what" if part.status == 0 else "does not do what"
     if part.as_told:
-        verb = "does what" if part.status == 0 else "does not do what"
-        return f"It {verb} {layer.layer} says ({choices(layer)}), {count}"
-    if part.status == 0:
-        return f"It does what it was read to be: {choices(layer)}. Whether it should be that, --layer can say; {count}"
-    return f"It does not do what it was read to be: {choices(layer)}, {count}"
+        return f"It {verb} {layer.layer} says{without} ({choices(layer)}), {count}"
+    read = f"It {verb} it was read to be{without}: {choices(layer)}"
+    return f"{read}, {count}" if part.status else f"{read}. Whether it should be that, --layer can say; {count}"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

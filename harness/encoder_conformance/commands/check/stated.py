@@ -9,6 +9,7 @@ from pathlib import Path
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.implementation.limitations import Declared
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load
@@ -22,11 +23,12 @@ TRANSFORMERS = "hf:"
 class CheckRequest(SubjectRequest):
     """The module, and what the user states of it.
 
-    `like`: hf:NAME, whose layer it should be, until `with_layer_read` has read that. `declared`: deviations that it is
-    known for; it is judged against the specification with these.
+    `like`: hf:NAME, whose layer it should be, until `with_layer_read` has read that; `reference`: the module that it
+    was read off. `declared`: deviations that it is known for; it is judged against the specification with these.
     """
 
     like: str | None = None
+    reference: ModuleDescription | None = None
     level: Level = "core"
     declared: tuple[Declared, ...] = ()
     jobs: int = 1
@@ -46,12 +48,14 @@ class CheckRequest(SubjectRequest):
         """The request with the layer that `like` has in place of its name."""
         if self.like is None:
             return self
-        layer = _layer_of_transformers(self.like, self.folder, log, self.pythons)
-        return replace(self, layer=layer, resize=True, like=None)
+        layer, reference = _layer_of_transformers(self.like, self.folder, log, self.pythons)
+        return replace(self, layer=layer, resize=True, like=None, reference=reference)
 
 
-def _layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[str, str]) -> Layer:
-    """The layer that hf:NAME has, or its part hf:NAME@PATH; without a path the first of its layers.
+def _layer_of_transformers(
+    text: str, folder: Path, log: Path, pythons: Mapping[str, str]
+) -> tuple[Layer, ModuleDescription]:
+    """The layer that hf:NAME has, or its part hf:NAME@PATH; without a path the first of its layers. And the module.
 
     It is read off transformers' own module, by its configuration, and proved. Raises InputError for one that is not
     there, or is no layer that the layer language can say.
@@ -66,4 +70,5 @@ def _layer_of_transformers(text: str, folder: Path, log: Path, pythons: Mapping[
         where = f"--layer {text}" + (f", its part {at}" if at else "")
         raise InputError(f"is no layer that can be stated: {reason}", where=where, hint="state it with a YAML file")
     name = Path(target.removeprefix(TRANSFORMERS)).name
-    return described.layer.model_copy(update={"layer": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "stated"})
+    layer_name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "stated"
+    return described.layer.model_copy(update={"layer": layer_name}), described

@@ -23,7 +23,7 @@ from encoder_conformance.commands.options import (
 )
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
+from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.subjects.opening import open_subject
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
@@ -88,6 +88,8 @@ def show_diff(screen: Console, result: DiffResult) -> None:
         show_line(screen, f"{mark} against {result.layer.layer} ({choices(result.layer)}): {tally}")
         for diagnosis in side.diagnoses:
             show_line(screen, diagnosis_text(diagnosis), "bold")
+    for finding in result.findings:
+        show_finding(screen, finding)
     for record in result.unanswered[:4]:
         message = record.message.splitlines()[0] if record.message else record.outcome.value
         show_line(screen, f"✗ {record.implementation} {record.case} {record.check}: {message}", "red")
@@ -124,9 +126,12 @@ def last_line(result: DiffResult) -> str:
         return "Nothing could be compared: see above."
     if result.status == 0:
         largest = max((each.rms or 0.0) for each in result.apart)
-        alike = f"They agree within {largest:.2f} √2 σ"
+        without = ", ".join(dict.fromkeys(name for side in result.sides for name in side.without))
+        alike = f"They agree{f', without {without},' if without else ''} within {largest:.2f} √2 σ"
         off = [side for side in result.sides if side.failed]
         return f"{alike}, and neither is {result.layer.layer}." if off else f"{alike}, and both are right."
+    if not (result.differing or result.unanswered):
+        return "Their numbers agree, and they are not called alike: see above"
     order = stages(result.layer)  # of computation, over all cases
     differing = [each.tensor for each in result.differing if each.check != "gradients"]
     where = f", first at {min(differing, key=order.index)}" if differing else ""

@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
 from encoder_conformance.commands.inspect.layer_selection import at_size
 from encoder_conformance.diagnosis.observations import Observations
@@ -21,6 +22,7 @@ from encoder_conformance.oracle.expected import Expected, key
 from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName
@@ -47,10 +49,12 @@ class _Side:
         return found
 
     def result(self) -> SideResult:
+        described = self.subject.description
         return SideResult(
             name=self.subject.name,
             versions=dict(self.subject.worker.versions),
             layer=self.subject.layer,
+            without=described.judged_without if isinstance(described, ModuleDescription) else (),
             records=tuple(self.records),
             diagnoses=tuple(self.seen.diagnoses(self.subject.name)),
         )
@@ -75,7 +79,8 @@ def compare(
             if check in mine and check in theirs:
                 apart += _apart(mine[check], theirs[check])
         progress.step(case.id)
-    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart))
+    called = tuple(interface_findings(first.description, second.description))
+    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart), findings=called)
 
 
 def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:

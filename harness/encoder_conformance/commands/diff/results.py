@@ -3,6 +3,7 @@
 from typing import Literal
 
 from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
@@ -31,11 +32,13 @@ class TensorDifference(Frozen):
 
 
 class SideResult(Frozen):
-    """`layer`: what it is, read off it; None for an implementation."""
+    """`layer`: what it is, read off it; None for an implementation. `without`: arguments that may change its output
+    and were not given."""
 
     name: str
     versions: dict[str, str]
     layer: Layer | None
+    without: tuple[str, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...]
 
@@ -50,6 +53,13 @@ class DiffResult(Frozen):
     layer: Layer
     sides: tuple[SideResult, SideResult]
     apart: tuple[TensorDifference, ...]
+    findings: tuple[Finding, ...] = ()
+    """What differs in how they are called, and what of each could not be given."""
+
+    @property
+    def misled(self) -> bool:
+        """Whether a call of one means another thing in the other, or raises."""
+        return any(finding.severity == "error" for finding in self.findings)
 
     @property
     def differing(self) -> list[TensorDifference]:
@@ -63,6 +73,6 @@ class DiffResult(Frozen):
     @property
     def status(self) -> int:
         """0 they agree; 1 they do not; 2 nothing could be compared."""
-        if self.differing or (self.apart and self.unanswered):
+        if self.differing or (self.apart and (self.unanswered or self.misled)):
             return 1
         return 0 if self.apart else 2

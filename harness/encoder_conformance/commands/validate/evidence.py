@@ -10,7 +10,8 @@ import numpy as np
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.protocol.description import FileDescription, MaskMeaning
+from encoder_conformance.protocol.arguments import MaskMeaning
+from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Phase, PhaseFinding
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.spec.axes import Array

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
-from encoder_conformance.protocol.description import Layout
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer

@@ -10,6 +10,7 @@ import numpy as np
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
+from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -19,6 +20,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import at, candidates
+from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.writing import adapter_source
 from encoder_conformance.spec.layer import Layer
 
@@ -34,7 +36,12 @@ class ModuleTarget(ModuleAdapter):
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
     def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
-        """The request `examine`."""
+        """The requests `examine` and `way_back`."""
+        if message["op"] == "way_back":
+            if self.examination is None:
+                raise RuntimeError("nothing was examined")
+            answers = WayBackAnswers(asked=way_back(self.examination))
+            return {"description": answers.model_dump(mode="json")}, {}
         if message["op"] != "examine":
             return super().other(message)
         try:

@@ -1,6 +1,7 @@
-"""Reads off a signature which argument is x, which may be masks, and what the others are given."""
+"""Reads off a signature which argument is x, which may be masks or other arrays, and what the others are given."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,8 +9,14 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import Signature
 
 _MASK_WORDS = ("mask", "padding", "bias")
-_NO_MASK_WORDS = ("head_mask", "position", "rel", "encoder_attention", "memory", "cross")
-_NO_MASKS = ("use_causal_mask", "use_bias")
+_NO_MASK_WORDS = ("head_mask", "block_mask", "position", "rel", "encoder_att", "mem", "cross", "context", "cache")
+_SWITCHES = ("output_", "return_", "use_", "is_causal", "need_", "needs_", "do_", "has_", "interpolate_", "enable_")
+"""Beginnings of names that say what to do, and are given no array whatever their default is."""
+_OF_STATE = ("is_", "with_")
+"""Beginnings of others, unless a mask is named: is_padding."""
+_SAID = ("mode", "name", "dtype", "device", "generator", "mutable", "method", "layer_idx", "seed")
+_PLAIN = {"bool", "int", "float", "str", "tuple", "list", "Tuple", "List", "Sequence", "Callable", "dict", "Generator"}
+_ABSENT = {"None", "NoneType", "Optional", "Union", "typing", "builtins"}
 _SECOND = ("memory", "context", "encoder_hidden_states", "key", "value", "kv", "tgt")
 _EVALUATION: Mapping[str, bool] = {
     **dict.fromkeys(("deterministic", "inference"), True),
@@ -32,18 +39,43 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     if not parameters:
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x")
     first, *others = parameters
-    masks = tuple(p.name for p in others if _may_be_mask(p.name))
+    arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in _RANDOM)]
+    masks = tuple(name for name in arrays if _may_be_mask(name))
+    places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
     told = {p.name: _EVALUATION[p.name] for p in others if p.name in _EVALUATION} if flags else {}
     needed = [p.name for p in others if p.default is p.empty and p.name not in told]
     random = [each for each in needed if flags and each in _RANDOM]
     if second := next((each for each in needed if each in _SECOND and each not in random), None):
         problem = f"{name} needs {second} beside {first.name}: a second sequence"
         raise BadTarget(problem, "an encoder layer takes one; a decoder's layer is not judged")
-    return Signature(first.name, masks, {**dict.fromkeys(needed), **told})
+    left = tuple(name for name in arrays if name not in masks)
+    return Signature(first.name, masks, {**dict.fromkeys(needed), **told}, left, places)
+
+
+def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, Any]:
+    """The arguments that turn dropout on, and what it is drawn from: `key`, where there is one."""
+    names = inspect.signature(forward).parameters
+    told = {name: not value for name, value in _EVALUATION.items() if name in names}
+    return told | ({} if key is None else {name: key for name in _RANDOM if name in names})
 
 
 def _may_be_mask(name: str) -> bool:
     lower = name.lower()
-    if lower in _NO_MASKS:
-        return False
     return any(word in lower for word in _MASK_WORDS) and not any(word in lower for word in _NO_MASK_WORDS)
+
+
+def _takes_array(parameter: inspect.Parameter) -> bool:
+    """Whether it is left at None, and neither its name nor its type says that it is no array."""
+    left = parameter.default is None or parameter.default is parameter.empty
+    if not left or parameter.name in (*_SAID, *_EVALUATION):
+        return False
+    words = set(re.findall(r"\w+", _type_of(parameter))) - _ABSENT
+    name = parameter.name
+    switch = name.startswith(_SWITCHES) or (name.startswith(_OF_STATE) and not _may_be_mask(name))
+    return not switch and not (words and words <= _PLAIN)
+
+
+def _type_of(parameter: inspect.Parameter) -> str:
+    """The annotation as a source has it; "" without one."""
+    kind = parameter.annotation
+    return "" if kind is parameter.empty else kind if isinstance(kind, str) else inspect.formatannotation(kind)

@@ -1,11 +1,9 @@
 """Describes an examination for the harness."""
 
-from encoder_conformance.protocol.description import MaskArgument, ModuleDescription, ModuleSource, NotRead, XArgument
+from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
+from encoder_conformance.protocol.description import ModuleDescription, ModuleSource, NotRead
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.naming import misnamed
-
-_LAYOUTS = {"BSD": "[batch, sequence, d_model]", "SBD": "[sequence, batch, d_model]", "SD": "[sequence, d_model]"}
-_AXES = {"B": "batch", "H": "heads", "S": "sequence", "1": "1", "X": "batch · heads"}
 
 
 def described(found: Examination) -> ModuleDescription:
@@ -19,6 +17,8 @@ def described(found: Examination) -> ModuleDescription:
         versions=found.versions,
         x=_x(found),
         masks=_masks(found),
+        unusable_masks=found.offered.unusable if found.offered else (),
+        ungiven_arguments=found.offered.ungiven if found.offered else (),
         causal=semantics.causal,
         always_causal=found.always_causal,
         across_batch=semantics.across_batch,
@@ -47,7 +47,7 @@ def described(found: Examination) -> ModuleDescription:
 def _x(found: Examination) -> XArgument:
     return XArgument(
         argument=found.module.signature.x,
-        layout=_LAYOUTS[found.semantics.layout],
+        layout=LAYOUTS[found.semantics.layout],
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
     )
@@ -59,8 +59,10 @@ def _masks(found: Examination) -> tuple[MaskArgument, ...]:
             argument=mask.name,
             dtype=mask.dtype,
             axes=mask.axes,
-            shape=f"[{', '.join(_AXES.get(axis, axis) for axis in mask.axes)}]",
+            shape=axes_text(mask.axes),
             meaning=mask.polarity.meaning,
+            place=found.module.signature.places.get(mask.name),
+            forms=found.offered.forms[mask.name] if found.offered else (),
             evidence=f"a key flagged with {mask.polarity.shut:g} no longer changes any other position",
         )
         for mask in found.semantics.masks

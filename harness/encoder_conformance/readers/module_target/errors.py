@@ -17,6 +17,11 @@ class BadTarget(Exception):
         self.problem, self.hint = problem, hint
 
 
+def error_line(error: BaseException) -> str:
+    """The error in one line, as a sentence quotes it."""
+    return (f"{type(error).__name__}: {error}".strip().splitlines() or [""])[0].removesuffix(":")
+
+
 def last_frames(error: BaseException) -> str:
     """The error and the last frames of its traceback that are not this program's own."""
     frames = [

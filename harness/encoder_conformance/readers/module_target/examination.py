@@ -16,8 +16,10 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.naming import best_named, score
-from encoder_conformance.readers.module_target.probing import causal_with_open_masks, live_semantics, with_masks
+from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
+from encoder_conformance.readers.module_target.probing import live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
@@ -41,6 +43,8 @@ class Examination:
     exported: Exported
     layer: Layer | None = None
     map: ElementMap | None = None
+    offered: OfferedArguments | None = None
+    """None before they were."""
     absent: tuple[str, ...] = ()
     always_causal: bool = False
     dtypes: tuple[DtypeName, ...] = ("float32",)
@@ -109,7 +113,8 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
         stated = examination.stated = sized.with_decimal_epsilon
     known = examination.layer or stated
     heads = known.attention.num_heads if known else 1
-    examination.semantics = with_masks(module, semantics, heads)
+    examination.offered = offered(module, semantics, heads)
+    examination.semantics = examination.offered.semantics
     examination.always_causal = causal_with_open_masks(module, examination.semantics)
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)

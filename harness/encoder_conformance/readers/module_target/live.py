@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
@@ -21,11 +22,16 @@ Seen = dict[tuple[str, str, int], Array]
 
 @dataclass(frozen=True)
 class Signature:
-    """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given."""
+    """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given.
+
+    `arrays`: the others that may take one. `places`: how many arguments stand before it, of each that needs no name.
+    """
 
     x: str
     masks: tuple[str, ...]
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    arrays: tuple[str, ...] = field(default=(), repr=False)
+    places: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 class LiveModule(ABC):
@@ -62,6 +68,19 @@ class LiveModule(ABC):
     @abstractmethod
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
         """The gradients by x, and by all elements of its parameters, [n]."""
+
+    def in_training(self, feeds: Feeds) -> "LiveModule":
+        """Another copy, with dropout on: it draws the same at each call with such feeds. Raises NotImplementedError,
+        with what is to be said of it; "" where nothing is drawn."""
+        raise NotImplementedError("gradients with dropout on were not asked: how it is put in training is not known")
+
+    def backward_twice(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array] | None:
+        """All gradients of one output, [n], asked twice; None where it cannot be."""
+        return None
+
+    def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
+        """The questions about gradients that its framework alone can be asked. `masked`: with a mask that hides."""
+        yield from ()
 
     @abstractmethod
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:

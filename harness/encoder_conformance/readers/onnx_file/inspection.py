@@ -9,7 +9,8 @@ import onnx
 
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
-from encoder_conformance.protocol.description import FileDescription, FileFacts, GraphMask, MaskMeaning, Roles
+from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
+from encoder_conformance.protocol.description import FileDescription, FileFacts, Roles
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner

@@ -1,7 +1,8 @@
 """The phases that the worker finds, by looking into the file: here are a few words on each, from its description."""
 
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
-from encoder_conformance.protocol.description import MEANINGS, FileFacts
+from encoder_conformance.protocol.arguments import MEANINGS
+from encoder_conformance.protocol.description import FileFacts
 
 _SHOWN = 4
 """Types of operators."""

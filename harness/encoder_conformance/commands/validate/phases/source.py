@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.validate.evidence import Assessment, Compared, ValidationEvidence
-from encoder_conformance.protocol.description import FileDescription, MaskInput, Roles
+from encoder_conformance.protocol.arguments import MaskInput
+from encoder_conformance.protocol.description import FileDescription, Roles
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
 from encoder_conformance.subjects.subject import Subject
 

@@ -1,4 +1,5 @@
-"""Judges dropout by probe layers, run in mode train and once in mode eval (clauses A-1 to A-3, rules Q-1 to Q-3)."""
+"""Judges dropout by probe layers, run in mode train and once in mode eval (clauses A-1 to A-3, rules Q-1 to Q-3), and
+gradients in mode train (A-1, Q-5)."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.checks.training import turn_of
 from encoder_conformance.judging.checks.training.embedded import EmbeddedProbe
+from encoder_conformance.judging.checks.training.gradients import put_gradients
 from encoder_conformance.judging.checks.training.probe import Probe, unfit
 from encoder_conformance.judging.checks.training.reading import NoReading, Reading, read
 from encoder_conformance.judging.checks.training.statistics import DROPPED, HIDDEN, Z_LIMIT, Masks, dependence, rate
@@ -22,7 +24,7 @@ from encoder_conformance.protocol.messages import AsGiven, Build, Run
 from encoder_conformance.protocol.streamed import Streamed, parts_of
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Dropout
-from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.parameters import Parameter, parameters_of
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import Mode
@@ -55,7 +57,18 @@ def put_dropout(session: Session, task: Task) -> Judgement | Failure:
         return Failure(Outcome.ERROR, problem)
     with turn_of(task.case.layer):
         verdict = _probed(session, task)
-    return verdict if isinstance(verdict, Failure) else lambda: verdict
+        if isinstance(verdict, Failure):
+            return verdict
+        wrong = put_gradients(session, task)
+    return wrong if isinstance(wrong, Failure) else partial(_with_gradients, verdict, wrong)
+
+
+def _with_gradients(verdict: Verdict, wrong: str) -> Verdict:
+    """The verdict on what is dropped, and what is wrong with the gradients; "": nothing."""
+    if not wrong:
+        return verdict
+    message = wrong if verdict.outcome in EXPECTED else f"{verdict.message}; {wrong}"
+    return Verdict(outcome=Outcome.FAIL, message=message)
 
 
 def _probed(session: Session, task: Task) -> Verdict | Failure:

@@ -1,5 +1,6 @@
 """Equinox: eqx.Module, of one item or of a batch."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -27,8 +28,13 @@ class _Equinox(JaxFramework):
         parameters, static = eqx.partition(still, eqx.is_inexact_array)
         kind = type(module)
         signature = signature_of(kind.__call__, f"{kind.__name__}.__call__", skipped=1)
-        made = functional_of(still, self.tree, lambda tree: eqx.combine(tree, static), parameters, signature)
-        return JaxModule(batched(made))
+        _, trained = eqx.partition(eqx.nn.inference_mode(module, value=False), eqx.is_inexact_array)
+        made, in_training = (partial(_combined, each) for each in (static, trained))
+        return JaxModule(batched(functional_of(still, self.tree, made, parameters, signature, in_training)))
+
+
+def _combined(static: Any, tree: Any) -> Any:
+    return eqx.combine(tree, static)
 
 
 FRAMEWORK = _Equinox()

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.calling import in_training, signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
-from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule, Keep, Masks
+from encoder_conformance.readers.module_target.frameworks.jax_tree import SEED, Functional, JaxModule, Keep, Masks
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
 
@@ -112,8 +112,16 @@ class _Linen(JaxFramework):
             with _told(keep) if keep else nullcontext():
                 return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
 
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        return JaxModule(Functional(apply, variables["params"], signature, name, tuple(_modules(unbound))))
+        told = in_training(unbound.__call__)
+        trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
+
+        def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+            """The answer to x [B, S, D] and masks, in training."""
+            given, rngs = {**signature.fixed, **told, **masks}, {"dropout": jax.random.key(SEED)}
+            return trained.apply({"params": tree, **rest}, x, **given, rngs=rngs)
+
+        name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
+        return JaxModule(Functional(apply, variables["params"], signature, name, parts, training=training))
 
 
 def _module_of(found: object) -> object:

@@ -1,5 +1,6 @@
 """Flax NNX: nnx.Module."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,13 +30,19 @@ class _Nnx(JaxFramework):
         still.eval()
         graph, parameters, rest = nnx.split(still, nnx.Param, ...)
         signature = signature_of(still.__call__, f"{type(module).__name__}.__call__")
+        trained = nnx.merge(graph, parameters, rest)
+        trained.train()
 
-        def made(tree: Any) -> Any:
-            state = jax.tree.map(lambda leaf: leaf, parameters)
+        def given(split: tuple[Any, Any], tree: Any) -> Any:
+            graph, rest = split
+            state, counters = (jax.tree.map(lambda leaf: leaf, each) for each in (parameters, rest))  # of this trace
             nnx.replace_by_pure_dict(state, tree)
-            return nnx.merge(graph, state, rest)
+            return nnx.merge(graph, state, counters)
 
-        return JaxModule(functional_of(still, self.tree, made, nnx.to_pure_dict(parameters), signature))
+        in_training, _, drawn = nnx.split(trained, nnx.Param, ...)
+        made, training = partial(given, (graph, rest)), partial(given, (in_training, drawn))
+        pure = nnx.to_pure_dict(parameters)
+        return JaxModule(functional_of(still, self.tree, made, pure, signature, training))
 
 
 FRAMEWORK = _Nnx()

@@ -6,9 +6,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.calling import in_training, signature_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
-from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, JaxModule, Keep, Masks, batched
+from encoder_conformance.readers.module_target.frameworks.jax_tree import (
+    SEED,
+    Functional,
+    JaxModule,
+    Keep,
+    Masks,
+    batched,
+)
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import Tree
 
@@ -37,8 +44,13 @@ class _Function(JaxFramework):
             """The answer to x [B, S, D] and masks, as the module takes them."""
             return function(tree, x, **{**signature.fixed, **masks})
 
+        def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+            """The answer to x [B, S, D] and masks, in training."""
+            return function(tree, x, **{**signature.fixed, **in_training(function, jax.random.key(SEED)), **masks})
+
         type_name = f"{getattr(function, '__module__', '')}.{name}"
-        return JaxModule(batched(Functional(apply, parameters, signature, type_name, shown=False)))
+        made = Functional(apply, parameters, signature, type_name, shown=False, training=training)
+        return JaxModule(batched(made))
 
 
 FRAMEWORK = _Function()

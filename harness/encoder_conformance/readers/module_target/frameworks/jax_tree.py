@@ -13,7 +13,16 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from encoder_conformance.readers.module_target.live import Feeds, HeldModule, Seen, Signature, joined, like_x
+from encoder_conformance.readers.module_target.calling import in_training
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    HeldModule,
+    LiveModule,
+    Seen,
+    Signature,
+    joined,
+    like_x,
+)
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -21,6 +30,8 @@ from encoder_conformance.spec.axes import Array
 
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
+SEED = 1
+"""Of the key that dropout is drawn from, in training."""
 Tree = Any
 Masks = Mapping[str, jax.Array]
 Keep = Callable[[str, str, Any], None]
@@ -63,6 +74,8 @@ class Functional:
     type_name: str
     parts: tuple[object, ...] = ()
     shown: bool = True
+    training: Apply | None = None
+    """`apply` with dropout on, drawn from one key; None where that is not known."""
 
     @cached_property
     def forward(self) -> Compiled:
@@ -125,6 +138,18 @@ class JaxModule(HeldModule):
             by_tree, by_x = self.of.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
             return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
 
+    def in_training(self, feeds: Feeds) -> LiveModule:
+        if self.of.training is None:
+            return super().in_training(feeds)
+        of = replace(self.of, apply=self.of.training, shown=False)
+        with wide(self.dtype):
+            traced = str(jax.make_jaxpr(of.output)(self._tree(), _arrays(feeds)))
+        if not any(drawn in traced for drawn in ("random_bits", "threefry", "rng_bit_generator")):
+            raise NotImplementedError  # and nothing of it is compiled
+        made = JaxModule(of, self.dtype)
+        made.assign(self.flat())
+        return made
+
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         if not self.of.shown:
             return {}, self.call(feeds)
@@ -173,17 +198,27 @@ def wide(dtype: str) -> AbstractContextManager[Any]:
 
 
 def functional_of(
-    module: Any, parts: ModuleTree, made: Callable[[Tree], Any], parameters: Tree, signature: Signature
+    module: Any,
+    parts: ModuleTree,
+    made: Callable[[Tree], Any],
+    parameters: Tree,
+    signature: Signature,
+    trained: Callable[[Tree], Any],
 ) -> Functional:
-    """The function of a module that is an object; `made` gives it other parameters."""
+    """The function of a module that is an object; `made` gives it other parameters, and `trained` one in training."""
 
     def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
         """The answer to x [B, S, D] and masks, as the module takes them."""
         live, named = made(tree), {**signature.fixed, **masks}
         return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
 
+    def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+        """The answer to x [B, S, D] and masks, in training."""
+        return trained(tree)(x, **{**signature.fixed, **in_training(module.__call__, jax.random.key(SEED)), **masks})
+
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
-    return Functional(apply, parameters, signature, f"{kind.__module__}.{kind.__qualname__}", inside)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return Functional(apply, parameters, signature, name, inside, training=training)
 
 
 def batched(functional: Functional) -> Functional:
@@ -206,4 +241,10 @@ def batched(functional: Functional) -> Functional:
         """The answers to x [B, S, D] and masks, item by item."""
         return jax.vmap(lambda x, masks: functional.apply(tree, x, masks, keep))(x, masks)
 
-    return replace(functional, apply=apply, shown=False)
+    def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
+        """The answer to x [B, S, D] and masks, in training."""
+        assert functional.training is not None
+        trained = functional.training
+        return jax.vmap(lambda x, masks: trained(tree, x, masks, None))(x, masks)
+
+    return replace(functional, apply=apply, shown=False, training=functional.training and training)

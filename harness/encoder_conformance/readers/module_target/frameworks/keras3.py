@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,8 @@ _LEAST = 8
 """A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
 _NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
 B, S = 3, 5
-Call = Callable[[Any, Mapping[str, Any]], Any]
-"""(x, masks) → what the layer returns."""
+Call = Callable[..., Any]
+"""(x, masks, training=) → what the layer returns; in evaluation where it is not told."""
 
 
 class KerasModule(HeldModule):
@@ -60,6 +61,11 @@ class KerasModule(HeldModule):
         given = [keras.ops.convert_to_tensor(feeds["x"]), *self._tensors()]
         by_x, *own = self._backend.gradients(output, given, cotangent)
         return by_x, joined(own)
+
+    def in_training(self, feeds: Feeds) -> LiveModule:
+        """Seeds lie in variables, which a call without state leaves as they are."""
+        call = partial(self._call, training=True)
+        return KerasModule(self.layer, self.signature, [value.copy() for value in self.values], call)
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         seen: Seen = {}
@@ -100,10 +106,10 @@ def _with_every_input(model: Any, x_name: str, open_number: int) -> Call:
         shape = [int(x.shape[0]), *(int(x.shape[1]) if size is None else size for size in each.shape[1:])]
         return keras.ops.full(shape, open_number, dtype=each.dtype)
 
-    def call(x: Any, masks: Mapping[str, Any]) -> Any:
+    def call(x: Any, masks: Mapping[str, Any], *, training: bool = False) -> Any:
         fed = {**masks, x_name: x}
         given = [fed[each.name] if each.name in fed else opened(each, x) for each in model.inputs]
-        return model(given if len(given) > 1 else given[0], training=False)
+        return model(given if len(given) > 1 else given[0], training=training)
 
     return call
 
@@ -140,9 +146,11 @@ class _Keras(ModuleFramework):
             return self._functional(module)
         signature = signature_of(module.call, f"{type(module).__name__}.call")
         _build(module, signature)
-        return KerasModule(
-            module, signature, _values(module), lambda x, masks: module(x, **{**signature.fixed, **masks})
-        )
+
+        def call(x: Any, masks: Mapping[str, Any], **told: bool) -> Any:
+            return module(x, **{**signature.fixed, **masks, **told})
+
+        return KerasModule(module, signature, _values(module), call)
 
     def _functional(self, model: Any) -> LiveModule:
         """x is the first input [batch, positions, features] of floating-point numbers; the others are masks."""

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import random
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,14 +15,20 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen, Signature, joined, like_x, pieces
 from encoder_conformance.readers.module_target.parts import Tree, walk
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
+_SEED = 1
+"""Of dropout, in training."""
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
 
@@ -57,9 +64,20 @@ class TorchModule(LiveModule):
         with torch.enable_grad():
             x, output = self._output(feeds, grad=True)
         seed = to_tensor(np.ascontiguousarray(cotangent))
-        wanted = [x, *self.module.parameters()]
-        by_x, *own = torch.autograd.grad(output, wanted, grad_outputs=seed, materialize_grads=True)
+        by_x, *own = gradients([x, *self.module.parameters()], output, seed)
         return to_numpy(by_x), joined(map(to_numpy, own))
+
+    def in_training(self, feeds: Feeds) -> LiveModule:
+        return _InTraining(deepcopy(self.module).train(), self.signature)
+
+    def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
+        def call(x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
+            return called(self.module, self.signature, x, masks)
+
+        written = TorchWayBack(self.module, call, masked, cotangent).written()
+        yield written
+        if written.outcome == "pass":
+            yield from TorchWayBack(self.module, call, feeds, cotangent).answers()
 
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
@@ -93,10 +111,49 @@ class TorchModule(LiveModule):
         return TorchModule(deepcopy(self.module).to(getattr(torch, dtype)), self.signature)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        """Raises ExecutionError for a module that writes into x by `.data`: PyTorch's exporter ends the process."""
+        x = torch.ones(x_shape)
+        with torch.no_grad():
+            called(self.module, self.signature, x, {})
+        if not x._version and not bool((x == 1).all()):
+            raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
         return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
 
     def objects(self) -> Iterator[object]:
         yield from self.module.modules()
+
+
+class _InTraining(TorchModule):
+    """A module in training, as it is before each call: generators, counters and buffers of its own, too."""
+
+    def call(self, feeds: Feeds) -> Array:
+        """The output of the run that gradients are taken of."""
+        return to_numpy(self._run(feeds)[1].detach())
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+        wanted, output = self._run(feeds)
+        by_x, *own = gradients(wanted, output, to_tensor(np.ascontiguousarray(cotangent)))
+        return to_numpy(by_x), joined(map(to_numpy, own))
+
+    def backward_twice(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array] | None:
+        """All gradients of one output, [n], asked twice."""
+        wanted, output = self._run(feeds)
+        seed = to_tensor(np.ascontiguousarray(cotangent))
+        try:
+            one, other = (joined(map(to_numpy, gradients(wanted, output, seed, keep=True))) for _ in range(2))
+        except RuntimeError:  # what its way back needs is gone after the first
+            return None
+        return one, other
+
+    def _run(self, feeds: Feeds) -> tuple[list[Tensor], Tensor]:
+        """x and the parameters of a copy, and its output."""
+        copied = TorchModule(deepcopy(self.module), self.signature)
+        for generator in (torch.manual_seed, random.seed, np.random.seed):
+            generator(_SEED)
+        with torch.enable_grad():
+            x, output = copied._output(feeds, grad=True)
+        return [x, *copied.module.parameters()], output
 
 
 class _OfFunction(nn.Module):
@@ -188,11 +245,14 @@ class _PyTorch(ModuleFramework):
     def undisturbed(self) -> Generator[None]:
         """Without the fused path of nn.TransformerEncoder: it gives shorter outputs where all items end in padding."""
         fast, precision = torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision()
+        drawn, drawn_by_numpy = random.getstate(), np.random.get_state()
         torch.backends.mha.set_fastpath_enabled(False)
         try:
             with torch.random.fork_rng(devices=[]):
                 yield
         finally:
+            random.setstate(drawn)
+            np.random.set_state(drawn_by_numpy)
             torch.backends.mha.set_fastpath_enabled(fast)
             torch.set_float32_matmul_precision(precision)
 

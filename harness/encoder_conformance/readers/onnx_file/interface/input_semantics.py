@@ -6,7 +6,8 @@ from itertools import product
 import numpy as np
 
 from encoder_conformance import Tensors
-from encoder_conformance.protocol.description import Layout, Port, Roles
+from encoder_conformance.protocol.arguments import Layout
+from encoder_conformance.protocol.description import Port, Roles
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import (

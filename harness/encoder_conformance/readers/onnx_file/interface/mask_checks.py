@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from encoder_conformance.protocol.description import MaskMeaning
+from encoder_conformance.protocol.arguments import MaskMeaning
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of

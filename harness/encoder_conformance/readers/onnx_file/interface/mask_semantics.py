@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.protocol.description import GraphMask, MaskMeaning
+from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS
 from encoder_conformance.spec.axes import Array
 

@@ -1,0 +1,74 @@
+"""The findings on a module's arguments: masks by which none can be given, names used otherwise, what was not given."""
+
+from collections.abc import Iterator
+
+from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.subjects.interfaces import compared, usual_meaning
+
+
+def argument_findings(described: ModuleDescription) -> Iterator[Finding]:
+    """What its arguments show by themselves."""
+    for unusable in described.unusable_masks:
+        yield _of_unusable(unusable, stated=described.stated is not None)
+    if not described.masks and not described.unusable_masks:
+        yield _finding("note", "no argument of it hides a position: it is judged without masks")
+    for mask in described.masks:
+        yield from _of_name(mask)
+    for argument in described.ungiven_arguments:
+        yield from _of_ungiven(argument)
+
+
+def reference_findings(described: ModuleDescription, reference: ModuleDescription, name: str) -> Iterator[Finding]:
+    """What is called otherwise than in `reference`, the module of this name whose layer it should be."""
+    yield from compared(described, reference, ("the module", name))
+    for argument in reference.judged_without:
+        yield _finding("warning", f"the layer of {name} is stated without its argument {argument}")
+
+
+def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
+    """An error where a call raises, and where a stated layer's mask leaves something of what it hides."""
+    name = mask.argument
+    match mask.kind:
+        case "refused" | "sized":
+            some = mask.raising and mask.taken
+            at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
+            taken = f"; it is taken{only} alone" if some else ""
+            forms = " in every form that was tried" if mask.kind == "refused" else ""
+            message = f"{name} is refused{forms}: {mask.form}{at}: {mask.problem}{taken}"
+            return _finding("error", message, mask.where)
+        case "leaks":
+            message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
+            return _finding("error" if stated else "warning", f"{message}; it is judged without")
+        case "idle":
+            return _finding("warning", f"{name} is taken and hides no position ({mask.form}): it is judged without")
+    return _finding("warning", f"{name} is refused beside the other masks: it is judged without")
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    *most, last = map(str, sizes)
+    return " and ".join(filter(None, (", ".join(most), last)))
+
+
+def _of_name(mask: MaskArgument) -> Iterator[Finding]:
+    """A name that everybody knows, used the other way round."""
+    usual = usual_meaning(mask.argument)
+    for form in mask.forms:
+        if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
+            message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} wherever it is known"
+            yield _finding("warning", message, f"given as {form.text}; name it otherwise, or turn it round")
+            return
+
+
+def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:
+    name = argument.argument
+    if argument.changes:
+        message = f"{name} was not given, and changes the output where it is ({argument.form})"
+        yield _finding("warning", message, f"it is judged without {name}")
+    elif argument.matters:
+        yield _finding("note", f"{name} was not given: no array that was tried is taken. It is judged without {name}")
+
+
+def _finding(severity: Severity, message: str, hint: str = "") -> Finding:
+    return Finding(severity=severity, message=message, hint=hint)

@@ -1,0 +1,124 @@
+"""The arguments of a module and the inputs of a file, as a reader found them: x, masks, and what was not given."""
+
+from typing import Literal
+
+from encoder_conformance.protocol.findings import Plain
+from encoder_conformance.spec.strict import Frozen
+
+MaskMeaning = Literal["attend", "ignore", "additive"]
+MEANINGS: dict[MaskMeaning, str] = {
+    "attend": "true = attend", "ignore": "true = ignore", "additive": "added to the scores"
+}  # fmt: skip
+"""The meaning of true in a mask, or that its numbers are added to the scores; and in words."""
+Layout = Literal["BSD", "SBD", "SD"]
+"""The order of batch, sequence and features in x, as runs show it: attention goes along S."""
+LAYOUTS: dict[Layout, str] = {
+    "BSD": "[batch, sequence, d_model]", "SBD": "[sequence, batch, d_model]", "SD": "[sequence, d_model]"
+}  # fmt: skip
+_AXES = {
+    **{"B": "batch", "H": "heads", "S": "sequence", "X": "batch · heads", "D": "d_model"},
+    **{"d": "d_head", "e": "d_head / 2", "f": "2 · d_head"},
+}
+
+
+def axes_text(axes: str) -> str:
+    """`[batch, 1, 1, sequence]` of "B11S"; D is d_model; d is that of a head, e half of it and f twice."""
+    return f"[{', '.join(_AXES.get(axis, axis) for axis in axes)}]"
+
+
+class MaskInput(Frozen):
+    """`axes`: a letter for each axis: B, H, S, 1, X for batch and heads in one; as "BS", "B11S", "BHSS", "SS".
+    `meaning` None: it hides no position."""
+
+    axes: str
+    meaning: MaskMeaning | None
+
+    @property
+    def by_query(self) -> bool:
+        """Whether it tells queries apart, as an attention mask does."""
+        return self.axes.count("S") == 2
+
+    @property
+    def by_item(self) -> bool:
+        return "B" in self.axes or "X" in self.axes
+
+    @property
+    def by_head(self) -> bool:
+        return "H" in self.axes or "X" in self.axes
+
+
+class GraphMask(MaskInput):
+    """An input of a file's graph. `counted`: only how many positions it shows counts, and they are taken for the
+    first."""
+
+    name: Plain
+    counted: bool = False
+
+
+class MaskForm(Frozen):
+    """A form in which a mask is taken, and what may be meant by it: each of the `meanings` hides the same; none: it
+    hides nothing."""
+
+    axes: str
+    dtype: str
+    meanings: tuple[MaskMeaning, ...]
+
+    @property
+    def text(self) -> str:
+        return f"{self.dtype} {axes_text(self.axes)}"
+
+
+class MaskArgument(MaskInput):
+    """An argument of a module's call. `place`: how many stand before it; None: it is given by its name alone. `forms`:
+    those of the usual ones in which it is taken."""
+
+    argument: str
+    meaning: MaskMeaning
+    dtype: str
+    shape: str
+    evidence: str
+    place: int | None = None
+    forms: tuple[MaskForm, ...] = ()
+
+
+class UnusableMask(Frozen):
+    """An argument that is named as a mask, and by which none can be given.
+
+    It is `refused` in every form, of which `form` raises `problem`, in the frame `where`, at the batches `raising` and
+    is taken at `taken`; or
+    it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or it
+    is taken `alone`, and refused beside another. One that is refused at some batches (`sized`) is given at the others.
+    """
+
+    argument: str
+    kind: Literal["refused", "sized", "leaks", "idle", "alone"]
+    form: str = ""
+    problem: str = ""
+    where: str = ""
+    raising: tuple[int, ...] = ()
+    taken: tuple[int, ...] = ()
+    leakage: float = 0.0
+
+
+class UngivenArgument(Frozen):
+    """An argument that takes an array, and was left at its default. `changes`: whether the output does, given as
+    `form`; None: it is taken in no form that was tried. `cache`: its name is that of what earlier calls left."""
+
+    argument: str
+    changes: bool | None
+    form: str
+    cache: bool
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is not known that the output stays as it is. No layer is without a cache that has none."""
+        return self.changes or (self.changes is None and not self.cache)
+
+
+class XArgument(Frozen):
+    """The argument of a module's call that is x."""
+
+    argument: str
+    layout: str
+    d_model: int
+    evidence: str

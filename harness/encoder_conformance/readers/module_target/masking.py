@@ -1,0 +1,254 @@
+"""Gives a module each of its masks in every usual form: what it means by it, and why in no form it is a mask."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+
+from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, UnusableMask
+from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.probing import drawn, probe_of
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
+from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity, polarities_of
+from encoder_conformance.spec.axes import Array
+
+_MOST_FORMS = 3
+"""Of one mask."""
+_USUAL = ("BHSS", "XSS", "B1SS", "BSS", "SS", "B11S", "B1S", "BS")
+"""Axes of a mask, those first that can tell most."""
+_RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S", "SB")
+"""Those that are tried where a module takes none of the usual ones."""
+_DTYPES = ("bool", "float32", "int64")
+_COMPARED = (
+    *(("bool", axes) for axes in ("BS", "SS", "B11S", "B1SS")),
+    *(("float32", axes) for axes in ("BS", "B11S")),
+)
+"""Forms in which every mask is given, so that those of two modules can be compared."""
+_BATCHES = (1, 2, 3, 4, 7)
+"""Sizes of a batch that a mask is given for which is refused with that of the probe."""
+_OTHER_BATCHES = (2, 7)
+"""Sizes that one is given for which is taken with that of the probe."""
+_NAMES = ("mask", "padding")
+"""Words in a name that says that it is a mask's; a bias may be another."""
+
+
+@dataclass
+class _Tried:
+    """The forms of one mask: it hides what it flags; in part; it is taken and hides nothing; it raises this."""
+
+    hiding: list[MaskSemantics] = field(default_factory=list)
+    leaking: list[MaskSemantics] = field(default_factory=list)
+    idle: list[tuple[str, str]] = field(default_factory=list)
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def with_masks(
+    runner: LiveModule, found: InputSemantics, num_heads: int
+) -> tuple[InputSemantics, tuple[UnusableMask, ...]]:
+    """`found`, and the meaning of those masks that hide what they flag, in the form that can tell most; and those by
+    which none can be given.
+
+    Forms that the module does not take together are passed over, for those that tell less.
+    """
+    tried = {name: _tried(runner, found, name, num_heads) for name in runner.signature.masks}
+    named = {name: each for name, each in tried.items() if any(word in name.lower() for word in _NAMES)}
+    unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
+    forms = [each.hiding for each in tried.values() if each.hiding]
+    for masks in product(*forms):
+        together = replace(found, masks=masks)
+        if _runs(runner, together):
+            return together, (*unusable, *_sized(runner, together, num_heads))
+    alone = (UnusableMask(argument=each[0].name, kind="alone") for each in forms[1:])
+    return replace(found, masks=tuple(each[0] for each in forms)[:1]), (*unusable, *alone)
+
+
+def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterator[UnusableMask]:
+    """Those of the masks that are refused for another batch, for which x alone is not."""
+    for mask in found.masks if found.layout != "SD" else ():
+        form = mask.dtype, mask.axes
+        tried = {B: _problem(runner, found, mask.name, form, (B, num_heads)) for B in _OTHER_BATCHES}
+        raising = tuple(B for B, problem in tried.items() if problem and not _problem(runner, found, "", form, (B, 1)))
+        if raising:
+            problem, where = _raised(tried[raising[0]])
+            yield UnusableMask(
+                argument=mask.name,
+                kind="sized",
+                form=_form(*form),
+                problem=problem,
+                where=where,
+                raising=raising,
+                taken=tuple(sorted({*_OTHER_BATCHES, found.B} - {*raising})),
+            )
+
+
+def causal_with_open_masks(runner: LiveModule, found: InputSemantics) -> bool:
+    """Whether no position sees a later one although masks are given that hide nothing."""
+    if not (found.masks and found.causal):
+        return found.causal
+    x = drawn(found.x_shape(found.B, found.S))
+    feeds = {"x": x, **found.open_masks()}
+    later = x.copy()
+    later[(slice(None), -1) if found.layout == "BSD" else -1] += 1
+    before, after = (found.batch_first(runner.run({**feeds, "x": each})["output"]) for each in (x, later))
+    return bool(np.allclose(before[:, :-1], after[:, :-1], rtol=0, atol=1e-12))
+
+
+def forms_taken(runner: LiveModule, found: InputSemantics, num_heads: int) -> Mapping[str, tuple[MaskForm, ...]]:
+    """Mask → the forms in which the module takes it, and what it means by each.
+
+    One key is hidden, for all items, heads and queries, in the mask's own form; what another form has to say for the
+    same output is its meaning.
+    """
+    x = drawn(found.x_shape(found.B, found.S))
+    taken = {}
+    for mask in found.masks:
+        assert mask.polarity is not None
+        feeds = {"x": x, **found.open_masks()}
+        feeds[mask.name] = _flagged(feeds[mask.name], mask.polarity, mask.key_axis)
+        hidden = runner.run(feeds)["output"]
+        forms, own = [], [(dtype, mask.axes) for dtype in (mask.dtype, *_DTYPES)]
+        for dtype, axes in dict.fromkeys((*own, *(form for form in _COMPARED if form[1] != mask.axes))):
+            like_own = axes == mask.axes
+            shape, key_axis = (mask.shape, mask.key_axis) if like_own else (shape_at(axes, found, num_heads), -1)
+            feeds[mask.name] = np.zeros(shape, np.dtype(dtype))
+            meanings = _meanings(runner, feeds, mask.name, key_axis, hidden)
+            if meanings is not None:
+                forms.append(MaskForm(axes=axes, dtype=dtype, meanings=meanings))
+        taken[mask.name] = tuple(forms)
+    return taken
+
+
+def _flagged(like: Array, polarity: Polarity, key_axis: int) -> Array:
+    """A mask of the shape of `like` that hides one key, the last but one, and nothing else."""
+    flagged = np.full_like(like, polarity.open)
+    flagged.swapaxes(key_axis, -1)[..., -2] = polarity.shut
+    return flagged
+
+
+def _meanings(
+    runner: LiveModule, feeds: Mapping[str, Array], name: str, key_axis: int, hidden: Array
+) -> tuple[MaskMeaning, ...] | None:
+    """The meanings with which a mask of the form that is fed by this name gives the output `hidden`, in the shape of x;
+    None: it is refused."""
+    meanings, ran = list[MaskMeaning](), False
+    for polarity in polarities_of(str(feeds[name].dtype)):
+        flagged = _flagged(feeds[name], polarity, key_axis)
+        try:
+            output = runner.run({**feeds, name: flagged})["output"]
+        except ExecutionError:
+            continue
+        ran = True
+        if np.allclose(output, hidden, rtol=1e-4, atol=1e-5 * np.abs(hidden).max()):
+            meanings.append(polarity.meaning)
+    return tuple(meanings) if ran else None
+
+
+def shape_at(axes: str, found: InputSemantics, num_heads: int, batch: int | None = None) -> tuple[int, ...]:
+    """The sizes of these axes, at the batch of the probe or another: a 0 where half of a head's features are none."""
+    B, d = batch or found.B, found.d_model // num_heads
+    sizes = {"B": B, "S": found.S, "H": num_heads, "X": B * num_heads}
+    sizes |= {"D": found.d_model, "d": d, "e": d // 2, "f": 2 * d}
+    return tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes)
+
+
+def _tried(runner: LiveModule, found: InputSemantics, name: str, num_heads: int) -> _Tried:
+    """The mask in each form, up to some that hide what they flag: one of each shape."""
+    tried = _Tried()
+    for several in (_USUAL, _RARE):
+        for axes in several[::-1] if "padding" in name else several:
+            shape = shape_at(axes, found, num_heads)
+            for dtype in _DTYPES:
+                done = {mask.shape for mask in tried.hiding}
+                if shape not in done and len(done) < _MOST_FORMS:
+                    _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, tried)
+        if tried.hiding or tried.leaking or tried.idle:
+            break
+    return tried
+
+
+def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, tried: _Tried) -> None:
+    """Note what becomes of the mask in one form."""
+    try:
+        under = semantics_of(probe_of(runner, found.x_shape(found.B, found.S), (port,)))
+    except ExecutionError as error:
+        tried.refused[port.dtype, axes] = str(error)
+        return
+    [mask] = under.masks
+    if mask.polarity is None or under.layout != found.layout:
+        filled = (replace(mask, polarity=None, fill=number) for number in (0.0, 1.0))
+        if any(_runs(runner, replace(found, masks=(each,))) for each in filled):
+            tried.idle.append((port.dtype, axes))
+        else:
+            tried.refused[port.dtype, axes] = "its output is not finite"
+    elif mask.leakage:
+        tried.leaking.append(mask)
+    else:
+        tried.hiding.append(mask)
+
+
+def _runs(runner: LiveModule, found: InputSemantics) -> bool:
+    """Whether it takes these masks together and gives numbers."""
+    try:
+        output = runner.run({"x": drawn(found.x_shape(found.B, found.S)), **found.open_masks()})["output"]
+        return bool(np.isfinite(output).all())
+    except ExecutionError:
+        return False
+
+
+def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Tried, num_heads: int) -> UnusableMask:
+    if tried.leaking:
+        least = min(tried.leaking, key=lambda mask: mask.leakage)
+        form = _form(least.dtype, least.axes)
+        return UnusableMask(argument=name, kind="leaks", form=form, leakage=least.leakage)
+    if tried.idle:
+        return UnusableMask(argument=name, kind="idle", form=_form(*tried.idle[0]))
+    return _refused(runner, found, name, tried.refused, num_heads)
+
+
+def _refused(
+    runner: LiveModule, found: InputSemantics, name: str, refused: Mapping[tuple[str, str], str], num_heads: int
+) -> UnusableMask:
+    """The form that is taken at most sizes of the batch, else that of padding, with what it raises at that of the
+    probe."""
+    batches = sorted({*_BATCHES, num_heads} - {found.S}) if found.layout != "SD" else [found.B]
+    order = [(dtype, axes) for axes in reversed(_USUAL) for dtype in _DTYPES]
+    taken = {
+        form: tuple(B for B in batches if not _problem(runner, found, name, form, (B, num_heads))) for form in order
+    }
+    form = max(order, key=lambda each: len(taken[each]))
+    problem, where = _raised(refused[form])
+    return UnusableMask(
+        argument=name,
+        kind="refused",
+        form=_form(*form),
+        problem=problem,
+        where=where,
+        raising=tuple(B for B in batches if B not in taken[form]),
+        taken=taken[form],
+    )
+
+
+def _problem(
+    runner: LiveModule, found: InputSemantics, name: str, form: tuple[str, str], sizes: tuple[int, int]
+) -> str:
+    """What this form of a mask raises, at these sizes of batch and heads; without a name, what x alone does."""
+    (dtype, axes), (batch, num_heads) = form, sizes
+    mask = {name: np.zeros(shape_at(axes, found, num_heads, batch), np.dtype(dtype))} if name else {}
+    try:
+        runner.run({"x": drawn(found.x_shape(batch, found.S)), **mask})
+        return ""
+    except ExecutionError as error:
+        return str(error)
+
+
+def _form(dtype: str, axes: str) -> str:
+    return MaskForm(dtype=dtype, axes=axes, meanings=()).text
+
+
+def _raised(problem: str) -> tuple[str, str]:
+    """What was raised, and the frame of those that follow which is nearest to the module's call."""
+    first, *frames = problem.splitlines()
+    return first, frames[0].strip() if frames else ""

@@ -1,0 +1,30 @@
+"""Gives a module its arguments, one by one: what its masks mean, which are none, and what else changes its output."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from encoder_conformance.protocol.arguments import MaskForm, UngivenArgument, UnusableMask
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.masking import forms_taken, with_masks
+from encoder_conformance.readers.module_target.ungiven import ungiven_arguments
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+
+
+@dataclass(frozen=True)
+class OfferedArguments:
+    """`semantics`: of x and the masks that are used; `forms`: those in which each of these is taken; `unusable`: masks
+    by which none can be given; `ungiven`: the other arguments that take arrays."""
+
+    semantics: InputSemantics
+    forms: Mapping[str, tuple[MaskForm, ...]]
+    unusable: tuple[UnusableMask, ...]
+    ungiven: tuple[UngivenArgument, ...]
+
+
+def offered(module: LiveModule, found: InputSemantics, num_heads: int) -> OfferedArguments:
+    """`found`: the semantics of x alone."""
+    semantics, unusable = with_masks(module, found, num_heads)
+    known = {*(mask.name for mask in semantics.masks), *(each.argument for each in unusable)}
+    left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in known]
+    ungiven = ungiven_arguments(module, semantics, num_heads, left)
+    return OfferedArguments(semantics, forms_taken(module, semantics, num_heads), unusable, ungiven)

@@ -1,0 +1,180 @@
+"""Compares how two subjects are called: the layout of x, what no mask means, and what each mask means and takes.
+
+Each is asked in the way that it wants, so their numbers say nothing of this.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from encoder_conformance.protocol.arguments import MEANINGS, MaskForm, MaskMeaning
+from encoder_conformance.protocol.description import Description, FileDescription, ModuleDescription
+from encoder_conformance.protocol.findings import Finding, Severity
+
+Sides = tuple[str, str]
+"""The names of both in a sentence."""
+_OPPOSITE = frozenset[MaskMeaning](("attend", "ignore"))
+
+
+def usual_meaning(name: str) -> MaskMeaning | None:
+    """The meaning of true in a mask of this name that everybody knows; None where libraries differ."""
+    return "attend" if name == "attention_mask" else "ignore" if name.endswith("key_padding_mask") else None
+
+
+def compared(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
+    """An error where the same call means another thing, a warning where one of them cannot be called so, and a note
+    where it is called by another name or in fewer forms."""
+    if one.x_layout != two.x_layout and one.x_layout and two.x_layout:
+        yield _finding("error", f"x: {one.x_layout} in {sides[0]}, {two.x_layout} in {sides[1]}")
+    yield from _without_masks(one, two, sides)
+    ours, theirs = _masks(one), _masks(two)
+    pairs = list(_pairs(ours, theirs))
+    for pair in pairs:
+        yield from pair.findings(sides)
+    matched = {mask.name for pair in pairs for mask in (pair.one, pair.two)}
+    for masks, side, other in ((ours, *sides), (theirs, *sides[::-1])):
+        for mask in masks:
+            if mask.name not in matched:
+                message = f"{mask.name} of {side} ({MEANINGS[mask.meaning]}) is like no argument of {other}"
+                yield _finding("warning", f"{message}: it was not compared")
+
+
+def _without_masks(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
+    """Whether positions see later ones where no mask is given."""
+    if isinstance(one, ModuleDescription) and isinstance(two, ModuleDescription) and one.causal != two.causal:
+        causal, other = sides if one.causal else sides[::-1]
+        message = f"without a mask: no position sees a later one in {causal}, each sees all others in {other}"
+        yield _finding("error", message)
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """A mask of one side. `place`: how many arguments stand before it, where it needs no name. `forms`: (dtype, axes) →
+    what may be meant by it; nothing: it is taken and hides nothing. `whole`: whether these are all usual ones."""
+
+    name: str
+    meaning: MaskMeaning
+    by_query: bool
+    place: int | None
+    forms: Mapping[tuple[str, str], frozenset[MaskMeaning]]
+    whole: bool
+
+    def text(self, form: tuple[str, str]) -> str:
+        meanings = [meaning for meaning in MEANINGS if meaning in self.forms[form]]
+        return " or ".join(map(MEANINGS.__getitem__, meanings)) or "it hides nothing"
+
+    @property
+    def is_usual(self) -> bool:
+        known = usual_meaning(self.name)
+        return known is not None and self.meaning in (known, "additive")
+
+    @property
+    def own(self) -> tuple[str, str]:
+        """The form in which it is given."""
+        return next(iter(self.forms))
+
+
+def _masks(description: Description) -> list[_Mask]:
+    match description:
+        case ModuleDescription():
+            return [
+                _Mask(
+                    *(mask.argument, mask.meaning, mask.by_query, mask.place),
+                    {(form.dtype, form.axes): frozenset(form.meanings) for form in mask.forms},
+                    whole=True,
+                )
+                for mask in description.masks
+            ]
+        case FileDescription():
+            return [
+                _Mask(
+                    *(name, mask.meaning, mask.by_query, None),
+                    {(description.port(name).dtype, mask.axes): frozenset((mask.meaning,))},
+                    whole=False,
+                )
+                for name, mask in description.mask_inputs.items()
+                if mask.meaning
+            ]
+    return []
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A mask of each side that stands for the other's."""
+
+    one: _Mask
+    two: _Mask
+
+    def findings(self, sides: Sides) -> Iterator[Finding]:
+        """What differs in meaning; else what is taken by one alone, and the names."""
+        name, (first, second) = self._name(sides), sides
+        shared = [form for form in self.one.forms if form in self.two.forms]
+        alike = [form for form in shared if self.one.forms[form] & self.two.forms[form]]
+        apart = [form for form in shared if form not in alike and (self.one.forms[form] or self.two.forms[form])]
+        opposite = [form for form in apart if self.one.forms[form] | self.two.forms[form] >= _OPPOSITE]
+        if opposite or (apart and not alike):
+            form = (opposite or apart)[0]
+            meanings = f"{self.one.text(form)} in {first}, {self.two.text(form)} in {second}"
+            called_alike = self.one.name == self.two.name or self._by_place
+            yield _finding("error" if called_alike else "warning", f"{name}: {meanings}", _given(form))
+        elif not alike:
+            yield self._disjoint(name, sides)
+        else:
+            yield from self._narrowed(name, sides, apart)
+
+    def _name(self, sides: Sides) -> str:
+        same = self.one.name == self.two.name
+        return self.one.name if same else f"{self.one.name} of {sides[0]} and {self.two.name} of {sides[1]}"
+
+    @property
+    def _by_place(self) -> bool:
+        """Whether a call without names reaches both, and their names do not say what each means."""
+        same = self.one.place is not None and self.one.place == self.two.place
+        return same and not (self.one.is_usual and self.two.is_usual)
+
+    def _disjoint(self, name: str, sides: Sides) -> Finding:
+        """No form is taken by both: a call of one raises in the other. By one name it is expected not to."""
+        opposite, same = {self.one.meaning, self.two.meaning} == _OPPOSITE, self.one.name == self.two.name
+        severity: Severity = "error" if opposite and same else "warning" if opposite or same else "note"
+        first, second = (f"{mask.text(mask.own)} ({_form(mask.own)})" for mask in (self.one, self.two))
+        meanings = f"{first} in {sides[0]}, {second} in {sides[1]}"
+        return _finding(severity, f"{name}: {meanings}; no form is taken by both")
+
+    def _narrowed(self, name: str, sides: Sides, apart: list[tuple[str, str]]) -> Iterator[Finding]:
+        if apart:
+            meanings = f"{self.one.text(apart[0])} in {sides[0]}, {self.two.text(apart[0])} in {sides[1]}"
+            yield _finding("warning", f"{name}, as {_form(apart[0])}: {meanings}")
+        if self.one.name != self.two.name:
+            yield _finding("note", f"{name} are the same mask")
+        if self.one.whole and self.two.whole:
+            for mask, other, side in ((self.one, self.two, sides[0]), (self.two, self.one, sides[1])):
+                alone = [_form(form) for form, meanings in mask.forms.items() if meanings and form not in other.forms]
+                if alone:
+                    yield _finding("note", f"{name}: {side} alone takes {', '.join(alone)}")
+
+
+def _pairs(ours: list[_Mask], theirs: list[_Mask]) -> Iterator[_Pair]:
+    """Those of one name, then those that both tell queries apart or both do not, then the rest in order."""
+    ours, theirs = list(ours), list(theirs)
+    for fits in (
+        lambda one, two: one.name == two.name,
+        lambda one, two: one.by_query == two.by_query,
+        lambda one, two: True,
+    ):
+        for one in list(ours):
+            two = next((each for each in theirs if fits(one, each)), None)
+            if two is not None:
+                ours.remove(one)
+                theirs.remove(two)
+                yield _Pair(one, two)
+
+
+def _form(form: tuple[str, str]) -> str:
+    return MaskForm(dtype=form[0], axes=form[1], meanings=()).text
+
+
+def _given(form: tuple[str, str]) -> str:
+    return f"given as {_form(form)}; each was asked in its own way, and so the numbers do not show it"
+
+
+def _finding(severity: Severity, message: str, hint: str = "") -> Finding:
+    return Finding(severity=severity, message=message, hint=hint)

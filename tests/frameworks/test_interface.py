@@ -1,0 +1,389 @@
+"""How a module is called is part of the verdict: its masks, what they mean, and the arguments that were not given."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.readers.module_target.describing import described
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.exporting import Exported
+from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.offering import offered
+from encoder_conformance.readers.module_target.probing import live_semantics
+from encoder_conformance.subjects.interfaces import compared
+
+HERE = Path(__file__).parent
+BARE: dict[str, Any] = runpy.run_path(str(HERE / "bare_modules.py"))
+D, H = BARE["D"], BARE["H"]
+
+
+def called(module: object, heads: int = H) -> ModuleDescription:
+    """What is found out of its arguments; no layer is read."""
+    framework = framework_of(module)
+    assert framework is not None
+    with framework.undisturbed():
+        live = framework.live(module)
+        found = offered(live, live_semantics(live), heads)
+    return described(Examination(framework, live, found.semantics, Exported(), offered=found))
+
+
+def said(findings: Any, *severities: str) -> list[str]:
+    """The messages, of these severities or of errors and warnings."""
+    return [each.message for each in findings if each.severity in (severities or ("error", "warning"))]
+
+
+class Padded(BARE["Fused"]):
+    """`attend` is given what shall be seen, [B, S] true = attend; subclasses say how they are asked for it."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return (scores if mask is None else self.hidden(scores, mask)).softmax(-1) @ v
+
+    def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+        return scores.masked_fill(~seen[:, None, None, :], -torch.inf)
+
+
+def taking(name: str, seen: str, *, before: str = "", base: type = Padded, after: str = "") -> nn.Module:
+    """A layer whose forward takes `before`, a mask of this name and `after`; `seen`: what is seen, of mask `m`."""
+    made: dict[str, Any] = {"base": base, "seen": eval(f"lambda m: {seen}")}
+    seen_of = f"None if {name} is None else seen({name})"
+    exec(f"def forward(self, x, {before}{name}=None{after}): return base.forward(self, x, {seen_of})", made)
+    torch.manual_seed(0)
+    return type("Layer", (base,), {"forward": made["forward"]})()
+
+
+ATTEND, IGNORE = "m != 0", "m == 0"
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "mask"])
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_one_name_with_two_meanings_is_an_error_that_says_both(name: str, exchanged: bool) -> None:
+    sides = [called(taking(name, seen)) for seen in (ATTEND, IGNORE)][:: -1 if exchanged else 1]
+    first, second = ("ignore", "attend") if exchanged else ("attend", "ignore")
+    assert said(compared(*sides, ("A", "B")), "error") == [f"{name}: true = {first} in A, true = {second} in B"]
+
+
+def test_two_names_called_by_place_that_mean_opposite_things_are_an_error() -> None:
+    ours, theirs = called(taking("padding", IGNORE)), called(taking("keep_mask", ATTEND))
+    due = "padding of A and keep_mask of B: true = ignore in A, true = attend in B"
+    assert said(compared(ours, theirs, ("A", "B")), "error") == [due]
+    by_name = called(taking("keep_mask", ATTEND, before="*, "))
+    assert said(compared(ours, by_name, ("A", "B")), "error") == []
+    assert said(compared(ours, by_name, ("A", "B")), "warning") == [due]
+
+
+def test_names_that_everybody_knows_mean_what_they_say() -> None:
+    ours, theirs = called(taking("key_padding_mask", IGNORE)), called(taking("attention_mask", ATTEND))
+    assert said(compared(ours, theirs, ("A", "B")), "error") == []
+    assert len(said(compared(ours, theirs, ("A", "B")), "warning")) == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "note"),
+    [
+        (("padding", IGNORE), ""),
+        (("mask", IGNORE), "padding of A and mask of B are the same mask"),
+        (("padding", "~m.bool()"), ""),
+    ],
+)
+def test_the_same_meaning_is_no_difference(second: tuple[str, str], note: str) -> None:
+    found = list(compared(called(taking("padding", IGNORE)), called(taking(*second)), ("A", "B")))
+    assert said(found) == []
+    assert said(found, "note") == [note] * bool(note)
+
+
+def test_forms_that_one_alone_takes_are_said() -> None:
+    ours = called(taking("mask", "m.bool()"))
+    by_flags = called(taking("mask", "m & (m == m)"))  # refuses floats
+    assert said(compared(ours, by_flags, ("A", "B"))) == []
+    assert said(compared(ours, by_flags, ("A", "B")), "note") == [
+        "mask: A alone takes float32 [batch, sequence], int64 [batch, sequence]"
+    ]
+    wide = called(BARE["Fused"]())  # [B, 1, 1, S] and wider ones
+    [message] = said(compared(ours, wide, ("A", "B")))
+    assert message.endswith("no form is taken by both")
+
+
+def test_a_mask_that_one_alone_has_is_said_to_be_not_compared() -> None:
+    ours, theirs = called(BARE["torch_layer"](batch_first=True)), called(taking("padding", IGNORE))
+    found = list(compared(ours, theirs, ("A", "B")))
+    assert said(found) == ["src_mask of A (true = ignore) is like no argument of B: it was not compared"]
+
+
+def test_the_layout_of_x_and_a_missing_mask_mean_the_same() -> None:
+    class Causal(Padded):
+        def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+            return scores.masked_fill(~seen[:, None, None, :], -torch.inf)
+
+        def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+            if mask is None:
+                return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return super().attend(q, k, v, mask)
+
+    plain = called(Padded())
+    [message] = said(compared(plain, called(BARE["torch_layer"]()), ("A", "B")), "error")
+    assert message == "x: [batch, sequence, d_model] in A, [sequence, batch, d_model] in B"
+    [message] = said(compared(plain, called(Causal()), ("A", "B")), "error")
+    assert message == "without a mask: no position sees a later one in B, each sees all others in A"
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "due"),
+    [
+        ("attention_mask", IGNORE, "attention_mask: true = ignore here, and true = attend wherever it is known"),
+        ("src_key_padding_mask", ATTEND, "src_key_padding_mask: true = attend here, and true = ignore wherever"),
+        ("key_padding_mask", ATTEND, "key_padding_mask: true = attend here"),
+        ("attention_mask", ATTEND, ""),
+        ("key_padding_mask", IGNORE, ""),
+        *((name, seen, "") for name in ("attn_mask", "mask", "padding_mask") for seen in (ATTEND, IGNORE)),
+    ],
+)
+def test_a_known_name_used_the_other_way_is_a_warning_by_itself(name: str, seen: str, due: str) -> None:
+    found = said(argument_findings(called(taking(name, seen))))
+    assert [message[: len(due)] for message in found] == [due] * bool(due)
+
+
+def test_an_added_mask_of_a_known_name_is_as_known() -> None:
+    class Added(Padded):
+        def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+            return scores + seen[:, None, None, :]
+
+    for name in ("attention_mask", "key_padding_mask"):
+        found = called(taking(name, "m", base=Added))
+        assert found.masks[0].meaning == "additive"
+        assert said(argument_findings(found)) == []
+    assert called(nn.TransformerEncoderLayer(D, H, 24)).masks
+    assert said(argument_findings(called(nn.TransformerEncoderLayer(D, H, 24)))) == []
+
+
+class OnHeads(Padded):
+    """Its mask's batch axis falls on the heads."""
+
+    def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+        return scores.masked_fill(~seen[:, None, :].expand(-1, seen.shape[1], -1), -torch.inf)
+
+
+class Heads3(OnHeads):
+    """As many heads as the probe has items, so that it is taken there."""
+
+    def __init__(self) -> None:
+        super().__init__(d=24, h=3)
+
+
+class OneItem(Padded):
+    """It works for a batch of one."""
+
+    def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+        return scores.masked_fill(~seen.view(1, 1, 1, -1), -torch.inf)
+
+
+class Cut(Padded):
+    """With a mask its output is of another shape."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, mask)[:, 1 if mask is not None else 0 :]
+
+
+class Undefined(Padded):
+    def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+        return scores / (seen.sum() * 0)
+
+
+@pytest.mark.parametrize(
+    ("base", "parts"),
+    [
+        (OnHeads, ("bool [batch, sequence] at batch 3, 4 and 7: RuntimeError: ", "taken at batch 1 and 2 alone")),
+        (OneItem, ("bool [batch, sequence] at batch 2, 3, 4 and 7: RuntimeError: ", "taken at batch 1 alone")),
+        (Cut, (": it returns [3, 4, 16], and x is [3, 5, 16]",)),
+        (Undefined, (": its output is not finite",)),
+    ],
+)
+def test_a_mask_that_is_refused_in_every_form_is_an_error(base: type, parts: tuple[str, ...]) -> None:
+    module = taking("padding_mask", "m == 0", base=base)
+    found = called(module)
+    [message] = said(argument_findings(found), "error")
+    assert message.startswith("padding_mask is refused in every form that was tried: bool [batch, sequence]")
+    assert all(part in message for part in parts), message
+    assert found.judged_without == ("padding_mask",)
+    assert not any("no argument of it" in message for message in said(argument_findings(found), "note"))
+
+
+def test_a_mask_that_is_refused_for_some_batches_is_an_error() -> None:
+    class Odd(Padded):
+        def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+            assert len(seen) % 2, "an even batch"
+            return super().hidden(scores, seen)
+
+    found = called(taking("padding_mask", "m == 0", base=Odd))
+    [message] = said(argument_findings(found), "error")
+    assert message.startswith(
+        "padding_mask is refused: bool [batch, sequence] at batch 2: AssertionError: an even batch"
+    )
+    assert message.endswith("taken at batch 3 and 7 alone")
+    [message] = said(argument_findings(called(taking("mask", "m == 0", base=Heads3), 3)), "error")
+    assert message.startswith("mask is refused: bool [batch, sequence] at batch 2 and 7: RuntimeError")
+
+
+@pytest.mark.parametrize("seen", ["m & (m == m)", "(m.is_floating_point() or 1 / 0) and m != 0", "m.to(torch.bool)"])
+def test_one_form_that_is_taken_is_enough(seen: str) -> None:
+    found = called(taking("mask", seen))
+    assert [mask.meaning for mask in found.masks] == ["attend"]
+    assert said(argument_findings(found)) == []
+
+
+def test_rare_axes_are_found_where_no_others_are_taken() -> None:
+    for seen, axes in (("(m != 0).T", "SB"), ("(m != 0).squeeze(2)", "BS1")):
+        found = called(taking("mask", seen))
+        assert [(mask.axes, mask.meaning) for mask in found.masks] == [(axes, "attend")]
+        assert said(argument_findings(found)) == []
+        assert said(compared(found, found, ("A", "B"))) == []
+
+
+def test_masks_that_hide_nothing_or_in_part_are_said() -> None:
+    class Weak(Padded):
+        def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
+            return scores - 3.0 * ~seen[:, None, None, :]
+
+    [message] = said(argument_findings(called(taking("mask", IGNORE, base=Weak))))
+    assert message.startswith("mask hides in part: ")
+    found = called(taking("mask", "None"))
+    assert said(argument_findings(found))[0].startswith("mask is taken and hides no position")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ", head_mask=None, token_type_ids=None, output_attentions=None, return_dict=None",
+        ", *, need_weights: bool | None = None, is_causal: bool = False, mask_type: str = 'x', block_mask=None",
+        ", use_cache=None, layer_idx: int | None = None, past_key_values=None",
+    ],
+)
+def test_arguments_that_are_no_masks_are_no_error(more: str) -> None:
+    found = called(taking("padding", IGNORE, after=more))
+    assert said(argument_findings(found)) == []
+    assert found.judged_without == ()
+
+
+class Positioned(Padded):
+    """`given`, where it is, is used as `use` says."""
+
+    use: Callable[[Any, Tensor, Tensor], Tensor]
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, given: Tensor | None = None) -> Tensor:
+        return super().forward(x if given is None else self.use(x, given), mask)
+
+
+USES: dict[str, Callable[[Any, Tensor, Tensor], Tensor]] = {
+    "positions": lambda self, x, g: x + torch.sin(g[..., None].to(x.dtype)),
+    "an embedding of positions": lambda self, x, g: x + torch.eye(512, x.shape[-1])[g.long()],
+    "a table of positions": lambda self, x, g: x + g.view(1, *x.shape[1:]),
+    "lengths": lambda self, x, g: x * (torch.arange(x.shape[1])[None] < g.view(x.shape[0], 1))[..., None],
+    "a second sequence": lambda self, x, g: x + g.mean(1, keepdim=True).expand(x.shape[0], 1, x.shape[2]),
+    "angles": lambda self, x, g: x * torch.cat(list(g.chunk(2, -1)) * H, -1).reshape(1, x.shape[1], x.shape[2]).cos(),
+    "a pair": lambda self, x, g: x + sum(part.mean() for part in _pair(g)),
+}
+
+
+def _pair(given: Tensor) -> tuple[Tensor, Tensor]:
+    cos, sin = given
+    return cos, sin
+
+
+@pytest.mark.parametrize("use", USES)
+def test_an_argument_that_changes_the_output_and_was_not_given_is_named(use: str) -> None:
+    torch.manual_seed(0)
+    found = called(type("Layer", (Positioned,), {"use": USES[use]})())
+    assert found.judged_without == ("given",)
+    [message] = said(argument_findings(found))
+    assert message.startswith("given was not given, and changes the output where it is (")
+    assert said(reference_findings(called(Padded()), found, "other"), "warning")[-1].endswith("its argument given")
+
+
+def test_an_argument_that_changes_nothing_is_no_more_than_listed() -> None:
+    found = called(type("Layer", (Positioned,), {"use": lambda self, x, given: x})())
+    doubled = called(type("Layer", (Positioned,), {"use": lambda self, x, given: 2 * x})())
+    assert doubled.judged_without == ("given",)
+    assert [(each.argument, each.changes) for each in found.ungiven_arguments] == [("given", False)]
+    assert found.judged_without == ()
+
+
+def test_what_is_needed_and_not_given_is_named() -> None:
+    class Needing(Padded):
+        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+            return super().forward(x, torch.arange(x.shape[1])[None] < lengths[:, None])
+
+    class Unguarded(Padded):
+        def forward(self, x: Tensor, mask: Tensor | None = None, *, positions: Tensor | None = None) -> Tensor:
+            return super().forward(x + positions[..., None], mask)  # type: ignore[index]
+
+    with pytest.raises(BadTarget, match="it needs lengths beside x, and None is refused: TypeError"):
+        called(Needing())
+    with pytest.raises(BadTarget) as raised:
+        called(Unguarded())
+    assert raised.value.hint.endswith("positions had no value")
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "without"),
+    [
+        ("roformer", "RoFormerLayer", ("sinusoidal_pos",)),
+        pytest.param("mpnet", "MPNetLayer", ("position_bias",), marks=pytest.mark.release),
+        pytest.param("bert", "BertLayer", (), marks=pytest.mark.release),
+    ],
+)
+def test_layers_of_transformers_that_need_positions(model: str, layer: str, without: tuple[str, ...]) -> None:
+    transformers = pytest.importorskip("transformers")
+    modeling = __import__(f"transformers.models.{model}.modeling_{model}", fromlist=[layer])
+    names = {"bert": "BertConfig", "mpnet": "MPNetConfig", "roformer": "RoFormerConfig"}
+    sizes = {"hidden_size": D, "num_attention_heads": H, "intermediate_size": 24}
+    found = called(getattr(modeling, layer)(getattr(transformers, names[model])(**sizes)))
+    assert found.judged_without == without
+    assert said(argument_findings(found), "error") == []
+    assert [mask.argument for mask in found.masks] == ["attention_mask"]
+
+
+@pytest.mark.release
+def test_the_same_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    bare = runpy.run_path(str(HERE / "bare_jax.py"))
+    function, parameters = bare["function"]
+
+    def turned(p: Any, x: Any, mask: Any = None) -> Any:
+        return function(p, x, None if mask is None else ~mask.astype(bool))
+
+    def positioned(p: Any, x: Any, mask: Any = None, *, positions: Any = None) -> Any:
+        return function(p, x if positions is None else x + jax.numpy.sin(positions)[..., None], mask)
+
+    plain, other = called((function, parameters)), called((turned, parameters))
+    assert said(compared(plain, other, ("A", "B")), "error") == ["mask: true = ignore in A, true = attend in B"]
+    assert called((positioned, parameters)).judged_without == ("positions",)
+
+
+@pytest.mark.release
+def test_the_same_of_keras() -> None:
+    keras = pytest.importorskip("keras")
+    bare = runpy.run_path(str(HERE / "bare_keras.py"))
+
+    class Turned(bare["Block"]):
+        def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+            return super().call(x, None if mask is None else keras.ops.logical_not(mask), training)
+
+    class Positioned(bare["Block"]):
+        def call(self, x: Any, mask: Any = None, table: Any = None, training: bool | None = None) -> Any:
+            return super().call(x if table is None else x + table, mask, training)
+
+    plain = called(bare["Block"]())
+    assert said(compared(plain, called(Turned()), ("A", "B")), "error") == [
+        "mask: true = attend in A, true = ignore in B"
+    ]
+    positioned = called(Positioned())
+    assert positioned.judged_without == ("table",)
+    assert said(compared(plain, positioned, ("A", "B"))) == []
