@@ -33,22 +33,36 @@ from encoder_conformance.impls.jax_pure.stages import Whole, encoder_stage, enco
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
     """Projections are kept by heads, kernel [D, H, d] and bias [H, d]; those that heads share as they are."""
     shared = layer["attention"]["projections"] == "shared_by_heads"
-    kernel, bias = (None, None) if shared else (("d_model", "num_heads", "head_dim"), ("num_heads", "head_dim"))
+    kernel = None if shared else ("d_model", "num_heads", "head_dim")
     takes = {
         "norm1.gain": Take("norm1.gain"),
         "norm1.shift": Take("norm1.shift"),
         "attention.output.kernel": Take("attention.output.weight", shape=("num_heads", "head_dim", "d_model")),
         "attention.output.bias": Take("attention.output.bias"),
+        "attention.query_norm.gain": Take("attention.query_norm.gain"),
+        "attention.query_norm.shift": Take("attention.query_norm.shift"),
+        "attention.key_norm.gain": Take("attention.key_norm.gain"),
+        "attention.key_norm.shift": Take("attention.key_norm.shift"),
+        "attention.position_bias.table": Take("attention.position_bias.table"),
+        "norm_after1.gain": Take("attention_output_norm.gain"),
+        "norm_after1.shift": Take("attention_output_norm.shift"),
+        "layer_scale1.gain": Take("layer_scale1.gain"),
         "norm2.gain": Take("norm2.gain"),
         "norm2.shift": Take("norm2.shift"),
+        "feed_forward.gate.kernel": Take("feed_forward.gate.weight"),
+        "feed_forward.gate.bias": Take("feed_forward.gate.bias"),
         "feed_forward.hidden.kernel": Take("feed_forward.hidden.weight"),
         "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
         "feed_forward.output.kernel": Take("feed_forward.output.weight"),
         "feed_forward.output.bias": Take("feed_forward.output.bias"),
+        "norm_after2.gain": Take("ffn_output_norm.gain"),
+        "norm_after2.shift": Take("ffn_output_norm.shift"),
+        "layer_scale2.gain": Take("layer_scale2.gain"),
     }
     for name in ("attention.query", "attention.key", "attention.value"):
-        takes[f"{name}.kernel"] = Take(f"{name}.weight", shape=kernel)
-        takes[f"{name}.bias"] = Take(f"{name}.bias", shape=bias)
+        heads = kernel and (kernel if name == "attention.query" else ("d_model", "kv_heads", "head_dim"))
+        takes[f"{name}.kernel"] = Take(f"{name}.weight", shape=heads)
+        takes[f"{name}.bias"] = Take(f"{name}.bias", shape=heads and heads[1:])
     around = {name: Take(name) for name in ("embedding.weight", "final_norm.gain", "final_norm.shift")}
     return ParameterMap(takes, around)
 

@@ -7,13 +7,18 @@ from encoder_conformance import stack_of
 from encoder_conformance.impls.jax_pure.attention import Attention
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.jax_pure.feed_forward import FeedForward
+from encoder_conformance.impls.jax_pure.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.jax_pure.primitives import Norm, layer_norm, rms_norm
 from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 from encoder_conformance.impls.jax_pure.stack import CrossAttention, Encoder, sinusoidal
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layer_norm, "rms_norm": rms_norm}
-PLACES = {"pre": "norm_before", "post": "norm_of_sum"}  # E-3, E-4
+PLACES = {
+    "pre": ("norm_before",),
+    "post": ("norm_of_sum",),
+    "sandwich": ("norm_before", "norm_after"),
+}  # E-3, E-4, E-25
 POSITIONS = {"none": None, "sinusoidal": sinusoidal}
 
 
@@ -27,12 +32,14 @@ def encoder_of(layer: Description) -> EncoderLayer | Encoder | CrossAttention:
 
 
 def layer_of(layer: Description) -> EncoderLayer:
-    rates, norm = layer["dropout"], {PLACES[layer["norm"]["placement"]]: norm_of(layer)}
+    rates = layer["dropout"]
+    around: dict[str, Any] = dict.fromkeys(PLACES[layer["norm"]["placement"]], norm_of(layer))
+    around["weight"] = layer.get("residual_scale", 1.0)
     feed_forward = FeedForward(layer["feed_forward"]["activation"], rates["ffn_activation"])
     return EncoderLayer(
         (
-            SubLayer("attention", attention_of(layer), rates["attention_output"], **norm),
-            SubLayer("feed_forward", feed_forward, rates["ffn_output"], **norm),
+            SubLayer("attention", "attention_output", attention_of(layer), rates["attention_output"], **around),
+            SubLayer("feed_forward", "ffn_output", feed_forward, rates["ffn_output"], **around),
         )
     )
 
@@ -42,9 +49,25 @@ def norm_of(layer: Description) -> Norm:
 
 
 def attention_of(layer: Description) -> Attention:
-    D, H, scale = layer["d_model"], layer["attention"]["num_heads"], layer["attention"]["scale"]
-    scaled_by = D if scale == "d_model" else D // H
-    return Attention(D, H, scaled_by, softmax_of(layer), layer["dropout"]["attention_weights"])
+    D, chosen = layer["d_model"], layer["attention"]
+    H, d = chosen["num_heads"], chosen.get("head_dim") or D // chosen["num_heads"]
+    scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
+    rate = layer["dropout"]["attention_weights"]
+    return Attention(D, H, scaled_by, softmax_of(layer), rate, chosen.get("head_dim"), **options_of(layer, d))
+
+
+def options_of(layer: Description, d: int) -> dict[str, Any]:
+    """What attention does beside the classic one, of heads of d features."""
+    chosen, options = layer["attention"], dict[str, Any]()
+    if norm := chosen.get("qk_norm"):
+        options |= {"norm": Norm(NORMS[norm["kind"]], layer["norm"]["epsilon"]), "over_all": norm["over"] == "all"}
+    if rope := chosen.get("rope"):
+        options["rotation"] = Rotation(rope["theta"], rope.get("rotated", d), rope["pairing"] == "interleaved")
+    if bias := chosen.get("position_bias"):
+        options["position_bias"] = PositionBias(**bias)
+    if window := chosen.get("window"):
+        options["window"] = Window(**window)
+    return {**options, "softcap": chosen.get("softcap")}
 
 
 def softmax_of(layer: Description) -> MaskedSoftmax:

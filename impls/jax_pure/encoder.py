@@ -1,7 +1,8 @@
 """A Transformer encoder layer, batch first: sub-layers one after the other, as a pure function of its parameters.
 
 Sizes and choices are frozen dataclasses, hashable for `jax.jit`. The parameters of a layer are a tree: those of its
-bodies by name (`attention`, `feed_forward`), and those of its norms by number (`norm1`, `norm2`).
+bodies by name (`attention`, `feed_forward`), and those of its norms and gains by number (`norm1`, `norm_after1`,
+`layer_scale1`).
 """
 
 from dataclasses import dataclass
@@ -19,20 +20,30 @@ from encoder_conformance.impls.jax_pure.primitives import Norm, Tree
 
 @dataclass(frozen=True)
 class SubLayer:
-    """A residual sum around a body, with its norm before the body (E-3) or of the sum (E-4): the one that is None is
-    not there. `name` is the body's among the parameters, `dropout` the rate of what is summed."""
+    """A residual sum around a body, with its norm before the body (E-3), after it (E-25) or of the sum (E-4): what is
+    None is not there. What the body gives is multiplied by a gain where there is one (E-31), and by a weight (E-29).
+    `name` is the body's among the parameters, `output` the stage that it gives, `dropout` the rate of the sum."""
 
     name: str
+    output: str
     body: Attention | FeedForward
     dropout: float = 0.0
     norm_before: Norm | None = None
+    norm_after: Norm | None = None
     norm_of_sum: Norm | None = None
+    weight: float = 1.0
 
     def __call__(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages and norms do."""
         norm, residual = f"norm{number}", f"residual{number}"
-        h = x if self.norm_before is None else tap(norm, self.norm_before(params[norm], x))
+        h = x if self.norm_before is None or norm not in params else tap(norm, self.norm_before(params[norm], x))
         h = self.body(params[self.name], h, masks, tap, drop)
+        if self.norm_after is not None:
+            h = tap(f"{self.output}_norm", self.norm_after(params[f"norm_after{number}"], h))
+        if f"layer_scale{number}" in params:
+            h = tap(f"{self.output}_scaled", h * params[f"layer_scale{number}"]["gain"])
+        if self.weight != 1.0:
+            h = self.weight * h
         x = tap(residual, x + drop(residual, self.dropout, h))
         return x if self.norm_of_sum is None else tap(norm, self.norm_of_sum(params[norm], x))
 

@@ -1,4 +1,5 @@
-"""The feed-forward network (E-8), of parameters hidden: kernel [D, F], bias [F]; output: kernel [F, D], bias [D]."""
+"""The feed-forward network (E-8), of parameters hidden: kernel [D, F], bias [F]; output: kernel [F, D], bias [D]; and
+gate, as hidden, if it has one (E-19)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,8 +33,12 @@ class FeedForward:
 
     def __call__(self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """[B, S, D]. It computes each position by itself, and looks at no mask."""
-        h = tap("ffn_hidden", linear(p["hidden"], x))  # [B, S, F]
-        h = tap("ffn_activation", ACTIVATIONS[self.activation](h))
+        activation = ACTIVATIONS[self.activation]
+        if "gate" in p:
+            gate = tap("ffn_activation", activation(tap("ffn_gate", linear(p["gate"], x))))
+            h = tap("ffn_gated", gate * tap("ffn_hidden", linear(p["hidden"], x)))
+        else:
+            h = tap("ffn_activation", activation(tap("ffn_hidden", linear(p["hidden"], x))))  # [B, S, F]
         return tap("ffn_output", linear(p["output"], drop("ffn_activation", self.dropout, h)))
 
     def sites(self, p: Tree, x: Array) -> Sites:

@@ -1,7 +1,7 @@
 """Linear maps and norms: functions of parameters that lack what the layer's choices leave out (L-3).
 
 linear map      kernel, bias
-norm            gain [D], shift [D]; RMSNorm has no shift
+norm            gain [D], shift [D]; RMSNorm has no shift, and a LayerNorm may have none (E-21)
 """
 
 import math
@@ -32,7 +32,8 @@ def linear(p: Tree, x: Array, axes: int = 1) -> Array:
 def layer_norm(p: Tree, x: Array, *, epsilon: float) -> Array:
     centred = x - x.mean(-1, keepdims=True)
     variance = jnp.square(centred).mean(-1, keepdims=True)
-    return p["gain"] * centred / jnp.sqrt(variance + epsilon) + p["shift"]
+    normed = p["gain"] * centred / jnp.sqrt(variance + epsilon)
+    return normed + p["shift"] if "shift" in p else normed
 
 
 def rms_norm(p: Tree, x: Array, *, epsilon: float) -> Array:

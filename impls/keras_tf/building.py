@@ -9,17 +9,22 @@ from typing import Any
 from keras import layers
 
 from encoder_conformance import stack_of
-from encoder_conformance.impls.keras_tf.attention import Maps, MultiHeadAttention, SharedByHeads
+from encoder_conformance.impls.keras_tf.attention import Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.keras_tf.cross import CrossAttention
 from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
+from encoder_conformance.impls.keras_tf.positions import Gain, PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 from encoder_conformance.impls.keras_tf.stack import Encoder, sinusoidal
 from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}  # E-1, E-9
-PLACES = {"pre": "norm_before", "post": "norm_of_sum"}  # E-3, E-4
+PLACES = {
+    "pre": ("norm_before",),
+    "post": ("norm_of_sum",),
+    "sandwich": ("norm_before", "norm_after"),
+}  # E-3, E-4, E-25
 POSITIONS = {"none": None, "sinusoidal": sinusoidal}  # E-16
 
 
@@ -28,46 +33,81 @@ def encoder_of(layer: Description, dtype: str) -> Encoder | EncoderLayer | Cross
         return CrossAttention(attention_of(layer, dtype), dtype=dtype)
     stack = stack_of(layer)
     if not stack:
-        return layer_of(layer, dtype)
+        return layer_of(layer, dtype, 0)
     parts: dict[str, Any] = {}
     if layer["embedding"]:
         parts["embedding"] = layers.Embedding(stack["vocabulary"], layer["d_model"], name="embedding", dtype=dtype)
         parts["positions"] = POSITIONS[stack["positions"]]
         parts["dropout"] = layers.Dropout(layer["dropout"]["embedded"], name="dropout", dtype=dtype)
-    parts["layers"] = [layer_of(layer, dtype, name=f"layer_{number}") for number in range(stack["layers"])]
+    parts["layers"] = [layer_of(layer, dtype, number, f"layer_{number}") for number in range(stack["layers"])]
     parts["norm"] = norm_of(layer, dtype, "norm") if stack["final_norm"] else None
     return Encoder(**parts, dtype=dtype)
 
 
-def layer_of(layer: Description, dtype: str, name: str | None = None) -> EncoderLayer:
-    place, rates = PLACES[layer["norm"]["placement"]], layer["dropout"]
+def layer_of(layer: Description, dtype: str, number: int, name: str | None = None) -> EncoderLayer:
+    """`number`: the layer's in a stack, from 0."""
 
-    def around(number: int, body: MultiHeadAttention | FeedForward, rate: float) -> SubLayer:
-        dropout = layers.Dropout(rate, name=f"dropout{number}", dtype=dtype)
-        return SubLayer(body, dropout, **{place: norm_of(layer, dtype, f"norm{number}")})
+    def around(at: int, body: MultiHeadAttention | FeedForward, output: str) -> SubLayer:
+        dropout = layers.Dropout(layer["dropout"][output], name=f"dropout{at}", dtype=dtype)
+        parts = {
+            place: norm_of(layer, dtype, f"norm_after{at}" if place == "norm_after" else f"norm{at}")
+            for place in PLACES[layer["norm"]["placement"]]
+            if place != "norm_before" or (number, at) != (0, 1) or layer["norm"].get("first", True)  # E-24
+        }
+        if body.name in layer.get("layer_scale", ()):
+            parts["gain"] = Gain(name=f"layer_scale{at}", dtype=dtype)
+        return SubLayer(output, body, dropout, **parts, weight=layer.get("residual_scale", 1.0))
 
     attention, feed_forward = attention_of(layer, dtype), feed_forward_of(layer, dtype)
-    sublayers = around(1, attention, rates["attention_output"]), around(2, feed_forward, rates["ffn_output"])
+    sublayers = around(1, attention, "attention_output"), around(2, feed_forward, "ffn_output")
     return EncoderLayer(*sublayers, name=name, dtype=dtype)
 
 
 def norm_of(layer: Description, dtype: str, name: str) -> layers.Layer:
-    return NORMS[layer["norm"]["kind"]](epsilon=layer["norm"]["epsilon"], name=name, dtype=dtype)
+    chosen = layer["norm"]
+    return made_norm(chosen["kind"], chosen["epsilon"], dtype, name, shift=chosen.get("shift", True))
+
+
+def made_norm(kind: str, epsilon: float, dtype: str, name: str, *, shift: bool) -> layers.Layer:
+    without = {"center": False} if kind == "layer_norm" and not shift else {}  # E-21
+    return NORMS[kind](epsilon=epsilon, name=name, dtype=dtype, **without)
 
 
 def attention_of(layer: Description, dtype: str) -> MultiHeadAttention:
     D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
     H, filled, row = chosen["num_heads"], chosen["masked_score"], chosen["fully_masked_row"]
-    kind, size = (SharedByHeads, D // H) if chosen["projections"] == "shared_by_heads" else (layers.Dense, D)
+    d, shared = chosen.get("head_dim") or D // H, chosen["projections"] == "shared_by_heads"
+    kind, wide = (SharedByHeads, d) if shared else (layers.Dense, chosen.get("kv_heads", H) * d)
     query, key, value = (
         kind(size, use_bias=has_bias(described, f"attention.{name}"), name=name, dtype=dtype)
-        for name in ("query", "key", "value")
+        for name, size in (("query", d if shared else H * d), ("key", wide), ("value", wide))
     )
     maps = Maps(query, key, value, layers.Dense(D, use_bias=chosen["output_bias"], name="out", dtype=dtype))
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "uniform" if row == "unspecified" else row)
     dropout = layers.Dropout(layer["dropout"]["attention_weights"], name="dropout", dtype=dtype)
-    scaled_by = D if chosen["scale"] == "d_model" else D // H
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, name="attention", dtype=dtype)
+    scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
+    options = options_of(layer, d, dtype)
+    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, options, name="attention", dtype=dtype)
+
+
+def options_of(layer: Description, d: int, dtype: str) -> Options:
+    """What attention does beside the classic one, of heads of d features."""
+    chosen, options = layer["attention"], dict[str, Any]()
+    if norm := chosen.get("qk_norm"):
+        epsilon = layer["norm"]["epsilon"]
+        options["norms"] = tuple(
+            made_norm(norm["kind"], epsilon, dtype, f"{name}_norm", shift=norm["shift"]) for name in ("query", "key")
+        )
+        options["over_all"] = norm["over"] == "all"
+    if rope := chosen.get("rope"):
+        options["rotation"] = Rotation(rope["theta"], rope.get("rotated", d), rope["pairing"] == "interleaved")
+    if bias := chosen.get("position_bias"):
+        options["position_bias"] = PositionBias(
+            **bias, num_heads=chosen["num_heads"], name="position_bias", dtype=dtype
+        )
+    if window := chosen.get("window"):
+        options["window"] = Window(**window)
+    return Options(**options, softcap=chosen.get("softcap"), head_dim=chosen.get("head_dim"))
 
 
 def feed_forward_of(layer: Description, dtype: str) -> FeedForward:
@@ -75,5 +115,8 @@ def feed_forward_of(layer: Description, dtype: str) -> FeedForward:
     biased = has_bias(described, "feed_forward.hidden"), has_bias(described, "feed_forward.output")
     hidden = layers.Dense(chosen["d_ff"], use_bias=biased[0], name="hidden", dtype=dtype)
     out = layers.Dense(D, use_bias=biased[1], name="out", dtype=dtype)
-    dropout = layers.Dropout(layer["dropout"]["ffn_activation"], name="dropout", dtype=dtype)
-    return FeedForward(hidden, chosen["activation"], out, dropout, name="feed_forward", dtype=dtype)
+    dropout, gate = layers.Dropout(layer["dropout"]["ffn_activation"], name="dropout", dtype=dtype), None
+    if chosen.get("gated"):
+        biased_gate = has_bias(described, "feed_forward.gate")
+        gate = layers.Dense(chosen["d_ff"], use_bias=biased_gate, name="gate", dtype=dtype)
+    return FeedForward(hidden, chosen["activation"], out, dropout, gate, name="feed_forward", dtype=dtype)

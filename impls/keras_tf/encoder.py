@@ -13,25 +13,42 @@ from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
 
 @dataclass(frozen=True)
 class SubLayer:
-    """A residual sum around a body, with its norm before the body (E-3) or of the sum (E-4): the one that is None is
-    not there. No Keras layer: its parts belong to the encoder layer, which has them under their names."""
+    """A residual sum around a body, with its norm before the body (E-3), after it (E-25) or of the sum (E-4): what is
+    None is not there. What the body gives is multiplied by a gain (E-31) and by a weight (E-29). `name`: of what it
+    gives. No Keras layer: its parts belong to the encoder layer, which has them under their names."""
 
+    name: str
     body: MultiHeadAttention | FeedForward
     dropout: layers.Dropout
     norm_before: layers.Layer | None = None
+    norm_after: layers.Layer | None = None
     norm_of_sum: layers.Layer | None = None
+    gain: layers.Layer | None = None
+    weight: float = 1.0
 
     @property
     def parts(self) -> list[layers.Layer]:
-        every = self.norm_before, self.norm_of_sum, self.body, self.dropout
+        every = self.norm_before, self.norm_after, self.norm_of_sum, self.body, self.dropout, self.gain
         return [part for part in every if part is not None]
 
     def __call__(
-        self, x: Tensor, number: int, masks: dict[str, Tensor | None], tap: Tap[Tensor], training: bool
+        self,
+        x: Tensor | tuple[Tensor, Tensor],
+        number: int,
+        masks: dict[str, Tensor | None],
+        tap: Tap[Tensor],
+        training: bool,
     ) -> Tensor:
-        """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
+        """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do. x may be x and where it lies."""
+        x, *positions = x if isinstance(x, tuple) else (x,)
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
-        h = dropped(self.dropout, self.body(h, **masks, tap=tap, training=training), training)
+        given = (h, *positions) if positions and isinstance(self.body, MultiHeadAttention) else h
+        h = self.body(given, **masks, tap=tap, training=training)
+        if self.norm_after is not None:
+            h = tap(f"{self.name}_norm", self.norm_after(h))
+        if self.gain is not None:
+            h = tap(f"{self.name}_scaled", self.gain(h))
+        h = dropped(self.dropout, h if self.weight == 1.0 else self.weight * h, training)
         x = tap(f"residual{number}", x + h)
         return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
 
@@ -66,19 +83,21 @@ class EncoderLayer(layers.Layer):
 
     def call(
         self,
-        x: Tensor,
+        x: Tensor | tuple[Tensor, Tensor],
         attention_mask: Tensor | None = None,
         bias: Tensor | None = None,
         valid: Tensor | None = None,
         tap: Tap[Tensor] = untapped,
         training: bool = False,
     ) -> Tensor:
-        """x [B, S, D]; attention_mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to;
-        bias, None or in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool
-        [B, S], is true where x holds data and not padding."""
+        """x [B, S, D], or x and where it lies, [B or 1, S], if not at 0 … S − 1; attention_mask None or bool, broadcast
+        to [B, H, S, S], true where a key may be attended to; bias, None or in the dtype of x and broadcast as the mask
+        is, is added to the scores; valid, None or bool [B, S], is true where x holds data and not padding."""
+        x, positions = x if isinstance(x, tuple) else (x, None)
         self.attention.check_fit(x, attention_mask)
         if valid is not None and attention_mask is not None:
             x = ops.where(ops.expand_dims(self.attention.softmax.needed(valid, attention_mask), -1), x, 0.0)
         for number, sublayer in enumerate(self.sublayers, 1):
-            x = sublayer(x, number, {"attention_mask": attention_mask, "bias": bias}, tap, training)
+            masks = {"attention_mask": attention_mask, "bias": bias}
+            x = sublayer(x if positions is None else (x, positions), number, masks, tap, training)
         return tap("output", x)

@@ -1,4 +1,4 @@
-"""The feed-forward network (E-8), of two linear maps that are passed in, and its activations."""
+"""The feed-forward network (E-8), of linear maps that are passed in, and its activations."""
 
 import math
 from collections.abc import Callable
@@ -31,16 +31,27 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(layers.Layer):
+    """out(activation(hidden(x))); with a gate out(activation(gate(x)) · hidden(x)) (E-19)."""
+
     def __init__(
-        self, hidden: layers.Dense, activation: str, out: layers.Dense, dropout: layers.Dropout, **kwargs: Any
+        self,
+        hidden: layers.Dense,
+        activation: str,
+        out: layers.Dense,
+        dropout: layers.Dropout,
+        gate: layers.Dense | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.gate = gate
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
         self.hidden, self.activation, self.out, self.dropout = hidden, ACTIVATIONS[activation], out, dropout
 
     def build(self, shape: Shape) -> None:
         self.hidden.build(shape)
+        if self.gate is not None:
+            self.gate.build(shape)
         self.out.build((*shape[:-1], self.hidden.units))
 
     def call(
@@ -52,6 +63,9 @@ class FeedForward(layers.Layer):
         training: bool = False,
     ) -> Tensor:
         """[B, S, D]. It computes each position by itself, and looks at no mask."""
-        h = tap("ffn_hidden", self.hidden(x))  # [B, S, F]
-        h = tap("ffn_activation", self.activation(h))
+        if self.gate is None:
+            h = tap("ffn_activation", self.activation(tap("ffn_hidden", self.hidden(x))))  # [B, S, F]
+        else:
+            h = tap("ffn_activation", self.activation(tap("ffn_gate", self.gate(x))))
+            h = tap("ffn_gated", h * tap("ffn_hidden", self.hidden(x)))
         return tap("ffn_output", self.out(dropped(self.dropout, h, training)))

@@ -69,7 +69,8 @@ class Encoder(keras_layers.Layer):
             x = dropped(self.dropout, x, training)
         for number, layer in enumerate(self.stacked):
             within = inside(tap, number, len(self.stacked))
-            x = tap(f"layer_{number}", layer(x, attention_mask, bias, valid, tap=within, training=training))
+            given = x if positions is None else (x, positions)
+            x = tap(f"layer_{number}", layer(given, attention_mask, bias, valid, tap=within, training=training))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))
         return tap("output", x)

@@ -40,12 +40,25 @@ PARAMETERS = ParameterMap(
         "attention.W_v.bias": Take("attention.value.bias"),
         "attention.W_o.weight": Take("attention.output.weight", transpose=True),
         "attention.W_o.bias": Take("attention.output.bias"),
+        "attention.query_norm.weight": Take("attention.query_norm.gain"),
+        "attention.query_norm.bias": Take("attention.query_norm.shift"),
+        "attention.key_norm.weight": Take("attention.key_norm.gain"),
+        "attention.key_norm.bias": Take("attention.key_norm.shift"),
+        "attention.position_bias.table": Take("attention.position_bias.table"),
+        "norm_after1.weight": Take("attention_output_norm.gain"),
+        "norm_after1.bias": Take("attention_output_norm.shift"),
+        "gain1": Take("layer_scale1.gain"),
         "norm2.weight": Take("norm2.gain"),
         "norm2.bias": Take("norm2.shift"),
+        "feed_forward.gate.weight": Take("feed_forward.gate.weight", transpose=True),
+        "feed_forward.gate.bias": Take("feed_forward.gate.bias"),
         "feed_forward.hidden.weight": Take("feed_forward.hidden.weight", transpose=True),
         "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
         "feed_forward.output.weight": Take("feed_forward.output.weight", transpose=True),
         "feed_forward.output.bias": Take("feed_forward.output.bias"),
+        "norm_after2.weight": Take("ffn_output_norm.gain"),
+        "norm_after2.bias": Take("ffn_output_norm.shift"),
+        "gain2": Take("layer_scale2.gain"),
     },
     around={
         "embedding.weight": Take("embedding.weight"),
@@ -143,10 +156,11 @@ class PyTorch(Adapter):
         if masks.padding_id is not None:
             mask, valid = without_padding(x, masks.padding_id, mask)
         again = run.checkpoint and torch.is_grad_enabled()
-        given = x, mask, bias, valid, tap
+        positions = self.tensor(None if run.positions is None else run.positions[..., 0])
+        given = x, mask, bias, valid, tap, positions
         if isinstance(self.encoder, Encoder):
             self.encoder.again = again
-            return self.encoder(*given, self.tensor(None if run.positions is None else run.positions[..., 0]))
+            return self.encoder(*given)
         return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:

@@ -7,17 +7,22 @@ import torch
 from torch import nn
 
 from encoder_conformance import stack_of
-from encoder_conformance.impls.pytorch.attention import Maps, MultiHeadAttention, SharedByHeads
+from encoder_conformance.impls.pytorch.attention import Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.pytorch.feed_forward import FeedForward
+from encoder_conformance.impls.pytorch.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
 from encoder_conformance.impls.pytorch.stack import Encoder, sinusoidal
 from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}  # E-1, E-9
-PLACES = {"pre": "norm_before", "post": "norm_of_sum"}  # E-3, E-4
+PLACES = {
+    "pre": ("norm_before",),
+    "post": ("norm_of_sum",),
+    "sandwich": ("norm_before", "norm_after"),
+}  # E-3, E-4, E-25
 POSITIONS = {"none": None, "sinusoidal": sinusoidal}  # E-16
 EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()  # L-2: a float32 number, in a float64 layer too
 
@@ -35,49 +40,81 @@ def stack_parts(layer: Description) -> dict[str, Any]:
         parts["embedding"] = nn.Embedding(stack["vocabulary"], layer["d_model"])
         parts["positions"] = POSITIONS[stack["positions"]]
         parts["dropout"] = nn.Dropout(layer["dropout"]["embedded"])
-    parts["layers"] = [EncoderLayer(**sublayers(layer)) for _ in range(stack["layers"])]
+    parts["layers"] = [EncoderLayer(**sublayers(layer, number)) for number in range(stack["layers"])]
     parts["norm"] = norm_of(layer) if stack["final_norm"] else None
     return parts
 
 
-def sublayers(layer: Description) -> dict[str, SubLayer]:
-    """The arguments of EncoderLayer."""
-    place, rates = PLACES[layer["norm"]["placement"]], layer["dropout"]
+def sublayers(layer: Description, number: int = 0) -> dict[str, SubLayer]:
+    """The arguments of EncoderLayer. `number`: the layer's in a stack, from 0."""
+    rates, weight = layer["dropout"], layer.get("residual_scale")
 
-    def around(body: MultiHeadAttention | FeedForward, rate: float) -> SubLayer:
-        return SubLayer(body, nn.Dropout(rate), **{place: norm_of(layer)})
+    def around(name: str, body: MultiHeadAttention | FeedForward, output: str, *, normed: bool = True) -> SubLayer:
+        norms = {
+            place: norm_of(layer) for place in PLACES[layer["norm"]["placement"]] if normed or place == "norm_after"
+        }
+        gain = nn.Parameter(torch.ones(layer["d_model"])) if name in layer.get("layer_scale", ()) else None
+        return SubLayer(output, body, nn.Dropout(rates[output]), **norms, gain=gain, weight=weight)
 
+    normed = layer["norm"].get("first", True) or number > 0  # E-24
     return {
-        "attention": around(attention_of(layer), rates["attention_output"]),
-        "feed_forward": around(feed_forward_of(layer), rates["ffn_output"]),
+        "attention": around("attention", attention_of(layer), "attention_output", normed=normed),
+        "feed_forward": around("feed_forward", feed_forward_of(layer), "ffn_output"),
     }
 
 
 def norm_of(layer: Description) -> nn.LayerNorm | nn.RMSNorm:
-    return NORMS[layer["norm"]["kind"]](layer["d_model"], eps=layer["norm"]["epsilon"])
+    chosen = layer["norm"]
+    return made_norm(chosen["kind"], layer["d_model"], chosen["epsilon"], shift=chosen.get("shift", True))
+
+
+def made_norm(kind: str, size: int, epsilon: float, *, shift: bool) -> nn.LayerNorm | nn.RMSNorm:
+    without = {"bias": False} if kind == "layer_norm" and not shift else {}  # E-21
+    return NORMS[kind](size, eps=epsilon, **without)
 
 
 def attention_of(layer: Description) -> MultiHeadAttention:
     D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
-    H, d = chosen["num_heads"], D // chosen["num_heads"]
+    H, d = chosen["num_heads"], chosen.get("head_dim") or D // chosen["num_heads"]
+    if "head_dim" not in chosen and D % H:
+        raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
+    wide = {"query": H * d, "key": chosen.get("kv_heads", H) * d, "value": chosen.get("kv_heads", H) * d}
     shared, filled, row = chosen["projections"] == "shared_by_heads", chosen["masked_score"], chosen["fully_masked_row"]
 
     def projection(name: str) -> nn.Linear:
         bias = has_bias(described, f"attention.{name}")
-        return SharedByHeads(d, H, bias=bias) if shared else nn.Linear(D, D, bias=bias)
+        return SharedByHeads(d, H, bias=bias) if shared else nn.Linear(D, wide[name], bias=bias)
 
     query, key, value = (projection(name) for name in ("query", "key", "value"))
-    maps = Maps(query, key, value, nn.Linear(D, D, bias=chosen["output_bias"]))
+    maps = Maps(query, key, value, nn.Linear(H * d, D, bias=chosen["output_bias"]))
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "zero" if row == "unspecified" else row)
-    scaled_by, dropout = D if chosen["scale"] == "d_model" else d, nn.Dropout(layer["dropout"]["attention_weights"])
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout)
+    scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
+    dropout, epsilon = nn.Dropout(layer["dropout"]["attention_weights"]), layer["norm"]["epsilon"]
+    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, options_of(chosen, wide, d, epsilon))
+
+
+def options_of(chosen: Description, wide: Mapping[str, int], d: int, epsilon: float) -> Options:
+    """`wide`: query, key and value → the features of all heads together."""
+    options = dict[str, Any]()
+    if norm := chosen.get("qk_norm"):
+        sizes = (d, d) if norm["over"] == "head" else (wide["query"], wide["key"])
+        norms = tuple(made_norm(norm["kind"], size, epsilon, shift=norm["shift"]) for size in sizes)
+        options["norms_of_heads" if norm["over"] == "head" else "norms"] = norms
+    if rope := chosen.get("rope"):
+        options["rotation"] = Rotation(rope["theta"], rope.get("rotated", d), rope["pairing"] == "interleaved")
+    if bias := chosen.get("position_bias"):
+        options["position_bias"] = PositionBias(bias["buckets"], bias["max_distance"], chosen["num_heads"])
+    if window := chosen.get("window"):
+        options["window"] = Window(**window)
+    return Options(**options, softcap=chosen.get("softcap"))
 
 
 def feed_forward_of(layer: Description) -> FeedForward:
     D, chosen, described = layer["d_model"], layer["feed_forward"], with_attributes(layer)
     hidden = nn.Linear(D, chosen["d_ff"], bias=has_bias(described, "feed_forward.hidden"))
     output = nn.Linear(chosen["d_ff"], D, bias=has_bias(described, "feed_forward.output"))
-    return FeedForward(hidden, chosen["activation"], output, nn.Dropout(layer["dropout"]["ffn_activation"]))
+    gate = nn.Linear(D, chosen["d_ff"], bias=has_bias(described, "feed_forward.gate")) if chosen.get("gated") else None
+    return FeedForward(hidden, chosen["activation"], output, nn.Dropout(layer["dropout"]["ffn_activation"]), gate)
 
 
 def pre_gelu_512() -> EncoderLayer:
@@ -87,6 +124,6 @@ def pre_gelu_512() -> EncoderLayer:
     attention = MultiHeadAttention(maps, H, D // H, MaskedSoftmax(), nn.Dropout(0.1))
     feed_forward = FeedForward(nn.Linear(D, F), "gelu", nn.Linear(F, D), nn.Dropout(0.1))
     return EncoderLayer(
-        attention=SubLayer(attention, nn.Dropout(0.1), norm_before=nn.LayerNorm(D, eps=EPSILON)),
-        feed_forward=SubLayer(feed_forward, nn.Dropout(0.1), norm_before=nn.LayerNorm(D, eps=EPSILON)),
+        attention=SubLayer("attention_output", attention, nn.Dropout(0.1), norm_before=nn.LayerNorm(D, eps=EPSILON)),
+        feed_forward=SubLayer("ffn_output", feed_forward, nn.Dropout(0.1), norm_before=nn.LayerNorm(D, eps=EPSILON)),
     )

@@ -11,18 +11,30 @@ from encoder_conformance.impls.pytorch.feed_forward import FeedForward
 
 @dataclass(frozen=True)
 class SubLayer:
-    """A residual sum around a body, with its norm before the body (E-3) or of the sum (E-4): the one that is None is
-    not there. No nn.Module: its parts belong to the layer, whose state dict names them."""
+    """A residual sum around a body, with its norm before the body (E-3), after it (E-25) or of the sum (E-4): what is
+    None is not there. What the body gives is multiplied by a gain (E-31) and by a weight (E-29). `name`: of what it
+    gives. No nn.Module: its parts belong to the layer, whose state dict names them."""
 
+    name: str
     body: MultiHeadAttention | FeedForward
     dropout: nn.Dropout
     norm_before: nn.Module | None = None
+    norm_after: nn.Module | None = None
     norm_of_sum: nn.Module | None = None
+    gain: nn.Parameter | None = None
+    weight: float | None = None
 
     def __call__(self, x: Tensor, number: int, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages do."""
         h = x if self.norm_before is None else tap(f"norm{number}", self.norm_before(x))
-        h = self.dropout(self.body(h, masks, tap))
+        h = self.body(h, masks, tap)
+        if self.norm_after is not None:
+            h = tap(f"{self.name}_norm", self.norm_after(h))
+        if self.gain is not None:
+            h = tap(f"{self.name}_scaled", h * self.gain)
+        if self.weight is not None:
+            h = h * h.new_tensor(self.weight)
+        h = self.dropout(h)
         x = tap(f"residual{number}", x + h)
         return x if self.norm_of_sum is None else tap(f"norm{number}", self.norm_of_sum(x))
 
@@ -41,6 +53,8 @@ class EncoderLayer(nn.Module):
         self.sublayers = tuple(sublayers.values())
         for number, (name, sublayer) in enumerate(sublayers.items(), 1):
             self.add_module(f"norm{number}", sublayer.norm_before or sublayer.norm_of_sum)
+            self.add_module(f"norm_after{number}", sublayer.norm_after)
+            self.register_parameter(f"gain{number}", sublayer.gain)
             self.add_module(name, sublayer.body)
             self.add_module(f"dropout{number}", sublayer.dropout)
         self.apply(initialise)
@@ -52,15 +66,16 @@ class EncoderLayer(nn.Module):
         bias: Tensor | None = None,
         valid: Tensor | None = None,
         tap: Tap[Tensor] = untapped,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """x [B, S, D]; mask None or bool, broadcast to [B, H, S, S], true where a key may be attended to; bias, None or
         in the dtype of x and broadcast as the mask is, is added to the scores; valid, None or bool [B, S], is true
-        where x holds data and not padding."""
+        where x holds data and not padding; positions, None or [B or 1, S], are those of x, else 0 … S − 1."""
         self.attention.check_fit(x, mask)
         if valid is not None and mask is not None:
             x = x.masked_fill(~self.attention.softmax.needed(valid, mask).unsqueeze(-1), 0.0)
         for number, sublayer in enumerate(self.sublayers, 1):
-            x = sublayer(x, number, Masks(mask, bias), tap)
+            x = sublayer(x, number, Masks(mask, bias, positions), tap)
         return tap("output", x)
 
 

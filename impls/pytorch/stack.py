@@ -42,7 +42,7 @@ class Encoder(nn.Module):
         """The output, of EncoderLayer's arguments. `tap` is shown what goes from layer to layer, and in a stack of few
         layers what is inside.
 
-        `positions`: where token ids lie, [B or 1, S]; None for 0 … S − 1.
+        `positions`: where x or token ids lie, [B or 1, S]; None for 0 … S − 1.
         """
         if self.embedding is not None:
             x = self.embedding(x)
@@ -52,7 +52,7 @@ class Encoder(nn.Module):
         if self.dropout is not None:
             x = self.dropout(x)
         for number, layer in enumerate(self.layers):
-            given = x, mask, bias, valid, inside(tap, number, len(self.layers))
+            given = x, mask, bias, valid, inside(tap, number, len(self.layers)), positions
             x = tap(f"layer_{number}", checkpoint(layer, *given, use_reentrant=False) if self.again else layer(*given))
         if self.norm is not None:
             x = tap("final_norm", self.norm(x))

@@ -26,8 +26,8 @@ class Take:
     """How to make one own parameter: transpose each source, concatenate, split, reshape.
 
     `fuse` is the axis of concatenation. `part` is (index, count, axis) of the split. `shape` has numbers or names of
-    sizes ("d_model", "num_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is exact. Raises
-    ValueError without a source, or if `part` is given with several.
+    sizes ("d_model", "num_heads", "kv_heads", "head_dim", "d_ff"). Every step is a rearrangement, so the inverse is
+    exact. Raises ValueError without a source, or if `part` is given with several.
 
     Example: `Take("attention.query.weight", transpose=True)` of a weight [in, out] is [out, in].
     """
@@ -157,11 +157,13 @@ def stack_of(layer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(layer: Mapping[str, Any]) -> dict[str, int]:
-    d_model, num_heads = layer["d_model"], layer["attention"]["num_heads"]
+    d_model, attention = layer["d_model"], layer["attention"]
+    num_heads = attention["num_heads"]
     return {
         "d_model": d_model,
         "num_heads": num_heads,
-        "head_dim": d_model // num_heads,
+        "kv_heads": attention.get("kv_heads", num_heads),
+        "head_dim": attention.get("head_dim", d_model // num_heads),
         "d_ff": layer["feed_forward"]["d_ff"],
     }
 

@@ -1,15 +1,17 @@
 """The catalogue, checked: every patch names what there is, and changes something somewhere."""
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from encoder_conformance.oracle.deviant import changes, check_steps, patched_layer
+from encoder_conformance.oracle.deviant import changes, check_steps, edited_layer
 from encoder_conformance.oracle.forms import NOISY
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import SPECS, shown
 from encoder_conformance.spec.deviation import Deviation
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load, load_deviations
 
 
@@ -21,17 +23,22 @@ def catalogue(specs: Path = SPECS) -> dict[str, Deviation]:
     for name, deviation in deviations.items():
         where = f"{shown(specs / 'deviations' / name)}.yaml"
         check_steps(deviation, where)
-        for layer in specification.layers.values():
-            try:
-                patched_layer(layer, deviation)
-            except ValidationError as error:
-                problem = error.errors()[0]["msg"]
-                message = f"makes of {layer.layer} no valid layer: {problem}"
-                raise InputError(message, where=f"{where}: key patch.layer") from None
+        problems = [*_problems(specification.layers.values(), deviation)]
+        if len(problems) == len(specification.layers):
+            raise InputError(f"makes of every layer none: {problems[0]}", where=f"{where}: key patch.layer")
         if not any(changes(case, deviation) for case in specification.cases.values()):
             hint = "a deviation differs from the standard in at least one layer and situation"
             raise InputError("changes nothing in any case", where=f"{where}: key patch", hint=hint)
     return deviations
+
+
+def _problems(layers: Iterable[Layer], deviation: Deviation) -> Iterator[str]:
+    """What contradicts the patch, of each layer of which it makes none."""
+    for layer in layers:
+        try:
+            edited_layer(layer, deviation)
+        except ValidationError as error:
+            yield error.errors()[0]["msg"]
 
 
 def seen_in_evaluation() -> dict[str, Deviation]:

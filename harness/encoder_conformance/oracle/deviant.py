@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from pydantic import ValidationError
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.edited_masks import OF_CAUSAL, OF_ONE_SEQUENCE, edited_mask
@@ -88,7 +89,10 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
         found.append(_of_dropout(case, deviation))
     elif patch.layer is not None:
         found.append(_of_layer(layer, deviation))
-    found += [_of_step(case, step, form) for step, form in patch.steps.items()]
+    of_steps = [_of_step(case, step, form) for step, form in patch.steps.items()]
+    if Inapplicable.OTHER_SHAPE in of_steps:  # no step could take what comes out
+        return Inapplicable.OTHER_SHAPE
+    found += of_steps
     found += [_of_parameter(layer, bare, patch) for bare in patch.parameters]
     of_stages = [_of_stage(layer, stage, patch) for stage in patch.stages]
     found += [None] if None in of_stages else of_stages  # each stage by itself: a layer may have one of two mistakes
@@ -115,7 +119,10 @@ def _of_layer(layer: Layer, deviation: Deviation) -> Inapplicable | None:
     edited = deviation.patch.layer.model_dump(exclude_none=True)
     if layer.part == "attention" and "attention" not in edited:
         return Inapplicable.NO_STEP
-    return Inapplicable.OWN_CHOICE if patched_layer(layer, deviation) == layer else None
+    try:
+        return Inapplicable.OWN_CHOICE if edited_layer(layer, deviation) == layer else None
+    except ValidationError:
+        return Inapplicable.OTHER_CHOICE
 
 
 def _of_dropout(case: Case, deviation: Deviation) -> Inapplicable | None:
@@ -204,6 +211,14 @@ def changes_unspecified_rows_alone(case: Case, deviation: Deviation) -> bool:
 
 
 def patched_layer(layer: Layer, deviation: Deviation) -> Layer:
+    """The layer after the merge patch; as it is, where another of its choices contradicts that."""
+    try:
+        return edited_layer(layer, deviation)
+    except ValidationError:
+        return layer
+
+
+def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
     """The layer after the merge patch. Raises pydantic's ValidationError if that is no layer."""
     if deviation.patch.layer is None or not has_what_it_replaces(layer, deviation.patch):
         return layer

@@ -15,7 +15,9 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.linear import shared_by_heads
-from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, Mapped, Reduced, Rows
+from encoder_conformance.oracle.tape import Pullback
+from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, Elementwise, Mapped, Reduced, Rows
+from encoder_conformance.spec.case import within
 from encoder_conformance.spec.dtypes import FORMATS as DTYPES
 from encoder_conformance.spec.equation import SIZES, Equation, dotted
 from encoder_conformance.spec.layer import Layer
@@ -221,10 +223,38 @@ def exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:
 
 def _heads(name: str) -> Callable[..., Array]:
     def arrange(a: Arithmetic, operands: Operands, x: Elementwise, form: str = "standard") -> Elementwise:
-        sizes = {"num_heads": operands.layer.attention.num_heads} if name == "split_heads" else {}
+        sizes = {"num_heads": x.shape[-1] // operands.layer.head_dim} if name == "split_heads" else {}
         return np.asarray(FORMS[name].variants[form](a, x, **sizes)[0])
 
     return arrange
+
+
+def rotation(
+    a: Arithmetic, operands: Operands, x: BHSd, theta: float, rotated: float, pairing: str
+) -> tuple[BHSd, Pullback]:
+    """x turned by its positions, which are those that the operands have, or 0 … S − 1."""
+    form = FORMS["rotation"].variants["standard" if pairing == "halves" else pairing]
+    positions = operands.values.get("positions")
+    turned: tuple[BHSd, Pullback] = form(a, x, theta=float(theta), rotated=int(rotated), positions=positions)
+    return turned
+
+
+def bucketed(a: Arithmetic, operands: Operands, table: Array, max_distance: float) -> tuple[BHST, Pullback]:
+    """[1, H, S, S] of the table [R, H], by the bucket of key − query."""
+    S = operands.values["x"].shape[1]
+    form = FORMS["position_bias"].variants["standard"]
+    of: tuple[BHST, Pullback] = form(
+        a, np.zeros((1, table.shape[1], S, S)), table, buckets=len(table), max_distance=int(max_distance)
+    )
+    return of
+
+
+def _near(a: Arithmetic, operands: Operands, left: float, right: float) -> BHST:
+    """[1, 1, S, S], true where a key is within a window about its query."""
+    S = operands.values["x"].shape[1]
+    near = within((int(left), int(right)), S, S)
+    assert near is not None
+    return near
 
 
 def _of_arithmetic(name: str) -> Callable[..., Elementwise]:
@@ -234,6 +264,7 @@ def _of_arithmetic(name: str) -> Callable[..., Elementwise]:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _of_arithmetic(name) for name in ("cos", "erf", "exp", "log", "sin", "sqrt", "tanh")},
     "abs": lambda a, o, x: np.abs(x),
+    "by_bucket": lambda *given: bucketed(*given)[0],
     "by_heads": lambda a, o, x, weight, bias: shared_by_heads(
         a, x, weight, np.broadcast_to(bias, weight.shape[-1:]), o.layer.attention.num_heads
     )[0],
@@ -251,6 +282,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "minimum": lambda a, o, x, y: np.minimum(x, y),
     "permute": lambda a, o, x, axis, *order: np.take(x, [int(at) for at in order], axis=int(axis)),
     "repeat": lambda a, o, x, axis, at: np.broadcast_to(np.take(x, [int(at)], axis=int(axis)), x.shape),
+    "repeat_heads": lambda a, o, x, times: np.repeat(x, int(times), axis=1),
+    "rotate": lambda *given: rotation(*given)[0],
     "roll": lambda a, o, x, shift, axis: np.roll(x, int(shift), int(axis)),
     "round": lambda a, o, x: np.rint(x),
     "scale_gradient": lambda a, o, x, factor: x,
@@ -263,4 +296,5 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "transpose": lambda a, o, x: np.swapaxes(x, -1, -2),
     "var": lambda a, o, x, axis, *ddof: _var(a, x, axis, *ddof),
     "where": lambda a, o, condition, x, y: np.where(condition.astype(np.bool_), x, y),
+    "within": _near,
 }

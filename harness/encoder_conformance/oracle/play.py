@@ -44,6 +44,7 @@ class Play:
             "end": self._end,
             "softmax": self._masked_softmax,
             "attend": self._attend,
+            "rotation": self._placed,
         }
 
     def run(self, steps: Iterable[Step], **given: Node) -> Stages:
@@ -96,6 +97,10 @@ class Play:
         norm = {role: self._parameter(step, role).value for role in ("gain", "shift")}
         return self._apply(step, **norm)
 
+    def _placed(self, step: Step) -> Node:
+        """A step that reads where the positions of x lie."""
+        return self._apply(step, positions=self.inputs.positions)
+
     def _masked_softmax(self, step: Step) -> Node:
         """The weights are shown; their gradient goes through `attend` as a whole."""
         scores = self.known[step.reads[0]].value
@@ -121,10 +126,6 @@ class StackPlay(Play):
         super().__init__(*arguments)
         self.layers: list[Stages] = []
         self._taken |= {"layers": self._layers, "positions": self._placed}
-
-    def _placed(self, step: Step) -> Node:
-        """A step that reads where the positions of x lie."""
-        return self._apply(step, positions=self.inputs.positions)
 
     def _layers(self, step: Step) -> Node:
         x = self.known[step.reads[0]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.equation import Operands, exchanged
+from encoder_conformance.oracle.equation import Operands, bucketed, exchanged, rotation
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.spec.axes import BHST, KM, Array, Elementwise, M, Mapped, Reduced, Rows
@@ -33,7 +33,7 @@ def pullback_of(
         case ast.UnaryOp(op=ast.USub()):
             return lambda g: (-g,)
         case ast.Call(func=ast.Name(id=name)):
-            if name in ("detach", "index", "round", "sign"):
+            if name in ("detach", "index", "round", "sign", "within"):
                 return None
             if name in _FUNCTIONS:
                 return _fitted(_FUNCTIONS[name](a, operands, value, *parts), parts)
@@ -127,7 +127,7 @@ def _heads(name: str) -> Callable[..., PartPullback]:
     def rule(
         a: Arithmetic, operands: Operands, value: Elementwise, x: Elementwise, form: str = "standard"
     ) -> PartPullback:
-        sizes = {"num_heads": operands.layer.attention.num_heads} if name == "split_heads" else {}
+        sizes = {"num_heads": x.shape[-1] // operands.layer.head_dim} if name == "split_heads" else {}
         numbers = np.arange(1, x.size + 1).reshape(x.shape)
         order = FORMS[name].variants[form](a, numbers, **sizes)[0]  # a wrong form has no pullback; 0 is no element's
 
@@ -163,6 +163,9 @@ def _unchanged(g: Elementwise) -> ByParts:
 
 _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "abs": lambda a, o, y, x: _of_slope(np.sign(x), a),
+    "by_bucket": lambda a, o, y, table, max_distance: (
+        lambda g: (bucketed(a, o, table, max_distance)[1](np.broadcast_to(g, y.shape))[1], None)
+    ),
     "by_heads": _by_heads,
     "cast": lambda a, o, y, x, dtype: _unchanged,
     "cos": lambda a, o, y, x: _of_slope(-a.sin(x), a),
@@ -176,6 +179,10 @@ _FUNCTIONS: dict[str, Callable[..., PartPullback]] = {
     "mean": lambda a, o, y, x, axis: _mean(a, x, axis),
     "merge_heads": _heads("merge_heads"),
     "minimum": lambda a, o, y, x, other: _chosen(np.less(x, other)),
+    "repeat_heads": lambda a, o, y, x, times: (
+        lambda g: (a.sum(g.reshape(len(g), x.shape[1], int(times), *x.shape[2:]), 2, keepdims=False), None)
+    ),
+    "rotate": lambda a, o, y, x, *how: lambda g: (*rotation(a, o, x, *how)[1](g), None, None, None),
     "permute": lambda a, o, y, x, axis, *order: _permuted(x, int(axis), order),
     "repeat": lambda a, o, y, x, axis, at: lambda g: (_repeated(g, int(axis), int(at)), None, None),
     "roll": lambda a, o, y, x, shift, axis: lambda g: (np.roll(g, -int(shift), int(axis)),),

@@ -17,7 +17,7 @@ from encoder_conformance.spec.masking import Blind, Causal, Drawn
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.portable import Floats
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check, Situation
-from encoder_conformance.spec.stages import OF_KEYS, stage_shape, stages, step_of
+from encoder_conformance.spec.stages import OF_KEYS, SCORES, stage_shape, stages, step_of
 
 CONTENT = {"huge": 2.0**100, "nan": np.nan, "infinity": np.inf}
 """The content of positions that are not valid (clause M-8)."""
@@ -190,6 +190,12 @@ class Case:
         """
         return joined(self.padding_mask(), self.attention_mask())
 
+    def seen(self) -> Bools | None:
+        """What `mask` leaves, and the layer's window too (clause E-26), broadcastable to [B, H, S, T]."""
+        window = self.layer.attention.window
+        limits = None if window is None else (window.left, window.right)
+        return joined(self.mask(), within(limits, self.situation.sequence, self.situation.keys))
+
     def valid(self) -> Bools:
         """[B, S], true at the positions of x that are not padding (clause M-2)."""
         return np.ones(self.x_shape[:2], dtype=np.bool_) if self.layer.takes_memory else self.valid_keys()
@@ -204,7 +210,7 @@ class Case:
         A row without any key to attend to is included if the layer specifies its weights (M-4). An item with non-finite
         padding is included if the layer's `padding_content` is `any` (M-8).
         """
-        mask, rows = self.mask(), self.valid()
+        mask, rows = self.seen(), self.valid()
         if self.situation.items is not None:
             rows = rows & np.isin(np.arange(len(rows)), self.situation.items)[:, None]
         if self.situation.input.padding in ("nan", "infinity") and self.layer.padding_content == "finite":
@@ -264,7 +270,7 @@ class Case:
         for name, shape in shapes.items():
             compared = valid if self.layer.takes_memory and name in OF_KEYS else specified
             rows = compared[:, :, None] if len(shape) == 3 else compared[:, None, :, None]
-            if step_of(name) == "attention_scores":  # the score of a padded key is as unspecified as the key's row
+            if step_of(name) in SCORES:  # the score of a padded key is as unspecified as the key's row
                 rows = rows & valid[:, None, None, :]
             masks[name] = np.broadcast_to(rows, shape)
         return masks
@@ -273,6 +279,14 @@ class Case:
 def causal_mask(sequence: int, ahead: int = 0) -> Bools:
     """[1, 1, S, S], true where the key is at most `ahead` positions after the query; 0 is clause M-5's mask."""
     return np.tri(sequence, k=ahead, dtype=np.bool_)[None, None]
+
+
+def within(window: tuple[int, int] | None, S: int, T: int) -> Bools | None:
+    """[1, 1, S, T], true where a key is within a window about its query (clause E-26); None without a window."""
+    if window is None:
+        return None
+    apart = np.arange(T) - np.arange(S)[:, None]
+    return np.asarray((apart >= -window[0]) & (apart <= window[1]))[None, None]
 
 
 def joined(*masks: Bools | None) -> Bools | None:

@@ -8,18 +8,21 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import COMMON_BIAS, OWN_BIAS
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Two keys, whether their values contradict each other, and the reason. A dot leads into a mapping."""
+    """Two keys, whether their values contradict each other, and the reason. A dot leads into a mapping.
+
+    `unless`: a key that makes it none, where it is true or not null.
+    """
 
     first: str
     second: str
     holds: Callable[[Any, Any], bool]
     reason: str
+    unless: str = ""
 
 
 def _of_attention_alone(key: str, plain: object, reason: str) -> Contradiction:
@@ -35,6 +38,7 @@ CONTRADICTIONS = (
         "d_model",
         lambda num_heads, d_model: d_model % num_heads != 0,
         "the heads share the features evenly (L-1)",
+        unless="attention.head_dim",
     ),
     Contradiction(
         "attention.masked_score",
@@ -73,6 +77,97 @@ CONTRADICTIONS = (
         "feed_forward.output_bias",
         lambda hidden, output: (hidden, output) == (False, False),
         "where neither map has a bias, bias is false (L-3)",
+        unless="feed_forward.gated",
+    ),
+    Contradiction(
+        "feed_forward.gated",
+        "feed_forward",
+        lambda gated, own: gated and (own.gate_bias, own.hidden_bias, own.output_bias) == (False,) * 3,
+        "where none of the three has a bias, bias is false (L-3)",
+    ),
+    Contradiction(
+        "attention.head_dim",
+        "attention.projections",
+        lambda size, projections: size is not None and projections != "full",
+        "a map that the heads share is of each head's own slice of d_model (E-12)",
+    ),
+    Contradiction(
+        "attention.head_dim",
+        "attention.scale",
+        lambda size, scale: size is not None and scale == "d_model",
+        "where a head's size is its own, d_model says nothing of scores; scale may be a number (E-20)",
+    ),
+    Contradiction(
+        "attention.kv_heads",
+        "attention.num_heads",
+        lambda kv_heads, num_heads: kv_heads is not None and num_heads % kv_heads != 0,
+        "each head of keys serves as many heads of queries (E-28)",
+    ),
+    Contradiction(
+        "attention.kv_heads",
+        "attention.projections",
+        lambda kv_heads, projections: kv_heads is not None and projections != "full",
+        "heads that share their maps are as many for keys as for queries (E-12)",
+    ),
+    Contradiction(
+        "attention.qk_norm.kind",
+        "attention.qk_norm.shift",
+        lambda kind, shift: kind == "rms_norm" and bool(shift),
+        "an RMSNorm has no shift (E-9)",
+    ),
+    Contradiction(
+        "attention.rope",
+        "head_dim",
+        lambda rope, size: rope is not None and ((rope.rotated or size) % 2 or (rope.rotated or size) > size),
+        "features are rotated by pairs, those of one head (E-22)",
+    ),
+    Contradiction(
+        "attention.position_bias.max_distance",
+        "attention.position_bias.buckets",
+        lambda distance, buckets: distance is not None and distance <= buckets // 4,
+        "the distances below buckets / 4 have a bucket each, and some are beyond (E-23)",
+    ),
+    Contradiction(
+        "attention.window.left",
+        "attention.window.right",
+        lambda left, right: (left, right) == (0, 0),
+        "a query that sees itself alone attends to nothing (E-26)",
+    ),
+    *(
+        Contradiction(
+            "part",
+            f"attention.{key}",
+            lambda part, chosen: part == "attention" and chosen is not None,
+            "a memory has no positions that x has (E-17)",
+        )
+        for key in ("rope", "position_bias", "window")
+    ),
+    *(
+        Contradiction(
+            "part",
+            key,
+            lambda part, chosen: part == "attention" and chosen not in ((), 1.0),
+            "attention alone has no residual sum (E-17)",
+        )
+        for key in ("layer_scale", "residual_scale")
+    ),
+    Contradiction(
+        "norm.shift",
+        "norm.kind",
+        lambda shift, kind: not shift and kind == "rms_norm",
+        "an RMSNorm has no shift that could be left out (E-9)",
+    ),
+    Contradiction(
+        "norm.first",
+        "norm.placement",
+        lambda first, placement: not first and placement == "post",
+        "no norm stands before the first sub-layer (E-3)",
+    ),
+    Contradiction(
+        "feed_forward.gate_bias",
+        "feed_forward.gated",
+        lambda bias, gated: bias is not None and not gated,
+        "it has no gate (E-19)",
     ),
 )
 """The rows that every layer keeps, wherever it comes from."""
@@ -81,14 +176,19 @@ CONTRADICTIONS = (
 def contradictions(model: BaseModel, table: Iterable[Contradiction]) -> Iterator[str]:
     """A sentence for each row of the table that holds: both keys, their values and the reason."""
     for row in table:
-        first, second = (reduce(getattr, key.split("."), model) for key in (row.first, row.second))
-        if row.holds(first, second):
+        first, second = (_value(model, key) for key in (row.first, row.second))
+        if row.holds(first, second) and not (row.unless and _value(model, row.unless)):
             values = f"{row.first} = {_written(first)} contradicts {row.second} = {_written(second)}"
             yield f"{values}: {row.reason}"
+
+
+def _value(model: BaseModel, key: str) -> Any:
+    """The value of a key; None inside of what is null."""
+    return reduce(lambda found, name: None if found is None else getattr(found, name), key.split("."), model)
 
 
 def _written(value: object) -> str:
     """A value as YAML writes it in one line."""
     if isinstance(value, BaseModel):
-        return f"{{{', '.join(f'{key}: {_written(inner)}' for key, inner in whole(value).items())}}}"
+        return f"{{{', '.join(f'{key}: {_written(inner)}' for key, inner in value.model_dump().items())}}}"
     return value if isinstance(value, str) else json.dumps(value)

@@ -4,24 +4,29 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
 from encoder_conformance.spec.plain import plain, whole
-from encoder_conformance.spec.plan import OWN_BIAS, has_bias
+from encoder_conformance.spec.plan import OWN_BIAS, has_bias, scaled_by
 from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
 
 Part = Literal["encoder_layer", "attention"]
-Placement = Literal["pre", "post"]
+Placement = Literal["pre", "post", "sandwich"]
 NormKind = Literal["layer_norm", "rms_norm"]
 Projections = Literal["full", "shared_by_heads"]
 FullyMaskedRow = Literal["unspecified", "zero", "uniform", "nan"]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "quick_gelu"]
 PaddingContent = Literal["finite", "any"]
-Addition = Literal["quick_gelu", "biases"]
+SubLayerName = Literal["attention", "feed_forward"]
+Addition = Literal[
+    "quick_gelu", "biases", "gated", "layer_scale", "norm_shift", "first_norm", "sandwich", "residual_scale", "scale",
+    "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap",
+]  # fmt: skip
 Family = Literal[
-    "small", "variants", "combinations", "rows", "nan_rows", "published", "published_choices", "sized", "vision",
-    "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout", "attention",
+    "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices",
+    "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout",
+    "attention",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
 """Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""
@@ -62,19 +67,65 @@ def _as_float32(value: float) -> float:
 
 
 Epsilon = Annotated[float, Field(gt=0, lt=1e6), AfterValidator(_as_float32)]
+Factor = Annotated[float, Field(gt=0, lt=1e6)]
 
 
 class Norm(Strict):
-    placement: Placement = Field(description="before each sub-layer, or after each residual sum")
+    placement: Placement = Field(
+        description="before each sub-layer, after each residual sum, or before and after each sub-layer (clause E-25)"
+    )
     kind: NormKind = Field(description="clause E-1, or clause E-9, which has no shift")
     epsilon: Epsilon = Field(description="added under the root; rounded to float32 (clause L-2)")
+    shift: bool = plain(True, "whether a LayerNorm has a shift (clause E-21)")
+    first: bool = plain(True, "whether the very first sub-layer, of layer 0, has a norm before it (clause E-24)")
 
 
 MaskedScore = Literal["minus_infinity"] | Annotated[float, Field(lt=-1e4, gt=-1e38)]
 
 
+class HeadNorm(Strict):
+    """The norm of queries, and that of keys, before their product (clause E-27)."""
+
+    kind: NormKind
+    over: Literal["head", "all"] = Field(description="the features of each head, or of all heads together")
+    shift: bool = Field(description="whether it has a shift")
+
+
+class Rope(Strict):
+    """Rotary position embedding of queries and keys (clause E-22; Su et al., 2021, arXiv 2104.09864)."""
+
+    theta: Annotated[float, Field(gt=1, lt=1e12)] = Field(description="the base of the frequencies")
+    pairing: Literal["halves", "interleaved"] = Field(
+        description="the pair of feature i: i + n / 2, or the next one, where n features are rotated"
+    )
+    rotated: PositiveInt | None = plain(None, "the number of each head's first features that turn; null: all")
+
+
+class PositionBias(Strict):
+    """A learned bias of scores by the bucket of the distance from query to key (clause E-23)."""
+
+    buckets: Annotated[int, Field(ge=4, multiple_of=2)] = Field(
+        description="half of them for keys before the query and at it, half for keys after it"
+    )
+    max_distance: PositiveInt = Field(description="the distance from which on all share the last bucket")
+
+
+class Window(Strict):
+    """The keys that a query may attend to, by position, whatever the mask says (clause E-26)."""
+
+    left: NonNegativeInt = Field(description="keys before the query")
+    right: NonNegativeInt = Field(description="keys after it")
+
+
 class Attention(Strict):
     num_heads: PositiveInt
+    head_dim: PositiveInt | None = plain(None, "features of a head; null: d_model / num_heads (clause E-20)")
+    kv_heads: PositiveInt | None = plain(None, "heads of key and value, in groups; null: num_heads (clause E-28)")
+    qk_norm: HeadNorm | None = plain(None, "the norm of queries and of keys; null: none")
+    rope: Rope | None = plain(None, "the rotation of queries and keys by position; null: none")
+    position_bias: PositionBias | None = plain(None, "what is added to scores by relative position; null: nothing")
+    window: Window | None = plain(None, "the keys near a query that it may attend to; null: all")
+    softcap: Factor | None = plain(None, "scores become c · tanh(score / c), before the mask (clause E-30); null: none")
     projections: Projections = Field(
         description="query, key and value: a D × D map each, or a d × d map each, shared by all heads (clause E-12)"
     )
@@ -83,7 +134,9 @@ class Attention(Strict):
     key_bias: bool | None = plain(None, "false: key has none, though query or value has; null: what qkv_bias says")
     value_bias: bool | None = plain(None, "false: value has none, though query or key has; null: what qkv_bias says")
     output_bias: bool = Field(description="whether the output projection has a bias")
-    scale: Literal["head_dim", "d_model"] = Field(description="scores are divided by the square root of this size")
+    scale: Literal["head_dim", "d_model"] | Factor = Field(
+        description="scores are divided by the square root of this size, or of this number (clauses E-13, E-32)"
+    )
     masked_score: MaskedScore = Field(description="the value of a score where the mask is false (M-1, M-6)")
     fully_masked_row: FullyMaskedRow = Field(description="the weights of a query with no key to attend to (M-4)")
 
@@ -91,7 +144,13 @@ class Attention(Strict):
 class FeedForward(Strict):
     d_ff: PositiveInt
     activation: Activation = Field(description="gelu is the exact GELU, with erf")
-    bias: bool = Field(description="whether its two linear maps have biases, both or one of them")
+    gated: bool = plain(
+        False,
+        "whether the activation is of a map of its own, the gate, by which the hidden features "
+        "are multiplied (clause E-19)",
+    )
+    bias: bool = Field(description="whether its linear maps have biases, all or some of them")
+    gate_bias: bool | None = plain(None, "false: the gate has none, though another map has; null: what bias says")
     hidden_bias: bool | None = plain(None, "false: the first map has none, though the second has; null: what bias says")
     output_bias: bool | None = plain(None, "false: the second map has none, though the first has; null: what bias says")
 
@@ -151,6 +210,10 @@ class Layer(Strict):
     norm: Norm
     attention: Attention
     feed_forward: FeedForward
+    layer_scale: tuple[SubLayerName, ...] = plain(
+        (), "the sub-layers whose output is multiplied by a gain of its own before the sum (clause E-31)"
+    )
+    residual_scale: Factor = plain(1.0, "what a sub-layer adds to the residual sum is multiplied by this (clause E-29)")
     dropout: Dropout
     stack: Stack
     embedding: Embedding | None
@@ -161,12 +224,12 @@ class Layer(Strict):
 
     @property
     def head_dim(self) -> int:
-        return self.d_model // self.attention.num_heads
+        return self.attention.head_dim or self.d_model // self.attention.num_heads
 
     @property
-    def scaled_by(self) -> int:
-        """The size by whose square root scores are divided (clauses E-5, E-13)."""
-        return self.d_model if self.attention.scale == "d_model" else self.head_dim
+    def scaled_by(self) -> float:
+        """The number by whose square root scores are divided (clauses E-5, E-13)."""
+        return scaled_by(self)
 
     @property
     def is_stack(self) -> bool:
@@ -229,9 +292,22 @@ class Layer(Strict):
         return self
 
 
+def _chooses(key: str) -> Callable[[Layer], bool]:
+    """Whether a layer's attention has this key at another choice than none."""
+    return lambda layer: getattr(layer.attention, key) is not None
+
+
 ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "quick_gelu": lambda layer: not layer.takes_memory and layer.feed_forward.activation == "quick_gelu",
     "biases": lambda layer: bool(layer.lacks_bias),
+    "gated": lambda layer: not layer.takes_memory and layer.feed_forward.gated,
+    "layer_scale": lambda layer: bool(layer.layer_scale),
+    "norm_shift": lambda layer: not layer.norm.shift,
+    "first_norm": lambda layer: not layer.norm.first,
+    "sandwich": lambda layer: layer.norm.placement == "sandwich",
+    "residual_scale": lambda layer: layer.residual_scale != 1.0,
+    "scale": lambda layer: not isinstance(layer.attention.scale, str),
+    **{key: _chooses(key) for key in ("head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap")},
 }
 """What the language was extended by → whether a layer uses it (L-7)."""
 

@@ -34,7 +34,7 @@ class Parameter:
 def _parameters(steps: Iterable[Step]) -> dict[str, Parameter]:
     """Name → the parameters of these steps, in order."""
     return {
-        name: Parameter(name, axes, "embedding" if axes.startswith("V") else _DRAWN[name.rpartition(".")[2]])
+        name: Parameter(name, axes, "embedding" if axes[0] in "VR" else _DRAWN[name.rpartition(".")[2]])
         for step in steps
         for name, axes in step.parameter_axes().items()
     }
@@ -66,7 +66,9 @@ def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
 
     In a stack the names of a layer's begin with its prefix (clause R-2).
     """
-    as_pre_norm = layer.model_copy(update={"norm": layer.norm.model_copy(update={"placement": "pre"})})
+    as_pre_norm = layer
+    if layer.norm.placement == "post":
+        as_pre_norm = layer.model_copy(update={"norm": layer.norm.model_copy(update={"placement": "pre"})})
     if not layer.is_stack:
         return tuple(_parameters(plan(as_pre_norm)).values())
     found: list[Parameter] = []

@@ -3,8 +3,8 @@
 This module alone knows the order. Stages, parameters, shapes, equations, the oracle's forward and backward pass,
 liveness, residual sums and the sites of dropout are read off it. What a step computes is its form's (`oracle/forms`).
 
-Axes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads, d head_dim, P = H·d, F d_ff,
-V vocabulary.
+Axes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads, d head_dim, P = H·d, K kv_heads,
+G = K·d, F d_ff, R buckets of relative positions, V vocabulary.
 An adapter has a layer as a dict: `with_attributes` makes of it what the plan reads.
 """
 
@@ -56,7 +56,7 @@ class Step:
 def plan(layer: "Layer", number: int = 0) -> tuple[Step, ...]:
     """The steps of one encoder layer, from x to output (E-3, E-4), or of attention alone (E-17).
 
-    `number`: the layer's in a stack, from 0. Nothing that a layer chooses differs by it yet.
+    `number`: the layer's in a stack, from 0.
     """
     return tuple(_steps(layer, number))
 
@@ -72,19 +72,35 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
         yield from _attention(layer, "x", "memory")
         yield Step("output", "same", ("attention_output",), "B S D")
         return
-    pre, x = layer.norm.placement == "pre", "x"
+    post, x = layer.norm.placement == "post", "x"
     for place, sublayer, branch in ((1, _attention, "attention_output"), (2, _feed_forward, "ffn_output")):
         given, total, norm = x, f"residual{place}", f"norm{place}"
-        if pre:
+        if not post and (layer.norm.first is not False or (number, place) != (0, 1)):
             yield _norm(layer, norm, x)
             given = norm
         yield from sublayer(layer, given)
+        for step in _after_branch(layer, place, branch):
+            yield step
+            branch = step.makes
         yield Step(total, "sum", (x, branch), "B S D", beside={"normed": given, "first": "x"})
         x = total
-        if not pre:
+        if post:
             yield _norm(layer, norm, total)
             x = norm
-    yield _end(layer, x, "end", "norm2", "final_norm") if pre else Step("output", "same", (x,), "B S D")
+    yield Step("output", "same", (x,), "B S D") if post else _end(layer, x, "end", "norm2", "final_norm")
+
+
+def _after_branch(layer: "Layer", place: int, branch: str) -> Iterator[Step]:
+    """What becomes of a sub-layer's output before its residual sum: a norm (E-25), a gain (E-31), a factor (E-29)."""
+    x = branch
+    if layer.norm.placement == "sandwich":
+        yield _norm(layer, f"{branch}_norm", x)
+        x = f"{branch}_norm"
+    if ("attention", "feed_forward")[place - 1] in (layer.layer_scale or ()):
+        yield Step(f"{branch}_scaled", "by_feature", (x,), "B S D", f"layer_scale{place}", {"gain": "D"})
+        x = f"{branch}_scaled"
+    if (layer.residual_scale or 1.0) != 1.0:
+        yield Step(f"{branch}_weighed", "times", (x,), "B S D", choices={"factor": layer.residual_scale}, shown=False)
 
 
 def _steps_of_stack(layer: "Layer") -> Iterator[Step]:
@@ -114,7 +130,8 @@ def between_layers(layer: "Layer") -> Iterator[Step]:
 
 def _norm(layer: "Layer", makes: str, x: str) -> Step:
     """A norm over the features (E-1), or one without a shift (E-9)."""
-    parameters = {"gain": "D", "shift": "D"} if layer.norm.kind == "layer_norm" else {"gain": "D"}
+    shift = layer.norm.kind == "layer_norm" and layer.norm.shift is not False
+    parameters = {"gain": "D", "shift": "D"} if shift else {"gain": "D"}
     choices = {"epsilon": layer.norm.epsilon}
     return Step(makes, "norm", (x,), "B S D", makes, parameters, right=_right_norm(layer), choices=choices)
 
@@ -131,37 +148,112 @@ def _right_norm(layer: "Layer") -> str:
 
 def _attention(layer: "Layer", queries: str, memory: str = "") -> Iterator[Step]:
     """Multi-head attention (E-5, E-12, E-13, M-1 to M-7). Without a memory keys are of what queries are of."""
-    keys = memory or queries
-    attention, heads = layer.attention, {"num_heads": layer.attention.num_heads}
-    by_d_model = attention.scale == "d_model"
-    sizes = heads | {"scaled_by": layer.d_model if by_d_model else layer.d_model // attention.num_heads}
-    right, fan = ("standard", ("D", "P")) if attention.projections == "full" else ("shared_by_heads", ("d", "d"))
-    for name, x, axis in (("query", queries, "S"), ("key", keys, "T"), ("value", keys, "T")):
-        map = _linear(layer, name, x, f"B {axis} P", f"attention.{name}", fan)
-        yield replace(map, form="projection", right=right, choices=sizes)
-    for name, axis in (("query", "S"), ("key", "T"), ("value", "T")):
-        yield Step(f"{name}_heads", "split_heads", (name,), f"B H {axis} d", choices=heads)
-    right = "by-d-model" if by_d_model else "standard"
-    yield Step("attention_scores", "scores", ("query_heads", "key_heads"), "B H S T", right=right)
-    yield Step(
-        "biased", "bias", ("attention_scores",), "B H S T", beside={"bias": "bias"}, shown=False, at="attention_bias"
-    )
-    fill = float("-inf") if attention.masked_score == "minus_infinity" else float(attention.masked_score)
-    row, dropout = attention.fully_masked_row, layer.dropout.attention_weights
-    softmax = {"fill": fill, "empty_row": row, "dropout": dropout}
-    yield Step("attention_weights", "softmax", ("biased",), "B H S T", choices=softmax, at="masked_softmax")
+    own = dict.fromkeys(("query", "key", "value"), "")
+    yield from _projections(layer, queries, memory or queries, own)
+    yield from _positioned(layer, own)
+    yield from _scores(layer, own)
+    yield from _masked(layer)
     beside = {"weights": "attention_weights"}
-    yield Step("context", "attend", ("biased", "value_heads"), "B H S d", beside=beside, at="attend")
+    yield Step("context", "attend", ("biased", own["value"]), "B H S d", beside=beside, at="attend")
     yield Step("context_merged", "merge_heads", ("context",), "B S P", at="merge_heads")
     yield _linear(layer, "attention_output", "context_merged", "B S D", "attention.output", ("P", "D"))
 
 
+_QUERY_KEY_VALUE = (("query", "S", "H", "P"), ("key", "T", "K", "G"), ("value", "T", "K", "G"))
+"""What is projected, and the axes of its positions, of its heads and of the features of all its heads."""
+
+
+def _projections(layer: "Layer", queries: str, keys: str, own: dict[str, str]) -> Iterator[Step]:
+    """Query, key and value by heads (E-2, E-12, E-28), normed (E-27). `own`: set to the stage that each ends as."""
+    attention = layer.attention
+    heads = {"query": attention.num_heads, "key": attention.kv_heads or attention.num_heads}
+    heads["value"] = heads["key"]
+    shared = attention.projections == "shared_by_heads"
+    for name, axis, _, wide in _QUERY_KEY_VALUE:
+        x, fan = queries if name == "query" else keys, ("d", "d") if shared else ("D", wide)
+        sizes = {"num_heads": heads[name], "scaled_by": scaled_by(layer)}
+        map = _linear(layer, name, x, f"B {axis} {wide}", f"attention.{name}", fan)
+        yield replace(map, form="projection", right="shared_by_heads" if shared else "standard", choices=sizes)
+        own[name] = name
+    yield from _head_norms(layer, own, "all")
+    for name, axis, letter, _ in _QUERY_KEY_VALUE:
+        made = f"{name}_heads"
+        yield Step(made, "split_heads", (own[name],), f"B {letter} {axis} d", choices={"num_heads": heads[name]})
+        own[name] = made
+    yield from _head_norms(layer, own, "head")
+
+
+def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step]:
+    """The norms of queries and keys, over the features of each head, or of all heads (E-27)."""
+    chosen = layer.attention.qk_norm
+    if chosen is None or chosen.over != over:
+        return
+    right, choices = "standard" if chosen.kind == "layer_norm" else chosen.kind, {"epsilon": layer.norm.epsilon}
+    for name, axis, letter, wide in _QUERY_KEY_VALUE[:2]:
+        axes, size = (f"B {axis} {wide}", wide) if over == "all" else (f"B {letter} {axis} d", "d")
+        parameters, made = {"gain": size} | ({"shift": size} if chosen.shift else {}), f"{own[name]}_norm"
+        yield Step(made, "norm", (own[name],), axes, f"attention.{name}_norm", parameters, right, choices)
+        own[name] = made
+
+
+def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
+    """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them."""
+    attention = layer.attention
+    for name, axis, letter, _ in _QUERY_KEY_VALUE[:2] if attention.rope is not None else ():
+        choices = {"theta": attention.rope.theta, "rotated": attention.rope.rotated or head_dim(layer)}
+        right = "standard" if attention.rope.pairing == "halves" else attention.rope.pairing
+        yield Step(f"{name}_rotated", "rotation", (own[name],), f"B {letter} {axis} d", right=right, choices=choices)
+        own[name] = f"{name}_rotated"
+    for name in ("key", "value") if (attention.kv_heads or attention.num_heads) != attention.num_heads else ():
+        choices = {"times": attention.num_heads // attention.kv_heads}
+        yield Step(f"{name}_repeated", "repeat_heads", (own[name],), "B H T d", choices=choices, shown=False)
+        own[name] = f"{name}_repeated"
+
+
+def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
+    """Scores (E-5, E-13), and what is done with them before the mask (E-23, E-30, M-7)."""
+    attention = layer.attention
+    right = {"head_dim": "standard", "d_model": "by-d-model"}.get(attention.scale, "by-number")
+    choices = {"divisor": attention.scale} if right == "by-number" else {}
+    yield Step("attention_scores", "scores", (own["query"], own["key"]), "B H S T", right=right, choices=choices)
+    scores = "attention_scores"
+    if attention.position_bias is not None:
+        bias = attention.position_bias
+        buckets = {"buckets": bias.buckets, "max_distance": bias.max_distance}
+        owner, table = "attention.position_bias", {"table": "R H"}
+        yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, choices=buckets)
+        scores = "position_biased"
+    if attention.softcap is not None:
+        yield Step("capped", "softcap", (scores,), "B H S T", choices={"cap": attention.softcap})
+        scores = "capped"
+    yield Step("biased", "bias", (scores,), "B H S T", beside={"bias": "bias"}, shown=False, at="attention_bias")
+
+
+def _masked(layer: "Layer") -> Iterator[Step]:
+    """The weights of keys that the mask and the window leave (M-1 to M-6, E-26)."""
+    attention = layer.attention
+    fill = float("-inf") if attention.masked_score == "minus_infinity" else float(attention.masked_score)
+    row, dropout = attention.fully_masked_row, layer.dropout.attention_weights
+    softmax: dict[str, Any] = {"fill": fill, "empty_row": row, "dropout": dropout}
+    if attention.window is not None:
+        softmax["window"] = (attention.window.left, attention.window.right)
+    yield Step("attention_weights", "softmax", ("biased",), "B H S T", choices=softmax, at="masked_softmax")
+
+
 def _feed_forward(layer: "Layer", x: str) -> Iterator[Step]:
-    """The position-wise feed-forward network (E-6, E-7, E-10, E-11)."""
-    activation = layer.feed_forward.activation
-    yield _linear(layer, "ffn_hidden", x, "B S F", "feed_forward.hidden", ("D", "F"))
-    yield Step("ffn_activation", "activation", ("ffn_hidden",), "B S F", right=activation, at="activation")
-    last = _linear(layer, "ffn_mapped", "ffn_activation", "B S D", "feed_forward.output", ("F", "D"))
+    """The position-wise feed-forward network (E-6, E-7, E-10, E-11), or a gated one (E-19)."""
+    activation, inner = layer.feed_forward.activation, "ffn_activation"
+    hidden = _linear(layer, "ffn_hidden", x, "B S F", "feed_forward.hidden", ("D", "F"))
+    if layer.feed_forward.gated:
+        yield _linear(layer, "ffn_gate", x, "B S F", "feed_forward.gate", ("D", "F"))
+        yield Step("ffn_activation", "activation", ("ffn_gate",), "B S F", right=activation, at="activation")
+        yield hidden
+        inner = "ffn_gated"
+        yield Step(inner, "product", ("ffn_activation", "ffn_hidden"), "B S F")
+    else:
+        yield hidden
+        yield Step("ffn_activation", "activation", ("ffn_hidden",), "B S F", right=activation, at="activation")
+    last = _linear(layer, "ffn_mapped", inner, "B S D", "feed_forward.output", ("F", "D"))
     yield replace(last, shown=False, at="ffn_output")
     dropout = {"dropout": layer.dropout.ffn_output}
     yield Step("ffn_output", "after_ffn", ("ffn_mapped",), "B S D", choices=dropout, at="after_ffn")
@@ -185,17 +277,38 @@ COMMON_BIAS = {"attention": "qkv_bias", "feed_forward": "bias"}
 A map that has none where another has one says so by its own key."""
 OWN_BIAS = {
     f"{part}.{name}_bias": f"{part}.{name}"
-    for part, names in (("attention", ("query", "key", "value")), ("feed_forward", ("hidden", "output")))
+    for part, names in (("attention", ("query", "key", "value")), ("feed_forward", ("gate", "hidden", "output")))
     for name in names
 }
 """The own key of a linear map's bias → the map."""
 
 
+def head_dim(layer: "Layer") -> int:
+    """The features of a head (E-20)."""
+    return layer.attention.head_dim or layer.d_model // layer.attention.num_heads
+
+
+def scaled_by(layer: "Layer") -> float:
+    """The number by whose square root scores are divided (E-5, E-13)."""
+    sizes = {"d_model": layer.d_model, "head_dim": head_dim(layer)}
+    return sizes.get(layer.attention.scale, layer.attention.scale)
+
+
 def layer_sizes(layer: "Layer") -> dict[str, int]:
     """The letter of each axis that does not depend on the input → its size."""
-    D, H, F = layer.d_model, layer.attention.num_heads, layer.feed_forward.d_ff
-    V = layer.embedding.vocabulary if layer.embedding is not None else 0
-    return {"D": D, "H": H, "d": D // H, "P": H * (D // H), "F": F, "V": V}
+    attention, d = layer.attention, head_dim(layer)
+    kv_heads, bias = attention.kv_heads or attention.num_heads, attention.position_bias
+    return {
+        "D": layer.d_model,
+        "H": attention.num_heads,
+        "d": d,
+        "P": attention.num_heads * d,
+        "K": kv_heads,
+        "G": kv_heads * d,
+        "F": layer.feed_forward.d_ff,
+        "R": bias.buckets if bias is not None else 0,
+        "V": layer.embedding.vocabulary if layer.embedding is not None else 0,
+    }
 
 
 class _Attributes(SimpleNamespace):
@@ -212,26 +325,43 @@ def with_attributes(layer: Mapping[str, Any]) -> "Layer":
     return cast("Layer", _Attributes(**tree))
 
 
-def _layers() -> Iterator["Layer"]:
-    """Layers that together take every step that there is."""
-    for placement, part, embedding, final_norm in product(("pre", "post"), ("", "attention"), (0, 1), (False, True)):
-        keys = {
-            "d_model": 1,
-            "part": part,
-            "norm": {"placement": placement, "kind": "layer_norm"},
-            "attention": {"num_heads": 1, "projections": "full", "masked_score": 0, "qkv_bias": 1, "output_bias": 1},
-            "feed_forward": {"bias": True},
-            "dropout": {},
-            "stack": {"final_norm": final_norm},
-            "embedding": {"positions": "sinusoidal"} if embedding else None,
-        }
-        yield with_attributes(keys)
+def _plain_layers() -> Iterator["Layer"]:
+    for placement, part, tokens, final_norm in product(("pre", "post"), ("", "attention"), (0, 1), (False, True)):
+        yield _layer(placement, _PLAIN, part=part, tokens=tokens, final_norm=final_norm)
 
 
-STEPS_OF_LAYERS: Mapping[str, Step] = {each.step: each for layer in _layers() for each in plan(layer)}
+def _rich_layers() -> Iterator["Layer"]:
+    """Layers that together take every optional step."""
+    norm, bias = {"kind": "layer_norm", "shift": True}, {"buckets": 2, "max_distance": 2}
+    more = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0}
+    both = ("attention", "feed_forward")
+    for over in ("head", "all"):
+        attention = _PLAIN | more | {"qk_norm": norm | {"over": over}}
+        yield _layer("sandwich", attention, layer_scale=both, residual_scale=2.0, gated=True)
+
+
+_PLAIN = {"num_heads": 2, "projections": "full", "masked_score": 0, "qkv_bias": True, "output_bias": True}
+
+
+def _layer(placement: str, attention: Mapping[str, Any], **more: Any) -> "Layer":
+    keys = {
+        "d_model": 2,
+        "norm": {"placement": placement, "kind": "layer_norm"},
+        "attention": attention,
+        "feed_forward": {"bias": True, "gated": more.get("gated")},
+        "dropout": {},
+        "stack": {"final_norm": more.get("final_norm")},
+        "embedding": {"positions": "sinusoidal"} if more.get("tokens") else None,
+    }
+    return with_attributes(keys | {key: more.get(key) for key in ("part", "layer_scale", "residual_scale")})
+
+
+_OPTIONAL = {each.step: each for layer in _rich_layers() for each in plan(layer)}
+_OF_PLAIN = {each.step: each for layer in _plain_layers() for each in plan(layer)}
+STEPS_OF_LAYERS: Mapping[str, Step] = {**_OF_PLAIN, **{k: v for k, v in _OPTIONAL.items() if k not in _OF_PLAIN}}
 """Step's name in a patch → the step, as some layer takes it."""
 STEPS: Mapping[str, Step] = {
-    **{each.step: each for layer in _layers() for each in (*stack_plan(layer), *between_layers(layer))},
+    **{each.step: each for layer in _plain_layers() for each in (*stack_plan(layer), *between_layers(layer))},
     **STEPS_OF_LAYERS,
 }
 """The steps of stacks too."""

@@ -132,8 +132,10 @@ class Situation(Strict):
     def _positions_problem(self) -> str:
         if self.positions is None:
             return ""
-        if not {*self.families} <= {*TOKEN_FAMILIES}:
-            return "positions are given, which needs families of layers that take token ids: no others read them"
+        if not {*self.families} <= {*TOKEN_FAMILIES, "rotary"}:
+            return (
+                "positions are given, which needs families of layers that take token ids or turn: no others read them"
+            )
         if isinstance(self.positions, Grid):
             return "positions are a grid, which has two axes, and what is added to token ids has one (E-16)"
         if self.given.layout != "batch_first" or not {*self.checks} <= WITH_GOLDEN:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from encoder_conformance.spec.plan import STEPS, STEPS_OF_LAYERS, Step, layer_sizes, plan, stack_plan
+from encoder_conformance.spec.plan import MAKING, STEPS, STEPS_OF_LAYERS, Step, layer_sizes, plan, stack_plan
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
@@ -19,6 +19,8 @@ SHAPES: dict[str, str] = {step.makes: step.axes for step in STEPS.values() if st
 OF_KEYS = frozenset(stage for stage, axes in SHAPES.items() if "T" in axes.split()[:-1])
 """Stages with one row for each key."""
 LAST_AXIS_IS_KEYS = frozenset(stage for stage, axes in SHAPES.items() if axes.endswith("T"))
+SCORES = frozenset(stage for stage in LAST_AXIS_IS_KEYS if MAKING[stage].form != "softmax")
+"""Stages of scores, before the mask."""
 
 INSIDE_UP_TO = 4
 """The largest number of layers of a stack that shows the stages inside them (clause T-3)."""

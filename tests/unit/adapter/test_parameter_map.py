@@ -17,6 +17,7 @@ BIASED = {
     n: layer
     for n, layer in LAYERS.items()
     if layer.attention.qkv_bias and layer.feed_forward.d_ff % 2 == 0 and not layer.is_stack and not layer.takes_memory
+    if not layer.lacks_bias
 }
 QKV = ("attention.query.weight", "attention.key.weight", "attention.value.weight")
 QKV_BIASES = ("attention.query.bias", "attention.key.bias", "attention.value.bias")

@@ -23,12 +23,14 @@ VALUES = {
     "attention.query.weight": DRAW.normal(size=(D, D)),
     "attention.key.weight": DRAW.normal(size=(D // H, D // H)),
     "attention.query.bias": DRAW.normal(size=D),
+    "attention.position_bias.table": DRAW.normal(size=(4, H)),
     "attention_scores": DRAW.normal(size=(2, H, 3, 3)),
     "context": DRAW.normal(size=(2, H, 3, D // H)),
     "mask": np.tri(3, dtype=np.bool_)[None, None],
 }
 SMOOTH = {
     "abs": ["abs(x - 1)"],
+    "by_bucket": ["attention_scores * by_bucket(attention.position_bias.table, 3)"],
     "by_heads": ["by_heads(x, attention.key.weight, 0.5)"],
     "cast": ["cast(x, 'float64')"],
     "cos": ["cos(x)"],
@@ -44,6 +46,8 @@ SMOOTH = {
     "minimum": ["minimum(x, norm1)"],
     "permute": ["permute(x, 1, 2, 0, 1)", "permute(x, 1, 2, 2, 0)"],
     "repeat": ["x * repeat(x, 1, 2)"],
+    "repeat_heads": ["repeat_heads(context, 2)"],
+    "rotate": ["rotate(context, 100.0, 2, 'halves')", "rotate(context, 100.0, 4, 'interleaved')"],
     "roll": ["roll(x, 1, 1)", "roll(x, -2, -1)"],
     "sigmoid": ["sigmoid(x)"],
     "sin": ["sin(x)"],
@@ -68,6 +72,7 @@ SMOOTH = {
 FLAT = {
     "index": ["index(x, 1)"],
     "round": ["round(x)"],
+    "within": ["within(1, 0)"],
     "sign": ["sign(x - 1)"],
     "FloorDiv": ["x // norm1"],
     "BitAnd": ["(x > 1) & (x < 1.5)"],

@@ -21,10 +21,13 @@ WHISPER = {"attention": {"key_bias": False}}
 ALONE = [{key.partition(".")[0]: {key.partition(".")[2]: False}} for key in OWN_BIAS]
 
 
-def changed(name: str, changes: dict[str, Any]) -> Layer:
+GATED = {"feed_forward": {"gated": True}}
+
+
+def changed(name: str, *changes: dict[str, Any]) -> Layer:
     """A layer of the specification with other values at these keys."""
     keys = LAYERS[name].model_dump(mode="json")
-    for part, own in changes.items():
+    for part, own in (item for each in changes for item in each.items()):
         keys[part] = {**keys[part], **own}
     return Layer.model_validate_json(json.dumps(keys))
 
@@ -35,7 +38,7 @@ def names(layer: Layer) -> list[str]:
 
 @pytest.mark.parametrize("changes", ALONE, ids=OWN_BIAS)
 def test_a_map_without_its_bias_is_the_only_thing_that_changes(changes: dict[str, Any]) -> None:
-    right, layer = LAYERS["pre-gelu"], changed("pre-gelu", changes)
+    right, layer = changed("pre-gelu", GATED), changed("pre-gelu", GATED, changes)
     [lost] = layer.lacks_bias
     assert [name for name in names(right) if name not in names(layer)] == [f"{lost}.bias"]
     assert not layer.has_bias(lost)
@@ -49,7 +52,7 @@ def test_a_map_without_its_bias_is_the_only_thing_that_changes(changes: dict[str
 
 @pytest.mark.parametrize("changes", [{}, *ALONE], ids=["none", *OWN_BIAS])
 def test_the_plan_of_what_an_adapter_is_given_is_the_layer_s(changes: dict[str, Any]) -> None:
-    layer = changed("post-gelu", changes)
+    layer = changed("post-gelu", GATED, changes)
     told = json.loads(Build(layer=layer, dtype="float32").model_dump_json())["layer"]
     assert plan(with_attributes(told)) == plan(layer)
 

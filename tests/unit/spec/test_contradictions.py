@@ -57,11 +57,11 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
     **{
         (f"feed_forward.{name}_bias", "feed_forward.bias"): (
             "pre-gelu",
-            {"feed_forward": {"bias": False, f"{name}_bias": False}},
+            {"feed_forward": {"gated": name == "gate", "bias": False, f"{name}_bias": False}},
             f"feed_forward.{name}_bias = false contradicts feed_forward.bias = false: bias is true where any of its "
             "maps has a bias, and a map's own key says only that it has none (L-3)",
         )
-        for name in ("hidden", "output")
+        for name in ("gate", "hidden", "output")
     },
     ("attention.qkv_bias", "attention"): (
         "pre-gelu",
@@ -75,6 +75,101 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         {"feed_forward": {"hidden_bias": False, "output_bias": False}},
         "feed_forward.hidden_bias = false contradicts feed_forward.output_bias = false: "
         "where neither map has a bias, bias is false (L-3)",
+    ),
+    ("feed_forward.gated", "feed_forward"): (
+        "pre-rope-gated",
+        {"feed_forward": {"bias": True, "gate_bias": False, "hidden_bias": False, "output_bias": False}},
+        "feed_forward.gated = true contradicts feed_forward = {d_ff: 20, activation: silu, gated: true, bias: true, "
+        "gate_bias: false, hidden_bias: false, output_bias: false}: where none of the three has a bias, bias is false "
+        "(L-3)",
+    ),
+    ("attention.head_dim", "attention.projections"): (
+        "pre-gelu-shared-heads",
+        {"attention": {"head_dim": 5, "scale": "head_dim"}},
+        "attention.head_dim = 5 contradicts attention.projections = shared_by_heads: "
+        "a map that the heads share is of each head's own slice of d_model (E-12)",
+    ),
+    ("attention.head_dim", "attention.scale"): (
+        "pre-gelu",
+        {"attention": {"head_dim": 5, "scale": "d_model"}},
+        "attention.head_dim = 5 contradicts attention.scale = d_model: "
+        "where a head's size is its own, d_model says nothing of scores; scale may be a number (E-20)",
+    ),
+    ("attention.kv_heads", "attention.num_heads"): (
+        "pre-gelu",
+        {"attention": {"kv_heads": 2}},
+        "attention.kv_heads = 2 contradicts attention.num_heads = 3: "
+        "each head of keys serves as many heads of queries (E-28)",
+    ),
+    ("attention.kv_heads", "attention.projections"): (
+        "pre-gelu-shared-heads",
+        {"attention": {"kv_heads": 1}},
+        "attention.kv_heads = 1 contradicts attention.projections = shared_by_heads: "
+        "heads that share their maps are as many for keys as for queries (E-12)",
+    ),
+    ("attention.qk_norm.kind", "attention.qk_norm.shift"): (
+        "pre-gelu",
+        {"attention": {"qk_norm": {"kind": "rms_norm", "over": "head", "shift": True}}},
+        "attention.qk_norm.kind = rms_norm contradicts attention.qk_norm.shift = true: an RMSNorm has no shift (E-9)",
+    ),
+    ("attention.rope", "head_dim"): (
+        "pre-gelu",
+        {"attention": {"rope": {"theta": 100.0, "pairing": "halves", "rotated": 7}}},
+        "attention.rope = {theta: 100.0, pairing: halves, rotated: 7} contradicts head_dim = 8: "
+        "features are rotated by pairs, those of one head (E-22)",
+    ),
+    ("attention.position_bias.max_distance", "attention.position_bias.buckets"): (
+        "pre-gelu",
+        {"attention": {"position_bias": {"buckets": 8, "max_distance": 2}}},
+        "attention.position_bias.max_distance = 2 contradicts attention.position_bias.buckets = 8: "
+        "the distances below buckets / 4 have a bucket each, and some are beyond (E-23)",
+    ),
+    ("attention.window.left", "attention.window.right"): (
+        "pre-gelu",
+        {"attention": {"window": {"left": 0, "right": 0}}},
+        "attention.window.left = 0 contradicts attention.window.right = 0: "
+        "a query that sees itself alone attends to nothing (E-26)",
+    ),
+    **{
+        ("part", f"attention.{key}"): (
+            "cross-attention",
+            {"attention": {key: chosen}},
+            f"part = attention contradicts attention.{key} = {written}: a memory has no positions that x has (E-17)",
+        )
+        for key, chosen, written in (
+            (
+                "rope",
+                {"theta": 100.0, "pairing": "halves", "rotated": 2},
+                "{theta: 100.0, pairing: halves, rotated: 2}",
+            ),
+            ("position_bias", {"buckets": 8, "max_distance": 9}, "{buckets: 8, max_distance: 9}"),
+            ("window", {"left": 1, "right": 2}, "{left: 1, right: 2}"),
+        )
+    },
+    ("part", "layer_scale"): (
+        "cross-attention",
+        {"layer_scale": ["attention"]},
+        'part = attention contradicts layer_scale = ["attention"]: attention alone has no residual sum (E-17)',
+    ),
+    ("part", "residual_scale"): (
+        "cross-attention",
+        {"residual_scale": 0.5},
+        "part = attention contradicts residual_scale = 0.5: attention alone has no residual sum (E-17)",
+    ),
+    ("norm.shift", "norm.kind"): (
+        "pre-rms-silu",
+        {"norm": {"shift": False}},
+        "norm.shift = false contradicts norm.kind = rms_norm: an RMSNorm has no shift that could be left out (E-9)",
+    ),
+    ("norm.first", "norm.placement"): (
+        "post-gelu",
+        {"norm": {"first": False}},
+        "norm.first = false contradicts norm.placement = post: no norm stands before the first sub-layer (E-3)",
+    ),
+    ("feed_forward.gate_bias", "feed_forward.gated"): (
+        "pre-gelu",
+        {"feed_forward": {"gate_bias": False}},
+        "feed_forward.gate_bias = false contradicts feed_forward.gated = false: it has no gate (E-19)",
     ),
 }
 FAMILIES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
@@ -102,7 +197,7 @@ def changed(name: str, changes: dict[str, Any]) -> Layer:
     """A layer of the specification with other values at these keys."""
     keys = LAYERS[name].model_dump(mode="json")
     for key, value in changes.items():
-        keys[key] = {**keys[key], **value} if isinstance(keys[key], dict) and isinstance(value, dict) else value
+        keys[key] = {**keys[key], **value} if isinstance(keys.get(key), dict) and isinstance(value, dict) else value
     return Layer.model_validate_json(json.dumps(keys))
 
 

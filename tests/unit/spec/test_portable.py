@@ -77,7 +77,7 @@ def drawn_as(name: str, shape: tuple[int, ...]) -> tuple[Pattern, int]:
     """The pattern and the exponent of a parameter (rules P-4 and P-5)."""
     if name.endswith("gain"):
         return "gain", -7
-    if name == "embedding.weight":
+    if name in ("embedding.weight", "attention.position_bias.table"):
         return "symmetric", -7
     if name.endswith("weight"):
         return "symmetric", -7 - next(m for m in count() if 4**m >= shape[0])
@@ -103,16 +103,31 @@ def same_bits(values: list[float], tensor: np.ndarray[Any, Any]) -> bool:
 
 
 def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
-    D, F, H = layer.d_model, layer.feed_forward.d_ff, layer.attention.num_heads
+    D, F, attention = layer.d_model, layer.feed_forward.d_ff, layer.attention
+    H, K = attention.num_heads, attention.kv_heads or attention.num_heads
+    d = attention.head_dim or D // H
+    wide = (
+        {"query": d, "key": d, "value": d}
+        if attention.projections == "shared_by_heads"
+        else {"query": H * d, "key": K * d, "value": K * d}
+    )
+    if found := re.fullmatch(r"attention\.(query|key|value)\.(weight|bias)", name):
+        size = wide[found[1]]
+        fan_in = d if attention.projections == "shared_by_heads" else D
+        return (fan_in, size) if found[2] == "weight" else (size,)
+    if found := re.fullmatch(r"attention\.(query|key)_norm\.\w+", name):
+        return (d if attention.qk_norm and attention.qk_norm.over == "head" else wide[found[1]],)
     shapes = {
+        "attention.position_bias.table": (attention.position_bias.buckets if attention.position_bias else 0, H),
+        "attention.output.weight": (H * d, D),
+        "feed_forward.gate.weight": (D, F),
+        "feed_forward.gate.bias": (F,),
         "embedding.weight": (layer.embedding.vocabulary if layer.embedding else 0, D),
         "feed_forward.hidden.weight": (D, F),
         "feed_forward.hidden.bias": (F,),
         "feed_forward.output.weight": (F, D),
     }
-    shared = layer.attention.projections == "shared_by_heads"
-    P = D // H if shared and re.match(r"attention\.(query|key|value)", name) else D
-    return shapes.get(name, (P, P) if name.endswith("weight") else (P,))
+    return shapes.get(name, (D,))
 
 
 def has(name: str, layer: Layer) -> bool:
@@ -121,15 +136,31 @@ def has(name: str, layer: Layer) -> bool:
         return layer.embedding is not None
     if layer.part == "attention" and not name.startswith("attention."):  # E-17
         return False
-    if name.startswith("final_norm") and not layer.stack.final_norm:
+    attention, gated = layer.attention, layer.feed_forward.gated
+    absent = {
+        "final_norm": not layer.stack.final_norm,
+        "attention.query_norm": attention.qk_norm is None,
+        "attention.key_norm": attention.qk_norm is None,
+        "attention.position_bias": attention.position_bias is None,
+        "attention_output_norm": layer.norm.placement != "sandwich",
+        "ffn_output_norm": layer.norm.placement != "sandwich",
+        "layer_scale1": "attention" not in layer.layer_scale,
+        "layer_scale2": "feed_forward" not in layer.layer_scale,
+        "feed_forward.gate": not gated,
+        "norm1": not layer.norm.first,
+    }
+    if absent.get(name.rpartition(".")[0]):
         return False
     if name.endswith("shift"):
-        return layer.norm.kind == "layer_norm"
+        own = attention.qk_norm if re.match(r"attention\.(query|key)_norm", name) else layer.norm
+        return own.kind == "layer_norm" and own.shift
     if not name.endswith("bias"):
         return True
     if name.startswith("feed_forward"):
-        return layer.feed_forward.bias
-    return layer.attention.output_bias if name == "attention.output.bias" else layer.attention.qkv_bias
+        return layer.feed_forward.bias and getattr(layer.feed_forward, f"{name.split('.')[1]}_bias") is not False
+    if name == "attention.output.bias":
+        return attention.output_bias
+    return attention.qkv_bias and getattr(attention, f"{name.split('.')[1]}_bias") is not False
 
 
 @cache
@@ -309,14 +340,16 @@ def test_every_value_is_exact_in_every_dtype() -> None:
 
 @of_every(LAYERS.values())
 def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
-    weights = {name: value for name, value in layer_parameters(layer, {}).items() if value.ndim == 2}
+    drawn = layer_parameters(layer, {})
+    weights = {name: value for name, value in drawn.items() if value.ndim == 2 and not name.endswith("table")}
     for name, value in weights.items():
         if value.shape[0] == value.shape[1]:
             assert (value == value.T).mean() < 0.2, name
     assert (
         len({value.tobytes() for value in weights.values()})
         == len(weights)
-        == (4 if layer.part == "attention" else 6) * layer.stack.layers + (layer.embedding is not None)
+        == (4 if layer.part == "attention" else 6 + layer.feed_forward.gated) * layer.stack.layers
+        + (layer.embedding is not None)
     )
 
 

@@ -115,15 +115,12 @@ def test_a_large_layer_that_repeats_a_choice_and_one_that_uses_an_addition_are_r
 
 
 def test_every_addition_has_a_layer_and_the_rule_names_it() -> None:
-    """Rule L-7. Attention alone has no activation, whatever its file says (E-17).
-
-    Maps without the bias of their like are read off files and modules, and no layer of the suite has any yet.
-    """
+    """Rule L-7. Attention alone has no activation, whatever its file says (E-17)."""
     readme = (SPECS / "README.md").read_text(encoding="utf-8")
     [rule] = re.findall(r"^- \*L-7\* (.+?) Reason", readme, re.MULTILINE | re.DOTALL)
     assert set(re.findall(r"`(\w+)`", rule)) - {"additions"} == set(ADDITIONS) == set(get_args(Addition))
     used = {addition for layer in SPECIFICATION.layers.values() for addition in layer.additions}
-    assert used == set(ADDITIONS) - {"biases"}
+    assert used == set(ADDITIONS)
     alone = SPECIFICATION.layers["cross-attention"]
     quick = alone.feed_forward.model_copy(update={"activation": "quick_gelu"})
     assert alone.model_copy(update={"feed_forward": quick}).additions == ()

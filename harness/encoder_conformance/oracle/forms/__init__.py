@@ -8,7 +8,19 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from encoder_conformance.oracle.forms import activation, attention, embedding, heads, linear, norm, residual, softmax
+from encoder_conformance.oracle.forms import (
+    activation,
+    attention,
+    embedding,
+    heads,
+    linear,
+    norm,
+    position_bias,
+    residual,
+    rotation,
+    scaling,
+    softmax,
+)  # fmt: skip
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.needs import MANY_LAYERS
 from encoder_conformance.spec.case import Case
@@ -30,13 +42,20 @@ FORMS: Mapping[str, Form] = {
     "projection": linear.PROJECTION,
     "linear": linear.LINEAR,
     "split_heads": heads.SPLIT_HEADS,
+    "rotation": rotation.ROTATION,
+    "repeat_heads": heads.REPEAT_HEADS,
     "scores": attention.SCORES,
+    "position_bias": position_bias.POSITION_BIAS,
+    "softcap": attention.SOFTCAP,
     "bias": attention.BIAS,
     "softmax": softmax.SOFTMAX,
     "attend": attention.ATTEND,
     "merge_heads": heads.MERGE_HEADS,
     "activation": activation.ACTIVATION,
     "after_ffn": activation.AFTER_FFN,
+    "product": scaling.PRODUCT,
+    "by_feature": scaling.BY_FEATURE,
+    "times": scaling.TIMES,
     "sum": residual.SUM,
     "end": norm.END,
     "same": Form({}, {"standard": "{0}"}, makes_no_tensor=True),

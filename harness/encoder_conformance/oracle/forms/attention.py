@@ -162,9 +162,57 @@ _ATTEND: dict[str, Step] = {
     "in-float32": forward_only(_context_in_float32),
 }
 
+
+def softcap(a: Arithmetic, scores: BHST, *, cap: float) -> tuple[BHST, Pullback]:
+    """c · tanh(score / c) (E-30; Gemma Team, 2024, arXiv 2408.00118)."""
+    most = a.constant(cap)
+    tangent = a.tanh(a.divide(scores, most))
+
+    def pullback(g: BHST) -> ByOperands:
+        return (a.multiply(g, a.subtract(a.exact(1.0), a.multiply(tangent, tangent))),)
+
+    return a.multiply(most, tangent), pullback
+
+
+def _not_capped(a: Arithmetic, scores: BHST, *, cap: float) -> BHST:
+    return scores
+
+
+def _clipped(a: Arithmetic, scores: BHST, *, cap: float) -> BHST:
+    """The score clipped to [−c, c]."""
+    return np.clip(scores, -cap, cap)
+
+
+def scores_by_number(a: Arithmetic, query: BHSd, key: BHTd, *, divisor: float) -> tuple[BHST, Pullback]:
+    """query · keyᵀ / √n, n a number that the layer names (E-5)."""
+    root = a.sqrt(a.constant(divisor))
+    scores = a.divide(a.matmul(query, key.swapaxes(-1, -2)), root)
+
+    def pullback(g: BHST) -> ByOperands:
+        scaled = a.divide(g, root)
+        return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
+
+    return scores, pullback
+
+
+def _by_head_dim(a: Arithmetic, query: BHSd, key: BHTd, *, divisor: float) -> BHST:
+    return attention_scores(a, query, key)[0]
+
+
+_SCORES |= {"by-number": scores_by_number, "by-number-by-head-dim": forward_only(_by_head_dim)}
+
+SOFTCAP = Form(
+    {"standard": softcap, "missing": forward_only(_not_capped), "clipped": forward_only(_clipped)},
+    {"standard": "{cap!r} * tanh({0} / {cap!r})"},
+    keeps="what it makes",
+)
 SCORES = Form(
     _SCORES,
-    {"standard": "{0} @ transpose({1}) / sqrt(head_dim)", "by-d-model": "{0} @ transpose({1}) / sqrt(d_model)"},
+    {
+        "standard": "{0} @ transpose({1}) / sqrt(head_dim)",
+        "by-d-model": "{0} @ transpose({1}) / sqrt(d_model)",
+        "by-number": "{0} @ transpose({1}) / sqrt({divisor!r})",
+    },
     keeps="what it reads",
     needs={
         **dict.fromkeys(("not-scaled", "scaled-twice", "multiplied"), (SCALED,)),

@@ -22,7 +22,7 @@ class Form:
     variants: Mapping[str, Any]
     equation: Mapping[str, str]
     """Right variant → its equation: {0} and {1} are what the step reads, other names are its parameters and what it
-    takes beside. What stands in brackets is left out where the layer has not that parameter."""
+    takes beside, and its choices. What stands in brackets is left out where a step has not that parameter or choice."""
     roles: tuple[str, ...] = ()
     """The parameters, in the order of operands; one that a layer does not have is 0."""
     keeps: Keeps | Mapping[str, Keeps] = "nothing"
@@ -48,6 +48,8 @@ class Form:
     def equation_of(self, step: Step, reads: Mapping[str, str]) -> str:
         """The equation of one step. `reads`: what it reads that is no stage → the equation of that."""
         names = {role: f"{step.owner}.{role}" for role in self.roles}
-        template = re.sub(r"\[(.*?{(\w+)}.*?)\]", lambda part: part[1] if part[2] in step.parameters else "",
+        has = {*step.parameters, *step.choices}
+        template = re.sub(r"\[(.*?{(\w+)}.*?)\]", lambda part: part[1] if part[2] in has else "",
                           self.equation[step.right])  # fmt: skip
-        return template.format(*(reads.get(name, name) for name in step.reads), **names, **step.beside)
+        named = {**step.choices, **names, **step.beside}
+        return template.format(*(reads.get(name, name) for name in step.reads), **named)

@@ -8,8 +8,8 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
 from encoder_conformance.oracle.forms.needs import MANY_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
-from encoder_conformance.oracle.tape import Pullback, Step
-from encoder_conformance.spec.axes import BSD, Array, BHSd
+from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
+from encoder_conformance.spec.axes import BSD, Array, BHSd, BHTd
 
 
 def split_heads(a: Arithmetic, x: BSD, num_heads: int) -> tuple[BHSd, Pullback]:
@@ -34,6 +34,27 @@ def _merge(x: BHSd) -> BSD:
 
 def _wrong(arrange: Callable[..., Array]) -> Step:
     return forward_only(lambda a, x, **sizes: arrange(x, **sizes))
+
+
+def repeat_heads(a: Arithmetic, x: BHTd, *, times: int) -> tuple[BHTd, Pullback]:
+    """[B, K, T, d] → [B, K · times, T, d]: each head `times` times, one after the other (E-28; Ainslie et al., 2023,
+    arXiv 2305.13245)."""
+    B, K, T, d = x.shape
+
+    def pullback(g: BHTd) -> ByOperands:
+        return (a.sum(g.reshape(B, K, times, T, d), 2, keepdims=False),)
+
+    return np.repeat(x, times, axis=1), pullback
+
+
+def tiled_heads(a: Arithmetic, x: BHTd, *, times: int) -> BHTd:
+    """All heads one after the other, `times` times."""
+    return np.tile(x, (1, times, 1, 1))
+
+
+def first_head_repeated(a: Arithmetic, x: BHTd, *, times: int) -> BHTd:
+    """The first head for all."""
+    return np.repeat(x[:, :1], x.shape[1] * times, axis=1)
 
 
 SPLIT: dict[str, Step] = {
@@ -62,3 +83,11 @@ SPLIT_HEADS = Form(
     SPLIT, {"standard": "split_heads({0})"}, makes_no_tensor=True, needs={**_HEADS, "across-batch": (ONE_SEQUENCE,)}
 )
 MERGE_HEADS = Form(MERGE, {"standard": "merge_heads({0})"}, needs={**_HEADS, "reversed": (MANY_HEADS,)})
+REPEAT_HEADS = Form(
+    {
+        "standard": repeat_heads,
+        "tiled": forward_only(tiled_heads),
+        "first-head-for-all": forward_only(first_head_repeated),
+    },
+    {"standard": "repeat_heads({0}, {times})"},
+)

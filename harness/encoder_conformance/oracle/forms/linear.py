@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_narrower
-from encoder_conformance.oracle.forms.needs import HAS_BIAS, MANY_HEADS, SCALED
+from encoder_conformance.oracle.forms.needs import HAS_BIAS, MANY_HEADS, SCALED, SQUARE
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import KM, M, Mapped, Rows
 
@@ -93,12 +93,23 @@ _PROJECTION: dict[str, Step] = {
 """The forms of query, key and value."""
 
 _EQUATION = "{0} @ {weight}[ + {bias}]"
-LINEAR = Form(VARIANTS, {"standard": _EQUATION}, ("weight", "bias"), "what it reads", needs={"bias-twice": (HAS_BIAS,)})
+LINEAR = Form(
+    VARIANTS,
+    {"standard": _EQUATION},
+    ("weight", "bias"),
+    "what it reads",
+    needs={"bias-twice": (HAS_BIAS,), "not-applied": (SQUARE,)},
+)
 PROJECTION = Form(
     _PROJECTION,
     {"standard": _EQUATION, "shared_by_heads": "by_heads({0}, {weight}, {bias})"},
     ("weight", "bias"),
     "what it reads",
-    needs={"bias-twice": (HAS_BIAS,), "first-head-for-all": (MANY_HEADS,), **dict.fromkeys(_SCALED, (SCALED,))},
+    needs={
+        "bias-twice": (HAS_BIAS,),
+        "not-applied": (SQUARE,),
+        "first-head-for-all": (MANY_HEADS, SQUARE),
+        **dict.fromkeys(_SCALED, (SCALED,)),
+    },
     is_choice={"first-head-for-all": "shared_by_heads"},
 )

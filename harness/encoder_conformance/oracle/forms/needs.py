@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.plan import Step
+from encoder_conformance.spec.plan import Step, layer_sizes
 
 
 class Inapplicable(Enum):
@@ -54,24 +54,30 @@ def of_layer(met: Callable[[Layer], bool], otherwise: Inapplicable) -> Need:
 
 
 def masks_something(case: Case) -> bool:
-    mask = case.mask()
+    mask = case.seen()
     return mask is not None and not bool(mask.all())
 
 
 def has_empty_row(case: Case) -> bool:
     """Whether a query has no key to attend to, in any head, padded queries too."""
-    return leaves_no_key(case.mask())
+    return leaves_no_key(case.seen())
 
 
 def rows_without_key(case: Case) -> Bools | None:
     """[B, S], true where a query has no key to attend to, in one head or more; None without a mask."""
-    mask = case.mask()
+    mask = case.seen()
     return None if mask is None else np.broadcast_to(~np.all(np.any(mask, axis=-1), axis=1), case.x_shape[:2])
 
 
 def leaves_no_key(mask: Bools | None) -> bool:
     """Whether a mask hides every key from some query."""
     return mask is not None and not bool(np.all(np.any(mask, axis=-1)))
+
+
+def _is_square(layer: Layer, step: Step) -> bool:
+    sizes = layer_sizes(layer)
+    first, last = (sizes[axis] for axis in step.parameters["weight"].split())
+    return first == last
 
 
 MANY_HEADS = of_layer(lambda layer: layer.attention.num_heads > 1, Inapplicable.ONE_HEAD)
@@ -82,6 +88,8 @@ INEXACT_ROOT = of_layer(lambda layer: np.log2(layer.scaled_by) % 2 != 0, Inappli
 ONE_SEQUENCE = of_layer(lambda layer: not layer.takes_memory, Inapplicable.OTHER_SEQUENCE)
 ROW_SPECIFIED = of_layer(lambda layer: layer.attention.fully_masked_row != "unspecified", Inapplicable.UNSPECIFIED)
 """Zero is what the oracle carries on with where nobody specifies anything."""
+SQUARE = Need(lambda case, step: _is_square(case.layer, step), Inapplicable.OTHER_SHAPE)
+"""What comes out has the shape of what goes in."""
 HAS_BIAS = Need(lambda case, step: "bias" in step.parameters, Inapplicable.NO_PARAMETER)
 NORMED_APART = Need(lambda case, step: step.beside["normed"] not in step.reads, Inapplicable.POST_NORM)
 """The sub-layer's normed input is another than the residual's."""

@@ -14,6 +14,7 @@ from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import in_float32_of, left_on, narrowed
 from encoder_conformance.oracle.forms.needs import EMPTY_ROW, MASK, ROW_SPECIFIED, not_its_fill, not_its_row
 from encoder_conformance.spec.axes import BHST
+from encoder_conformance.spec.case import joined, within
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _empty_row(gives: str) -> Callable[..., MaskedSoftmax]:
 EMPTY_ROWS = {f"empty-row-{row}": row for row in ("zero", "uniform", "nan")}
 """Form → what it gives a query with no key; every other query it gives what is right."""
 
-_SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
+_OF_MASK: dict[str, Callable[..., MaskedSoftmax]] = {
     "standard": masked_softmax,
     **{form: _empty_row(row) for form, row in EMPTY_ROWS.items()},
     **{form: _filled(value) for form, value in FILLED_WITH.items()},
@@ -218,9 +219,36 @@ _SOFTMAX: dict[str, Callable[..., MaskedSoftmax]] = {
     "in-float32": _as_asked(_in_float32),
 }
 
+Limits = tuple[int, int]
+"""Of a window: the keys before a query, and those after it."""
+
+
+def _windowed(
+    form: Callable[..., MaskedSoftmax], seen: Callable[[Limits], Limits | None] = lambda window: window
+) -> Callable[..., MaskedSoftmax]:
+    """The form over the keys that both mask and window leave (E-26). `seen`: the layer's window → the one it takes."""
+
+    def softmax(a: Arithmetic, scores: BHST, mask: Any, *, window: Limits | None = None, **right: Any) -> MaskedSoftmax:
+        return form(a, scores, joined(mask, within(window and seen(window), *scores.shape[-2:])), **right)
+
+    return softmax
+
+
+_WINDOWS: dict[str, Callable[[Limits], Limits | None]] = {
+    "window-missing": lambda window: None,
+    "window-one-wider": lambda window: (window[0] + 1, window[1] + 1),
+    "window-one-narrower": lambda window: (max(window[0] - 1, 0), max(window[1] - 1, 0)),
+    "window-of-the-past": lambda window: (window[0], 0),
+    "window-turned-about": lambda window: (window[1], window[0]),
+}
+_SOFTMAX = {
+    **{name: _windowed(form) for name, form in _OF_MASK.items()},
+    **{name: _windowed(masked_softmax, seen) for name, seen in _WINDOWS.items()},
+}
+
 SOFTMAX = Form(
     _SOFTMAX,
-    {"standard": "softmax({0}, mask)"},
+    {"standard": "softmax({0}, mask[ & within{window}])"},
     keeps="what it makes",
     needs={
         **{form: (MASK, not_its_fill(value)) for form, value in FILLED_WITH.items()},
