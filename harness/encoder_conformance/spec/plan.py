@@ -199,21 +199,24 @@ def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step
 def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them."""
     attention = layer.attention
-    for name, axis, letter, _ in _QUERY_KEY_VALUE[:2] if attention.rope is not None else ():
-        choices = {"theta": attention.rope.theta, "rotated": attention.rope.rotated or head_dim(layer)}
-        right = "standard" if attention.rope.pairing == "halves" else attention.rope.pairing
-        yield Step(f"{name}_rotated", "rotation", (own[name],), f"B {letter} {axis} d", right=right, choices=choices)
-        own[name] = f"{name}_rotated"
-    for name in ("key", "value") if (attention.kv_heads or attention.num_heads) != attention.num_heads else ():
-        choices = {"times": attention.num_heads // attention.kv_heads}
-        yield Step(f"{name}_repeated", "repeat_heads", (own[name],), "B H T d", choices=choices, shown=False)
-        own[name] = f"{name}_repeated"
+    if (rope := attention.rope) is not None:
+        choices = {"theta": rope.theta, "rotated": rope.rotated or head_dim(layer)}
+        right = "standard" if rope.pairing == "halves" else rope.pairing
+        for name, axis, letter, _ in _QUERY_KEY_VALUE[:2]:
+            made, axes = f"{name}_rotated", f"B {letter} {axis} d"
+            yield Step(made, "rotation", (own[name],), axes, right=right, choices=choices)
+            own[name] = made
+    if (times := attention.num_heads // (attention.kv_heads or attention.num_heads)) > 1:
+        for name in ("key", "value"):
+            repeated = f"{name}_repeated"
+            yield Step(repeated, "repeat_heads", (own[name],), "B H T d", choices={"times": times}, shown=False)
+            own[name] = repeated
 
 
 def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     """Scores (E-5, E-13), and what is done with them before the mask (E-23, E-30, M-7)."""
     attention = layer.attention
-    right = {"head_dim": "standard", "d_model": "by-d-model"}.get(attention.scale, "by-number")
+    right = {"head_dim": "standard", "d_model": "by-d-model"}.get(str(attention.scale), "by-number")
     choices = {"divisor": attention.scale} if right == "by-number" else {}
     yield Step("attention_scores", "scores", (own["query"], own["key"]), "B H S T", right=right, choices=choices)
     scores = "attention_scores"
@@ -290,8 +293,10 @@ def head_dim(layer: "Layer") -> int:
 
 def scaled_by(layer: "Layer") -> float:
     """The number by whose square root scores are divided (E-5, E-13)."""
-    sizes = {"d_model": layer.d_model, "head_dim": head_dim(layer)}
-    return sizes.get(layer.attention.scale, layer.attention.scale)
+    scale = layer.attention.scale
+    if isinstance(scale, str):
+        return layer.d_model if scale == "d_model" else head_dim(layer)
+    return scale
 
 
 def layer_sizes(layer: "Layer") -> dict[str, int]:
