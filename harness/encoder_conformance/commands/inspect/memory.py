@@ -23,8 +23,9 @@ _STAGES = {
 
 
 def _axes(part: str) -> list[str]:
-    """The letters of the axes of each stage of a part, of which P, H·d, is D here."""
-    return [axes_of(stage).replace("P", "D") if stage != "x" else "B S D" for stage in _STAGES[part]]
+    """The letters of the axes of each stage of a part, of a classic layer: P and G are D, and K is H."""
+    classic = str.maketrans("PGK", "DDH")
+    return [axes_of(stage).translate(classic) if stage != "x" else "B S D" for stage in _STAGES[part]]
 
 
 def _count(part: str) -> str:

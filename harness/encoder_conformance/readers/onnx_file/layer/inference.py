@@ -20,7 +20,7 @@ from encoder_conformance.readers.onnx_file.interface.locality import window_in_f
 from encoder_conformance.readers.onnx_file.layer.description import describe
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
-from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, letters, locate_stages
+from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, axes_read, letters, locate_stages
 from encoder_conformance.readers.onnx_file.layer.structure import match_encoder
 from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
@@ -30,7 +30,6 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.stages import axes_of
 
 
 @dataclass
@@ -64,7 +63,7 @@ class InferredLayer:
     def stage(self, name: str, values: Mapping[str, Array], B: int, S: int) -> Array:
         """A stage out of the values of a run at this batch and sequence."""
         located, sizes = self.stages[name], {**self.sizes, "B": B, "S": S, "Q": S, "K": S}
-        shape = tuple(sizes[letter] for letter in axes_of(name).split())
+        shape = tuple(sizes[letter] for letter in axes_read(name).split())
         return located.layout.stage(values[located.tensor], letters(name), shape, sizes)
 
 

@@ -47,9 +47,14 @@ class StageTarget:
     last: bool = False
 
 
+def axes_read(stage: str) -> str:
+    """The letters of a stage's axes in the layers that are read: their keys have as many heads as their queries."""
+    return axes_of(stage).replace("K", "H").replace("G", "P")
+
+
 def letters(stage: str) -> str:
     """The letters of a stage's axes: queries and keys, and the features of heads, have axes of their own."""
-    return axes_of(stage).replace("S S", "Q K").replace("P", "H d").replace(" ", "")
+    return axes_read(stage).replace("S S", "Q K").replace("P", "H d").replace(" ", "")
 
 
 def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
