@@ -18,6 +18,7 @@ import pytest
 from alone import alone
 
 from encoder_conformance.implementation.manifest import read_implementation_manifest
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.forms import VARIANTS
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS
@@ -212,12 +213,17 @@ def filled(conform: Callable[..., Ended], tmp_path: Path) -> Callable[[str], Pat
 
 @pytest.fixture
 def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Each wrong form that the oracle plays is in tests/plants/NAME too: benchmarks/diagnosis.py plants them all."""
+    """Each wrong form that a deviation names is in tests/plants/NAME too: benchmarks/diagnosis.py plants them all."""
 
     def same_forms(name: str) -> None:
         monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
         plants = importlib.import_module(f"{name}.steps").VARIANTS
-        for step, forms in VARIANTS.items():
+        named = {(step, form) for each in catalogue().values() for step, form in each.patch.steps.items()}
+        for step, every in VARIANTS.items():
+            own_plants = plants.get(step, {})  # a form that no deviation names has none
+            forms = {form for form in every if form in own_plants or (step, form) in named}
+            if not forms:
+                continue
             right = {"rms_norm", "shared_by_heads", "none"} - set(plants[step])  # a layer's choice, and no wrong form
             # A wrong form of a layer's choice is that of its standard form under one more name (forms_of).
             own = {f"{choice}-{form}" for choice in forms for form in forms}
