@@ -30,8 +30,8 @@ PLANTS = {
     ),
     "pre_post_swapped": (
         "old = encoder.SubLayer.__init__\n"
-        "def swapped(s, body, dropout, norm_before=None, norm_of_sum=None):\n"
-        "    old(s, body, dropout, norm_of_sum, norm_before)\n"
+        "def swapped(s, *parts, norm_before=None, norm_of_sum=None, **more):\n"
+        "    old(s, *parts, norm_before=norm_of_sum, norm_of_sum=norm_before, **more)\n"
         "encoder.SubLayer.__init__ = swapped",
         None,
     ),
@@ -127,7 +127,7 @@ def test_a_third_sub_layer_is_one_more_in_the_list_and_a_norm_that_is_not_passed
     from encoder_conformance.spec.load import load
 
     layer = load().layers["post-gelu"].model_dump(mode="json")
-    bare = SubLayer(feed_forward_of(layer), torch.nn.Dropout(0.0))
+    bare = SubLayer("last", feed_forward_of(layer), torch.nn.Dropout(0.0))
     encoder = EncoderLayer(**sublayers(layer), last=bare).eval()
     first_two = EncoderLayer(**sublayers(layer)).eval()
     first_two.load_state_dict({name: value for name, value in encoder.state_dict().items() if "last" not in name})

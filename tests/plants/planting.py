@@ -121,12 +121,13 @@ def _of_every_layer(edits: Mapping[str, str], parameters: Tensors) -> dict[str, 
 
 
 def _applies(name: str, edit: str, parameters: Tensors) -> bool:
-    """An edit says nothing of a parameter that the layer does not have, nor from one of another shape."""
+    """An edit says nothing of a parameter that the layer does not have, nor where another shape comes of it."""
     source = edit.removeprefix("from ")
     from_other = edit.startswith("from ")
-    return name in parameters and (
-        not from_other or (source in parameters and parameters[source].shape == parameters[name].shape)
-    )
+    if name not in parameters or (from_other and source not in parameters):
+        return False
+    shape = parameters[source].shape if from_other else parameters[name].shape
+    return parameters[name].shape == (shape[::-1] if edit == "transposed" else shape)
 
 
 def _edited(name: str, edit: str, parameters: Tensors) -> Array:

@@ -124,7 +124,7 @@ def test_no_module_imports_a_framework(name: str) -> None:
 
 @of_every(PATHS)
 def test_every_module_can_be_read_in_a_sitting(name: str) -> None:
-    assert len(PATHS[name].read_text(encoding="utf-8").splitlines()) < 300
+    assert len(PATHS[name].read_text(encoding="utf-8").splitlines()) < 400
 
 
 @of_every(PATHS)

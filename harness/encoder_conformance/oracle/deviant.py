@@ -259,8 +259,10 @@ def _edit_of(name: str, patch: Patch) -> str | None:
 
 
 def _applies(name: str, edit: str, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether an edit applies: the layer has the parameter, and another source of the same shape."""
+    """Whether an edit applies: the layer has the parameter, and what comes in its place has its shape."""
     source = edit.removeprefix("from ")
+    if edit == "transposed" and name in shapes and shapes[name] != shapes[name][::-1]:
+        return False
     if edit.startswith("from ") and (source == name or shapes.get(source) != shapes.get(name)):
         return False
     return name in shapes

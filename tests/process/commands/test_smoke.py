@@ -308,7 +308,7 @@ def test_what_no_parameter_explains_is_explained_by_the_catalogue(conform: Calla
         (
             "blind = masks.attention is not None and not masks.attention.any(-1).all()\n"
             "        found = {n: v + np.nan * blind if blind else v for n, v in found.items()}",
-            "give such rows finite scores before the softmax",
+            "Give such rows finite scores before the softmax",
         ),
     ],
     ids=["transposed", "swapped", "mean-for-sum", "another", "no-key"],
