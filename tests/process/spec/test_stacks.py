@@ -379,9 +379,9 @@ def test_a_step_that_is_wrong_in_one_layer_is_named_with_its_layer() -> None:
     assert diagnosis.confidence == "unknown"
     assert diagnosis.first_stage == "layer_1.attention_scores"
     assert diagnosis.left_open[0] == "layer_1.attention_scores"
-    [seen] = diagnosis.observed
-    assert (seen.kind, seen.values["stage"]) == ("factor", "attention_scores")
-    assert abs(seen.values["factor"] - 3) < 1e-6
+    [said] = diagnosis.observed
+    assert (said.kind, said.values["stage"]) == ("factor", "attention_scores")
+    assert abs(said.values["factor"] - 3) < 1e-6
 
 
 def test_a_long_stack_shows_its_layers_alone() -> None:
