@@ -60,6 +60,15 @@ def test_one_step_is_identified_by_its_equation(stage: str, wrong: Wrong, found:
     assert "specified " in text
 
 
+def test_a_number_is_found_where_what_is_specified_is_nearer_than_any_start() -> None:
+    """GELU is within a percent of x · sigmoid(1.7 x), and no start of the search is as near to 1.6."""
+    wrong = {"ffn_activation": lambda text: "ffn_hidden * sigmoid(1.6 * ffn_hidden)"}
+    cases = [load().cases[f"pre-gelu/{situation}"] for situation in ("no-mask", "padding-right", "low-variance")]
+    diagnosis = diagnose(Failing("mine", "float32", repeats="same"), [observed(case, wrong) for case in cases])
+    assert diagnosis.confidence == "explained"
+    assert [each.found for each in diagnosis.equations] == ["ffn_hidden * sigmoid(1.6 * ffn_hidden)"]
+
+
 def test_causes_in_different_steps_come_out_one_by_one() -> None:
     diagnosis = diagnosed(
         key=lambda text: text.replace("key.bias", "query.bias"),

@@ -1,6 +1,7 @@
 """Finds the equation of a stage: the nearest to the specified one that gives what was observed."""
 
 import ast
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ _NEAR = 50.0
 """The rms error, in σ of the specified step, up to which a wrong step's own noise may be all that is left."""
 _EDITS = 2
 """Places in which an equation may differ from the specified one."""
+_FARTHER = 2 * math.log(30)
+"""The cost that a number may begin with beside that of the equation so far: thirty times its rms. Of two numbers that a
+grid has, the right one may lie in the middle, and what it takes the place of be nearer than either."""
 _NO_LIMITS = Limits()
 _ALIKE = 0.1
 """Differences of the cost within which the plainer of two equations is meant."""
@@ -108,7 +112,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
             others += _of_a_sum(start, fullest, screened)
             others += rearrangements(start.tree, screened[0])
             left = cost(screened[:1], start.tree)
-            found += scored(others, screened, tried, effort, Limits(before=left, enough=left))
+            found += scored(others, screened, tried, effort, Limits(before=left + _FARTHER, enough=left))
             if effort.is_over:
                 break
         if start.tree is specified:
