@@ -10,7 +10,7 @@ from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only
 from encoder_conformance.oracle.forms.needs import INEXACT_ROOT, MANY_HEADS, ONE_SEQUENCE, SCALED, WIDE_HEADS
 from encoder_conformance.oracle.forms.softmax import MaskedSoftmax
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BHST, BHSd, BHTd
+from encoder_conformance.spec.axes import BHST, BHSd, BHTd, Reduced
 
 Size = Callable[[BHSd], int]
 """A query → the size by whose root its scores are divided."""
@@ -28,15 +28,22 @@ def _right_scores(size: Size) -> Step:
     """query · keyᵀ / √size, before any mask: by d (E-5; Vaswani et al., 2017, eq. 1), or by D = H·d (E-13)."""
 
     def scores(a: Arithmetic, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
-        root = a.sqrt(a.exact(float(size(query))))
-
-        def pullback(g: BHST) -> ByOperands:
-            scaled = a.divide(g, root)
-            return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
-
-        return a.divide(a.matmul(query, key.swapaxes(-1, -2)), root), pullback
+        return _over(a, a.sqrt(a.exact(float(size(query)))), query, key)
 
     return scores
+
+
+def scores_by_number(a: Arithmetic, query: BHSd, key: BHTd, *, divisor: float) -> tuple[BHST, Pullback]:
+    """query · keyᵀ / √n, n a number that the layer names (E-32)."""
+    return _over(a, a.sqrt(a.constant(divisor)), query, key)
+
+
+def _over(a: Arithmetic, root: Reduced, query: BHSd, key: BHTd) -> tuple[BHST, Pullback]:
+    def pullback(g: BHST) -> ByOperands:
+        scaled = a.divide(g, root)
+        return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
+
+    return a.divide(a.matmul(query, key.swapaxes(-1, -2)), root), pullback
 
 
 attention_scores, scores_by_d_model = _right_scores(head_dim), _right_scores(d_model)
@@ -181,18 +188,6 @@ def _not_capped(a: Arithmetic, scores: BHST, *, cap: float) -> BHST:
 def _clipped(a: Arithmetic, scores: BHST, *, cap: float) -> BHST:
     """The score clipped to [−c, c]."""
     return np.clip(scores, -cap, cap)
-
-
-def scores_by_number(a: Arithmetic, query: BHSd, key: BHTd, *, divisor: float) -> tuple[BHST, Pullback]:
-    """query · keyᵀ / √n, n a number that the layer names (E-5)."""
-    root = a.sqrt(a.constant(divisor))
-    scores = a.divide(a.matmul(query, key.swapaxes(-1, -2)), root)
-
-    def pullback(g: BHST) -> ByOperands:
-        scaled = a.divide(g, root)
-        return a.matmul(scaled, key), a.matmul(scaled.swapaxes(-1, -2), query)
-
-    return scores, pullback
 
 
 def _by_head_dim(a: Arithmetic, query: BHSd, key: BHTd, *, divisor: float) -> BHST:
