@@ -3,6 +3,7 @@
 import importlib
 import json
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,7 +49,7 @@ NOT_TESTED = pytest.StashKey[list[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test whose marker says what it needs is not selected where that is missing: none is green, and the end of the
     session says how many and why."""
-    for name, why_not in (("linux", _not_linux), ("sandbox", _no_sandbox)):
+    for name, why_not in (("linux", _not_linux), ("sandbox", _no_sandbox), ("cpp", _no_compiler)):
         marked = [item for item in items if item.get_closest_marker(name)]
         if marked and (reason := why_not()):
             items[:] = [item for item in items if item not in marked]
@@ -75,6 +76,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _not_linux() -> str:
     return "" if sys.platform == "linux" else f"this is {sys.platform}"
+
+
+def _no_compiler() -> str:
+    return "" if shutil.which("g++") else "no C++ compiler (g++) is on this machine"
 
 
 def _no_sandbox() -> str:

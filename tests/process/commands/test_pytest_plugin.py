@@ -1,16 +1,13 @@
-"""`pytest --conform`: each check is an item, declared deviations are verified; unused, it does nothing."""
+"""`pytest --conform` without a framework: unused, it does nothing; a wrong use is said."""
 
 import subprocess
 import sys
 from importlib.metadata import entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
-NEEDS_TORCH = pytest.mark.skipif(find_spec("torch") is None, reason="judges PyTorch modules")
-"""Not by importing it: pytester forgets what a test imports, and PyTorch is not imported twice."""
 
 
 @pytest.fixture
@@ -41,13 +38,6 @@ def test_unused_it_imports_nothing_of_the_harness(pytester: pytest.Pytester, run
     run().assert_outcomes(passed=1)
 
 
-@NEEDS_TORCH
-def test_what_does_not_exist_is_a_wrong_use(pytester: pytest.Pytester, run) -> None:
-    ended = run("--conform", "nowhere.py:Layer")
-    assert ended.ret == pytest.ExitCode.USAGE_ERROR
-    ended.stderr.fnmatch_lines(["*there is no file 'nowhere.py'*"])
-
-
 def test_a_manifest_that_names_no_deviation(pytester: pytest.Pytester, run) -> None:
     pytester.path.joinpath("conform.yaml").write_text(
         "modules: {m.py:L: {deviations: [{deviation: norm-eps-1e3, reason: a misprint}]}}"
@@ -55,63 +45,6 @@ def test_a_manifest_that_names_no_deviation(pytester: pytest.Pytester, run) -> N
     ended = run("--conform", "m.py:L")
     assert ended.ret == pytest.ExitCode.USAGE_ERROR
     ended.stderr.fnmatch_lines(["*no deviation 'norm-eps-1e3'*", "*did you mean*norm-eps-1e-3*"])
-
-
-LAYER = """
-from torch import nn
-
-
-class Right(nn.TransformerEncoderLayer):
-    def __init__(self):
-        super().__init__(8, 2, 12, batch_first=True)
-
-
-class Tanh(nn.TransformerEncoderLayer):
-    def __init__(self):
-        super().__init__(8, 2, 12, batch_first=True, activation=lambda y: nn.functional.gelu(y, approximate="tanh"))
-"""
-
-
-@pytest.fixture
-def layers(pytester: pytest.Pytester) -> Path:
-    pytester.makepyfile(test_own="def test_own(): pass")
-    return pytester.makepyfile(layers=LAYER)
-
-
-FEW = ("-k", "as-stated or (no-mask and float32)")
-
-
-@NEEDS_TORCH
-def test_each_check_is_an_item(layers: Path, run) -> None:
-    ended = run("--conform", "layers.py:Right", "--conform-layer", "post-relu", *FEW, "-vv", "--junitxml=junit.xml")
-    assert ended.ret == 0
-    ended.stdout.fnmatch_lines(["conform::layers.py:Right::post-relu/no-mask?float32-gradients? PASSED*"])
-    assert "test_own" not in ended.stdout.str(), "no path was given: the module alone is judged"
-    assert 'name="post-relu/no-mask[float32-output]"' in layers.with_name("junit.xml").read_text()
-
-
-@NEEDS_TORCH
-@pytest.mark.release
-def test_a_wrong_one_fails_is_named_and_declared(layers: Path, run) -> None:
-    told = ("--conform", "layers.py:Tanh", "--conform-layer", "post-gelu", *FEW)
-    ended = run(*told, "test_own.py")
-    assert ended.ret == 1
-    ended.stdout.fnmatch_lines(["*feed_forward.activation is gelu_tanh in the module*", "*the spec with gelu-tanh*"])
-    assert run(*told, "--conform-update").ret == 0
-    assert "deviation: gelu-tanh" in layers.with_name("conform.yaml").read_text()
-    assert run("--conform", "layers.py:Tanh", *FEW).ret == 0, "conform.yaml has layer and deviations"
-
-
-@NEEDS_TORCH
-@pytest.mark.release
-def test_a_declaration_that_is_stale_fails(layers: Path, run) -> None:
-    known = "{layer: post-gelu, deviations: [{deviation: norm-eps-1e-3, reason: it was once}]}"
-    layers.with_name("conform.yaml").write_text(f"modules: {{'layers.py:Tanh': {known}}}")
-    assert run("--conform", "layers.py:Tanh", *FEW).ret == 1
-    assert run("--conform", "layers.py:Tanh", "--conform-update", *FEW).ret == 0
-    text = layers.with_name("conform.yaml").read_text()
-    assert "gelu-tanh" in text
-    assert "norm-eps" not in text
 
 
 def test_the_plugin_is_an_entry_point() -> None:
