@@ -68,7 +68,10 @@ def read(name: str) -> Examination:
     return examine(READ[name][0]())
 
 
-@pytest.mark.parametrize(("near", "said"), [(2, "by itself"), (100, "none that is further than 100 away"), (400, "")])
+NEAR = [(2, "by itself"), (100, "none that is further than 100 away"), (400, "")]
+
+
+@pytest.mark.parametrize(("near", "said"), daily(NEAR[:1], NEAR))
 def test_a_window_is_named_and_is_no_plain_layer(near: int, said: str) -> None:
     """One that a few positions show, one that many do, and one that none of those asked does."""
 

@@ -186,6 +186,7 @@ def test_a_file_that_is_cut_off_is_bad_input(conform: Callable, asked: Path, dam
     assert f"{damaged}: cannot be read" in ended.stderr
 
 
+@pytest.mark.release
 def test_questions_that_were_edited_are_bad_input(conform: Callable, asked: Path) -> None:
     save_file(answered(asked), asked.with_name("answers.safetensors"))
     with safe_open(asked, framework="numpy") as file:

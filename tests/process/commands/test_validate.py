@@ -272,6 +272,7 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     assert stages == {"norm1", "attention_weights", "output"}  # those that the file has a value for
 
 
+@pytest.mark.release
 def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) -> None:
     found = validated(lie="y += 1e-3", only_at="extended")
     assert found.status == 1
@@ -319,12 +320,14 @@ DROPS = "y[np.random.default_rng(1).random(y.shape) < 0.1] = 0.0; y /= 0.9"
 """Each time the same."""
 
 
+@pytest.mark.release
 def test_what_repeats_to_the_bit_is_no_dropout(validated: Callable) -> None:
     found = validated(lie=DROPS, says={"stages": {}})
     assert all(record.outcome == "pass" for record in records_of(found, "invariant-determinism"))
     assert not [name for each in found.diagnoses for name in each.deviations if "dropout" in name]
 
 
+@pytest.mark.release
 def test_an_invariant_that_is_broken_is_a_cause(validated: Callable) -> None:
     """As in a run, and in a check."""
     found = validated(lie="y += 1e-3 * (x.tobytes() in asked); asked.append(x.tobytes())", says={"stages": {}})
@@ -601,6 +604,7 @@ def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
     assert any(message.startswith("invariant-batch") for message in errors(found)["properties"])
 
 
+@pytest.mark.release
 def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer situations, smaller ones, one level; what is wrong shows all the same."""
     monkeypatch.setattr("encoder_conformance.commands.validate.weights.LARGE", 100)

@@ -216,7 +216,8 @@ def gradients(self, x, masks, run, cotangent):
 """
 
 
-@pytest.mark.parametrize(("factor", "confidence"), daily([("2", "closest")], [("1", "explained"), ("2", "closest")]))
+@pytest.mark.release
+@pytest.mark.parametrize(("factor", "confidence"), [("1", "explained"), ("2", "closest")])
 def test_an_explanation_accounts_for_gradients_too(
     conform: Callable[..., Any], fake: Callable[..., Any], factor: str, confidence: str
 ) -> None:
@@ -229,6 +230,7 @@ def test_an_explanation_accounts_for_gradients_too(
     assert (left in ended.stdout) is (confidence == "closest")
 
 
+@pytest.mark.release
 def test_exchanged_and_transposed_gradients_are_said() -> None:
     def exchange(case: Case, found: Gradients) -> Gradients:
         query, key = "attention.query.weight", "attention.key.weight"

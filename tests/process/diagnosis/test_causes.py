@@ -129,6 +129,7 @@ def test_a_layer_that_a_refusal_changes_is_said_to_be(conform: Callable, fake: C
     assert "not refused" not in line
 
 
+@pytest.mark.release
 def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Callable) -> None:
     """What fails there is the answer to what is right, which numbers explain."""
     cases = asking("pre-gelu/refuse-feature-size", "pre-gelu/no-mask", "pre-gelu/low-variance")
@@ -159,6 +160,7 @@ def test_nan_where_a_query_has_keys_is_not_laid_to_one_that_has_none(conform: Ca
     assert "what reads beyond a row" in line
 
 
+@pytest.mark.release
 def test_in_a_stack_nan_spreads_by_the_next_layers_keys(conform: Callable, fake: Callable) -> None:
     cases = asking("stack-post-relu/padded-item", "stack-post-relu/no-mask")
     folder = fake("stacked", NAN_GOES_ON, checks="[output]")
@@ -225,6 +227,7 @@ def output(self, x, masks, run):
 """Wrong without a mask, beside gradients that are NaN with one."""
 
 
+@pytest.mark.release
 def test_a_forward_pass_is_right_where_all_of_it_is_in_line(conform: Callable, fake: Callable) -> None:
     """Another case of the layer is out of line; or one of another layer, which says nothing of this one."""
     cases = asking("pre-gelu/no-mask", "pre-gelu/padded-item")

@@ -120,6 +120,7 @@ def build(self, layer, parameters, dtype):
 """
 
 
+@pytest.mark.release
 def test_a_run_asks_a_live_worker_again(conform: Callable[..., Any], fake: Callable[..., Path]) -> None:
     folder = fake("twofold", TWO, checks="[output]")
     cases = [word for name in ("no-mask", "mask-per-head") for word in ("--case", f"post-relu/{name}")]

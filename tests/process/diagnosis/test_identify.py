@@ -265,6 +265,7 @@ def test_an_equation_accounts_for_the_invariants_that_it_breaks(
     assert diagnosis["confidence"] == "explained"
 
 
+@pytest.mark.release
 def test_a_deviation_of_ones_own_is_declared_and_verified(
     conform: Callable[..., Any], fake: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -316,6 +317,7 @@ def test_a_deviation_of_ones_own_that_cannot_be_played_is_refused(
     assert f"deviations/{name}.yaml" in refused.stderr
 
 
+@pytest.mark.release
 def test_numbers_in_the_place_of_nan_are_said_and_named() -> None:
     """A layer that specifies NaN for a query with no key, and gives 0: the catalogue has it, and it is no factor."""
     case = load().cases["post-gelu-nan-rows/blind-queries-forward"]

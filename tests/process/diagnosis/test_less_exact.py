@@ -24,6 +24,7 @@ def evidence(weights: Wrong) -> list[Evidence]:
     return [Evidence(observed(case, {"attention_weights": weights})) for case in CASES]
 
 
+@pytest.mark.release
 def test_exp_of_a_score_less_the_logarithm_of_the_sum_is_called_by_its_clause(
     conform: Callable, fake: Callable
 ) -> None:

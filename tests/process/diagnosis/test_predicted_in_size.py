@@ -121,7 +121,8 @@ def test_noise_that_is_drawn_anew_is_no_dropout() -> None:
 DROPPED = ("dropout-left-on", "attention-dropout-left-on", "attention-dropout-broadcast", "ffn-dropout-left-on")
 
 
-@pytest.mark.parametrize("name", [DROPPED[-1], *map(of_a_release, DROPPED[:-1])])
+@pytest.mark.release
+@pytest.mark.parametrize("name", DROPPED)
 def test_dropout_is_explained_where_two_answers_differ(name: str) -> None:
     observations = seen(right, name)
     differ = diagnose(Failing("dropping", "float32", repeats="differ"), observations)

@@ -45,6 +45,7 @@ def declaring(name: str, when: str = "") -> str:
     return f'[{{deviation: {name}, {said}reason: "known and accepted", link: "https://example.org"}}]'
 
 
+@pytest.mark.release
 def test_a_deviation_may_be_declared_of_some_cases_alone(conform: Callable, fake: Callable) -> None:
     folder = fake("epsilon", EPSILON, deviations=declaring("norm-eps-1e-3", "placement: pre"))
     cases = ("--case", "pre-gelu/no-mask", "--case", "post-relu/no-mask", "--dtype", "float32")

@@ -73,6 +73,7 @@ def test_a_few_checks_say_nothing(conform: Callable, fake: Callable) -> None:
     assert ended.report["suspicious"] == []
 
 
+@pytest.mark.release
 def test_a_random_seed_is_drawn_and_printed_and_can_be_repeated(
     conform: Callable, fake: Callable, tmp_path: Path
 ) -> None:

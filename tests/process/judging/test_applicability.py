@@ -59,7 +59,8 @@ def test_each_deviation_changes_a_layer_or_says_why_it_cannot(layer: str) -> Non
         assert acts == (reason is None), f"{name} in {layer}: {reason}"
 
 
-@pytest.mark.parametrize("layers", [SMALL, pytest.param([*SPECIFICATION.layers], marks=pytest.mark.release)], ids=len)
+@pytest.mark.release
+@pytest.mark.parametrize("layers", [SMALL, [*SPECIFICATION.layers]], ids=len)
 def test_only_what_is_faint_changes_no_number_where_it_says_something_else(layers: list[str]) -> None:
     """Another wrong form that gives the right numbers is a form that is not there."""
     faint = {
@@ -146,6 +147,7 @@ def test_an_empty_selection_says_why_and_what_to_ask(maintain: Callable) -> None
     assert "Ask --case 'embedding-post-relu/*'" in sentence
 
 
+@pytest.mark.release
 def test_what_is_played_and_changes_no_number_says_so_below_its_row(maintain: Callable) -> None:
     ended = maintain("deviations", "--deviation", "mask-filled-minus-1e9", "--case", f"{E}/*")
     assert "| `mask-filled-minus-1e9` |" in ended.stdout
@@ -159,6 +161,7 @@ def test_what_training_alone_shows_says_where_it_is_named(maintain: Callable) ->
     assert "pre-gelu-dropout: it shows in training alone, where the check dropout names it. Ask conform" in ended.stdout
 
 
+@pytest.mark.release
 def test_the_reasons_go_beside_the_json(maintain: Callable) -> None:
     ended = maintain("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/no-mask", "--json")
     assert ended.stdout.strip() == "[]"

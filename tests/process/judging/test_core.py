@@ -59,6 +59,7 @@ def test_no_case_of_the_core_is_redundant_but_for_pairs() -> None:
     assert all(found.reasons[case] for case in found.cases)
 
 
+@pytest.mark.release
 def test_the_table_says_what_playing_shows() -> None:
     """Of the case that shows most, and of the one that is there for a narrow format."""
     table = read_sensitivity()

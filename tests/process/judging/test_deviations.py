@@ -217,6 +217,7 @@ def test_a_pair_is_named_by_the_output_alone() -> None:
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
+@pytest.mark.release
 def test_what_predicts_the_same_is_a_twin() -> None:
     """A mask on the queries leaves every key to the rows that are compared."""
     diagnosis = diagnose(Failing("blind", "float32"), seen("mask-on-queries"))
@@ -245,6 +246,7 @@ def build(self, layer, parameters, dtype):
 """
 
 
+@pytest.mark.release
 def test_what_explains_small_layers_is_held_to_large_ones(conform: Callable, fake: Callable) -> None:
     """A false "explained" is worse than a miss: what is wrong with the large one is something else."""
     asked = asking(("post-gelu-bert/low-variance", "vit-base/vision-no-mask"))
@@ -379,6 +381,7 @@ def test_a_deviation_without_a_key_is_refused(tmp_path: Path, missing: str) -> N
         catalogue(tmp_path)
 
 
+@pytest.mark.release
 def test_what_explains_a_run_is_declared_and_comments_stay(conform: Callable, fake: Callable) -> None:
     folder = fake("porter", EPSILON, **QUICK)
     manifest = folder / "impl.yaml"

@@ -104,6 +104,7 @@ def test_stages_that_are_shown_in_part_exclude_nothing() -> None:
     assert not excludes(Task(implementation, whole.case, whole.dtype, whole.check, None), read_sensitivity())
 
 
+@pytest.mark.release
 def test_fail_fast_ends_at_the_first_case_that_fails_diagnosed(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("epsilon", EPSILON), "--fail-fast", "--dtype", "float32", "--jobs", "1")
     assert ended.status == 1

@@ -19,6 +19,7 @@ def wrong(filled: Callable[[str], Path]) -> Path:
     return folder
 
 
+@pytest.mark.release
 def test_the_script_shows_the_failure_without_the_harness(conform: Callable, wrong: Path, tmp_path: Path) -> None:
     cases = ("--case", "pre-gelu/low-variance", "--case", "post-relu/sequence-first-padding", "--dtype", "float32")
     assert conform("run", "--impl", wrong, *cases).status == 1

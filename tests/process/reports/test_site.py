@@ -96,6 +96,7 @@ def changed(run: Path, to: Path, **keys: Any) -> Path:
     return to
 
 
+@pytest.mark.release
 def test_the_site_has_what_the_report_has(conform: Callable, failed: Path, tmp_path: Path) -> None:
     ended = conform("report", failed, "--to", tmp_path / "site")
     assert ended.status == 0, ended.stderr

@@ -91,6 +91,7 @@ def test_quiet_and_verbose(conform: Callable, fake: Callable) -> None:
     assert (both.status, "are given together" in both.stderr) == (2, True)
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_no_color_is_obeyed_on_a_terminal(fake: Callable, tmp_path: Path) -> None:
     """And without it there is colour; a terminal is told how much is done and how long it takes."""

@@ -112,6 +112,7 @@ def test_the_frozen_goldens_are_seed_0_and_no_seed_is_mentioned(conform: Callabl
     assert "--seed" not in conform("explain", "--case", "pre-gelu/no-mask").stdout
 
 
+@pytest.mark.release
 def test_goldens_learnt_by_heart_fail_at_another_seed(conform: Callable, fake: Callable) -> None:
     folder = fake("crammer", MEMORISED)
     assert conform("run", "--impl", folder, *RUN).status == 0

@@ -363,6 +363,7 @@ def test_a_step_that_is_wrong_in_every_layer_of_a_stack_has_its_equation() -> No
     assert equation.rms < 2
 
 
+@pytest.mark.release
 def test_a_step_that_is_wrong_in_one_layer_is_named_with_its_layer() -> None:
     """An equation of every layer says nothing of it: the layer and the stage are what is said."""
     case = CASES["stack-pre-gelu/no-mask"]

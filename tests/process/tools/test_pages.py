@@ -22,6 +22,7 @@ def test_a_file_that_has_drifted_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert list(drifted()) == [other, absent]
 
 
+@pytest.mark.release
 def test_the_command_checks_all_of_them_and_refuses_another_name(maintain: Callable) -> None:
     assert set(GENERATED) > {"schemas", "frames", "coverage", "findings", "performance"}
     checked = maintain("pages", "--check")
