@@ -19,7 +19,6 @@ from encoder_conformance.judging.records import StageEquation
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.stages import step_of
 
-
 _rounded_results = partial(rounded_forms, forms=of_the_result)
 
 

@@ -177,7 +177,7 @@ def _named(unknown: Diagnosis, ranked: Sequence[Match], repeats: Repeats) -> Dia
 
 
 def _with_rounded(unknown: Diagnosis, rounded: Rounded) -> Diagnosis:
-    """State the equations of right results that were rounded, and name the deviations beside them, as what explains all."""
+    """State the equations of right results that were rounded, and name the deviations beside them."""
     left = Match(rounded.left)
     named = _named(unknown, [left], "unknown") if rounded.left else unknown
     return named.model_copy(

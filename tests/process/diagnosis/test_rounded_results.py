@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from products import of_a_release
 from wrong_layers import CASES, Wrong, observed
 
 from encoder_conformance.diagnosis.diagnose import Failing, diagnose

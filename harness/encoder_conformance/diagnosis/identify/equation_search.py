@@ -137,8 +137,8 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
 def rounded_forms(
     samples: Sequence[Sample], forms: Callable[[ast.expr], Iterable[ast.expr]] = roundings
 ) -> list[EquationCandidate]:
-    """Return those `forms` of the specified equation in a narrower format that give the observed values, and not their size
-    alone: the plainest first of those that leave the same; [] where it gives them as it is."""
+    """Return those `forms` of the specified equation in a narrower format that give the observed values, and not
+    their size alone: the plainest first of those that leave the same; [] where it gives them as it is."""
     specified = samples[0].specified.tree
     if cost(samples, specified) < IN_LINE:
         return []

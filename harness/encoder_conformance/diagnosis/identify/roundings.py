@@ -1,4 +1,4 @@
-"""Forms of an equation in a narrower format: its result rounded, its operands, or both, as a cast or autocast has it."""
+"""Forms of an equation in a narrower format: its result rounded, or its operands, or both, as autocast has it."""
 
 import ast
 from collections.abc import Iterator
