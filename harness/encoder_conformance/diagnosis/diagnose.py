@@ -8,6 +8,7 @@ step is looked for (`identify`), with experiments where a live implementation sh
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from encoder_conformance.diagnosis.casts import Rounded, rounded_in_its_place
 from encoder_conformance.diagnosis.catalogue_search import EARNED, OutOfTime, search_catalogue
 from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.closest import standing
@@ -24,7 +25,7 @@ from encoder_conformance.diagnosis.identify.identify import (
 )
 from encoder_conformance.diagnosis.less_exact import softmax_by_log_sum
 from encoder_conformance.diagnosis.match import Match
-from encoder_conformance.diagnosis.noisy_predictions import has_dropout
+from encoder_conformance.diagnosis.noisy_predictions import has_dropout, noisy_steps
 from encoder_conformance.diagnosis.selection import choose, screening
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Claim, Diagnosis, Measurement
@@ -72,8 +73,12 @@ def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catal
         ranked = search_catalogue(offered, screened, evidence, failing.until)
     except OutOfTime:
         return unknown.model_copy(update={"cut_short": True})
-    if null.explains or (ranked and _is_explained(ranked[0], failing.repeats)):
-        return unknown if null.explains else _named(unknown, ranked, failing.repeats)
+    if null.explains:
+        return unknown
+    if ranked and _is_explained(ranked[0], failing.repeats):
+        named = _named(unknown, ranked, failing.repeats)
+        rounded = rounded_in_its_place(ranked[0], evidence)
+        return named if rounded is None else _with_rounded(unknown, rounded)
     if match := softmax_by_log_sum(evidence):
         sentences = tuple(each.sentence for each in match.deviations)
         cause = {"confidence": "explained", "rms": match.rms, "deviations": match.ids}
@@ -171,6 +176,20 @@ def _named(unknown: Diagnosis, ranked: Sequence[Match], repeats: Repeats) -> Dia
     )
 
 
+def _with_rounded(unknown: Diagnosis, rounded: Rounded) -> Diagnosis:
+    """State the equations of right results that were rounded, and name the deviations beside them."""
+    left = Match(rounded.left)
+    named = _named(unknown, [left], "unknown") if rounded.left else unknown
+    return named.model_copy(
+        update={
+            "confidence": "explained",
+            "equations": rounded.equations,
+            "rms": rounded.rms,
+            "right_before": (),
+        }
+    )
+
+
 def without_name(closest: Diagnosis) -> Diagnosis:
     """Return what is left of a diagnosis whose name something refutes: what was found out beside it."""
     kept = ("implementation", "dtype", "first_stage", "right_before", "cases", "equations", "left_open", "observed")
@@ -191,6 +210,8 @@ def _indistinguishable(match: Match, best: Match) -> bool:
 
 def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence[Evidence]) -> Diagnosis:
     """Put what was identified beside the name; or in its place, as explained, if it accounts for all evidence."""
+    if _say_more(identified, named):
+        named = without_name(named)
     known = named.model_copy(
         update={"equations": identified.equations, "left_open": identified.left, "observed": identified.observed}
     )
@@ -211,6 +232,15 @@ def _with_equations(named: Diagnosis, identified: Identified, evidence: Sequence
         equations=identified.equations,
         observed=identified.observed,
     )
+
+
+def _say_more(identified: Identified, named: Diagnosis) -> bool:
+    """Whether an equation gives the values of a step of which the closest name predicts a size alone."""
+    if not named.by_size:
+        return False
+    known = catalogue()
+    steps = noisy_steps([known[name] for name in named.deviations if name in known])
+    return any(each.stage in steps for each in identified.equations)
 
 
 def _first_identified(identified: Identified, seen_first: str | None) -> str | None:

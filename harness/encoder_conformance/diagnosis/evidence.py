@@ -175,7 +175,7 @@ class Evidence:
     ) -> StageErrors:
         """Test what noisy deviations predict beside a size, values and σ [n]; where it came true, nothing scatters."""
         means, largest, scatter, moved = map(np.copy, (errors.rms, errors.max, errors.scatter, errors.moved))
-        found: dict[str, bool] = {}
+        found, in_values = dict[str, bool](), set[str]()
         noisy = noisy_steps(acts)
         for at, form in ((at, noisy[step]) for at, name in enumerate(self.stages) if (step := step_of(name)) in noisy):
             plain = self._centre([each for each in acts if not has_dropout([each])] if form in DROPOUTS else exact)
@@ -185,12 +185,14 @@ class Evidence:
                 name = step_of(self.stages[at])
                 found[name] = result.true and found.get(name, True)
             if result is not None and result.true and result.errors is not None:
+                in_values.add(step_of(self.stages[at]))
                 moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
                 means[at], largest[at] = rms(result.errors), np.abs(result.errors).max()
         came_true = frozenset(name for name, true in found.items() if true)
         alike = frozenset(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
         errors = replace(errors, rms=means, max=largest, scatter=scatter, moved=moved)
-        return replace(errors, came_true=came_true, refuted=frozenset(found) - came_true, alike=alike)
+        refuted = frozenset(found) - came_true
+        return replace(errors, came_true=came_true, refuted=refuted, in_values=came_true & in_values, alike=alike)
 
     def _erring_alike(self, centre: Array, predicted: Array, scatter: Array, noisy: Mapping[str, str]) -> Iterator[str]:
         """Yield the stages after the noisy steps, where these scatter, that err as predicted: all are [n], [stages]."""

@@ -61,7 +61,8 @@ class StageErrors:
     predicted values among themselves. `touched`: the hypothesis changes anything there. `along` and `length` are the
     inner products, over all stages, of predicted − right with observed − right and with itself. `came_true` and
     `refuted` are the stages of which a hypothesis that is predicted in size only says more, rightly or wrongly (V-4);
-    `alike` are those after its own steps that err as it predicts, value by value.
+    `in_values` those of the first whose very values were predicted; `alike` are those after its own steps that err as
+    it predicts, value by value.
     """
 
     rms: Array
@@ -73,4 +74,5 @@ class StageErrors:
     length: float
     came_true: frozenset[str] = frozenset()
     refuted: frozenset[str] = frozenset()
+    in_values: frozenset[str] = frozenset()
     alike: frozenset[str] = frozenset()

@@ -133,6 +133,10 @@ class Match:
         alike = len(noisy) == 1 and bool(self._stages("alike"))  # of two nobody knows whose values they are
         return alike or all(self._predicted_by(each) & self._stages("came_true") for each in noisy)
 
+    def gives_values_of(self, deviation: Deviation) -> bool:
+        """Whether one of the deviations predicts values, or gave the very ones of a step of its own somewhere."""
+        return not is_noisy(deviation) or bool(self._predicted_by(deviation) & self._stages("in_values"))
+
     @property
     def predictions(self) -> tuple[str, ...]:
         """Return in a few words each prediction that came true."""
@@ -147,7 +151,7 @@ class Match:
         others = [other for other in self.deviations if has_dropout([other]) and not has_dropout([deviation])]
         return {*noisy_steps([deviation])} - {*noisy_steps(others)}
 
-    def _stages(self, result: Literal["came_true", "refuted", "alike"]) -> frozenset[str]:
+    def _stages(self, result: Literal["came_true", "refuted", "in_values", "alike"]) -> frozenset[str]:
         return frozenset[str]().union(*(getattr(fit.errors, result) for fit in self.fits))
 
     # The next four have one entry for every stage of every case, in a row.

@@ -1,7 +1,8 @@
 """Tests what a noisy deviation, which is predicted in size only, predicts beside its size (rule V-4).
 
 Size alone says little: whatever is wrong by about as much has it. But given the stage before, a product of rounded
-operands has one value; a result in a narrow format lies on that format's grid; dropout leaves an element as it is,
+operands has one value; a result in a narrow format lies on that format's grid (and where it is the right one, rounded,
+`casts` says so); dropout leaves an element as it is,
 times one scale, or makes it 0; and a variance from E[x²] − E[x]² is a number for each row that is off by what float32
 rounds E[x²] by. None of these is so by chance.
 """
@@ -33,6 +34,8 @@ ones the second is the size of 1."""
 _BITS = {"bfloat16": 8, "float16": 11, "tf32": 11, "float32": 24}
 _ODD = 0.125
 """The part, at least, of a format's own values that have its last bit: half of them, and none of a coarser grid's."""
+_MOST = 2 / 3
+"""The part of the values that has to be nearer to what is predicted: a second rounding of a result turns some over."""
 _FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
 DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
@@ -117,15 +120,26 @@ def _as_predicted(stage: NoisyStage) -> PredictionResult | None:
     return PredictionResult(conforms(errors), errors)
 
 
-def _on_grid(stage: NoisyStage, dtype: str) -> PredictionResult:
+def _on_grid(stage: NoisyStage, dtype: str) -> PredictionResult | None:
     """Test that every value is one of the narrow format, as few of the wide one are. A framework may round elsewhere
-    inside than the oracle does; if it rounds its result, that shows."""
+    inside than the oracle does; if it rounds its result, that shows. A form that rounds its operands alone has no grid
+    of its own, and a result may be rounded that was computed as exactly as ever: of both the values are known."""
     with np.errstate(all="ignore"):
         off_grid = np.abs(stage.plain - narrowed(stage.plain, dtype)) > constants().max_limit * stage.sigma
         on_grid = np.isnan(stage.observed) | (stage.observed == narrowed(stage.observed, dtype))
     shown = np.unique(stage.observed[off_grid & (stage.observed != 0)])  # zeros are on any grid
     is_own = len(shown) >= ENOUGH and _with_last_bit(shown, dtype) >= _ODD
-    return PredictionResult(is_own and bool(on_grid.all()))
+    if not (is_own and on_grid.all()):
+        return PredictionResult(False)
+    with np.errstate(all="ignore"):
+        of_operands, of_result = narrowed(stage.predicted, dtype), narrowed(stage.plain, dtype)
+        if np.array_equal(stage.predicted, of_operands, equal_nan=True):
+            return PredictionResult(True)
+        distinct = of_operands != of_result
+        nearer = np.abs(stage.observed - of_operands) < np.abs(stage.observed - of_result)
+    if np.count_nonzero(distinct) < ENOUGH:
+        return None
+    return PredictionResult(bool(np.mean(nearer[distinct]) > _MOST))
 
 
 def _with_last_bit(values: P, dtype: str) -> float:

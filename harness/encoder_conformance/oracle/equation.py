@@ -14,6 +14,7 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.oracle.forms.linear import shared_by_heads
 from encoder_conformance.oracle.tape import Pullback
 from encoder_conformance.spec.axes import BHST, KM, Array, BHSd, Elementwise, Mapped, Reduced, Rows
@@ -206,11 +207,15 @@ def _softmax(a: Arithmetic, operands: Operands, scores: BHST, mask: BHST, axis: 
     return np.swapaxes(turned.weights, at, -1)
 
 
+CASTS = (*DTYPES, "tf32")
+"""Formats that `cast` rounds to."""
+
+
 def _cast(x: Elementwise, dtype: str) -> Elementwise:
     """x rounded to a format by its name."""
-    if dtype not in DTYPES:
-        raise ValueError(f"{dtype} is no format: {', '.join(DTYPES)}")
-    return x.astype(DTYPES[dtype].numpy).astype(x.dtype)
+    if dtype not in CASTS:
+        raise ValueError(f"{dtype} is no format: {', '.join(CASTS)}")
+    return narrowed(x, dtype)
 
 
 def exchanged(x: Elementwise, axis: int, one: int, other: int) -> Elementwise:

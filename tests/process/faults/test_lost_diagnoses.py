@@ -1,5 +1,6 @@
 """Faults of ours in a diagnosis: each costs that diagnosis, is said in one sentence, and costs nothing else."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,6 +71,40 @@ def test_a_run_that_the_harness_ended_is_not_complete(conform: Callable, fake: C
     assert (ended.report["complete"], ended.report["ended_by"]) == (False, "fault of the harness")
     assert ended.outcomes("output") == ["fail"]
     assert "INCOMPLETE: 3 of 3 checks were judged (ended by the fault of the harness)." in conform("explain").stdout
+
+
+UNSEEN = {"diagnosis.observations:as_observed": NO_RULE}
+"""What is wrong happens while answers are kept for a diagnosis, and all answers are right."""
+
+
+def test_smoke_says_what_it_could_not_see(conform: Callable, fake: Callable) -> None:
+    folder = fake("right")
+    ended = conform("smoke", folder, faults=UNSEEN)
+    assert ended.status == 3, ended.stdout
+    assert "Every step is right." in ended.stdout
+    assert f"{SAID}: ValueError: there is no rule for its gradient" in ended.stdout
+    assert "Traceback" in ended.stderr
+    as_json = conform("smoke", folder, "--json", faults=UNSEEN)
+    assert as_json.status == 3
+    found = json.loads(as_json.stdout)
+    assert found["verdict"] == "ok"
+    assert SAID in found["lost"][0]
+
+
+def test_smoke_says_it_where_a_step_failed(conform: Callable, fake: Callable) -> None:
+    ended = conform("smoke", fake("wrong", WRONG), faults=UNSEEN)
+    assert ended.status == 1
+    said = [line for line in ended.stdout.splitlines() if SAID in line]
+    assert said
+    assert len(said) == len({*said})  # once for each format
+
+
+@pytest.mark.release
+def test_diff_says_it_too(conform: Callable, fake: Callable) -> None:
+    ended = conform("diff", fake("one"), fake("other"), "--layer", "pre-gelu", "--out", "report", faults=UNSEEN)
+    assert ended.status == 3, ended.stdout + ended.stderr
+    assert "They agree within" in ended.stdout
+    assert SAID in ended.stdout
 
 
 def test_smoke_says_it_too(conform: Callable, fake: Callable) -> None:

@@ -10,6 +10,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.size import is_large
 
 CASES: dict[str, Case] = {}
 """Layer → one of its cases."""
@@ -32,6 +33,41 @@ REPLACED = {
     "relu-extra-after-ffn": {"relu"},
 }
 """Deviation → the activations of the layers that can have it."""
+
+
+NORMS = {
+    "norm-fast-variance": "layer_norm",
+    "norm-layer-norm": "rms_norm",
+    "norm-mean-not-subtracted": "layer_norm",
+    "norm-rms": "layer_norm",
+    "norm-unbiased-eps-outside-root": "layer_norm",
+    "norm-unbiased-variance": "layer_norm",
+}
+"""Deviation → the only kind of norm that can have it. Every other one is of both."""
+OF_NORMS = {name for name, deviation in catalogue().items() if {"norm1", "norm2"} & {*deviation.patch.steps}}
+
+
+@pytest.mark.parametrize("name", sorted(OF_NORMS))
+def test_it_is_of_layers_with_the_norm_that_can_have_it(name: str) -> None:
+    small = [case for case in CASES.values() if not is_large(case.layer)]
+    changed = [case for case in small if changes(case, catalogue()[name])]
+    having = {case.layer.norm.kind for case in changed}
+    assert having == ({NORMS[name]} if name in NORMS else {"layer_norm", "rms_norm"})
+    for case in changed:
+        wrong = deviant(case, [catalogue()[name]]).given.variants
+        forms = [form for step, form in wrong.items() if step in ("norm1", "norm2")]
+        assert all(form.startswith("rms_norm-") == (case.layer.norm.kind == "rms_norm") for form in forms)
+
+
+@pytest.mark.parametrize("kind", ["LayerNorm", "RMSNorm"])
+def test_a_sentence_names_a_norm_that_the_layer_has(kind: str) -> None:
+    """What can go wrong with either is said of norms; the one that stands in for another is said to."""
+    other = {"LayerNorm": "rms_norm", "RMSNorm": "layer_norm"}[kind]
+    said = {name: deviation.sentence for name, deviation in catalogue().items() if deviation.sentence.startswith(kind)}
+    told = {name for name, sentence in said.items() if "stands in for" not in sentence}
+    wrong = {name for name in told for case in CASES.values() if changes(case, catalogue()[name])
+             and case.layer.norm.kind == other}  # fmt: skip
+    assert wrong == set()
 
 
 def test_every_deviation_of_an_activation_is_here() -> None:

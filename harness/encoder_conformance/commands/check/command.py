@@ -72,7 +72,8 @@ def check(target: str, layer: str | None, adapter: Path | None, out: Path, as_js
     It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
     What it should be nobody can read off it: --layer says so, and what is unusual is a warning otherwise.
 
-    Exit status: 0 it does what it was judged as; 1 it does not; 2 it could not be judged, or wrong usage.
+    Exit status: 0 it does what it was judged as; 1 it does not; 2 it could not be judged, or wrong usage; 3 it does,
+    and conform itself failed in a diagnosis.
     """
     refuse_pickle(target)
     request = CheckRequest(target, **asked).stating(layer, "`check` judges encoder layers")

@@ -12,12 +12,11 @@ from encoder_conformance.commands.smoke.round_trip import mismatch
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
-from encoder_conformance.judging.records import Record
+from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.protocol.frames import Tensors
-from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import Specification, constants
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -105,6 +104,11 @@ class Checklist:
                 yield step
                 if self._hung and step.state == "failed":
                     return  # every further step would wait as long again
+
+    @property
+    def lost(self) -> list[Diagnosis]:
+        """A diagnosis for each format of which a fault of ours kept something from being seen, so far."""
+        return self._observations.out_of_sight(self._implementation.name)
 
     def _check_parameters(self, task: Task) -> Generator[SmokeStep, None, bool]:
         self._waiting(f"build {task.case.layer.layer}: at most {self._implementation.timeouts.build:g} s")
@@ -232,14 +236,15 @@ class Checklist:
 
     def _diagnose(self, dtype: str) -> tuple[str, ...]:
         """The causes that explain the observations of one layer, the first with a failure."""
-        observations = self._observations.of(dtype)
-        layer = next((observation.case.layer for observation in observations if observation.failed), None)
-        of_layer = [observation for observation in observations if observation.case.layer == layer]
-        lines = list(map(diagnosis_text, self._observations.out_of_sight(self._implementation.name)))
-        if of_layer:
+
+        def causes() -> list[str]:
+            observations = self._observations.of(dtype)
+            layer = next((observation.case.layer for observation in observations if observation.failed), None)
+            of_layer = [observation for observation in observations if observation.case.layer == layer]
             name, own = self._implementation.name, self._own_names
-            lines += or_lost(lambda: diagnose_numbers(name, of_layer, own))
-        return tuple(lines)
+            return diagnose_numbers(name, of_layer, own) if of_layer else []
+
+        return tuple(or_lost(causes))
 
     def _adapter_failure(self, name: str, message: str, remedy: str = "") -> SmokeStep:
         """The failed step of a check without a comparable answer. It blames a blank that is left, or the adapter."""

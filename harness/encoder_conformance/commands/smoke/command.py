@@ -8,11 +8,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.inspect.layer_selection import find_layer
 from encoder_conformance.commands.options import interpreters_option, print_json, warn_of_left_out, worker_limits
 from encoder_conformance.commands.smoke.checklist import NAMES, Checklist, SmokeStep, verdict
+from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.platform.paths import shown
-from encoder_conformance.reports.run.terminal import console
+from encoder_conformance.reports.run.terminal import console, diagnosis_text
 from encoder_conformance.spec.load import Specification, load
 from encoder_conformance.subjects.opening import open_implementation
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
@@ -54,27 +56,32 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
 
     The cases use small layers that its manifest does not opt out of, or --layer.
 
-    Exit status: 0 every step is right; 1 a step failed; 2 no manifest, or no interpreter to start it with.
+    Exit status: 0 every step is right; 1 a step failed; 2 no manifest, or no interpreter to start it with; 3 every step
+    is right, and conform itself failed in a diagnosis.
     """
     warn_of_left_out()
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
         request = SubjectRequest(given, pythons=pythons)
         subject = open_implementation(request, Path(folder) / "worker.log", limits=limits)
         try:
-            steps = _run_steps(subject, *_load_layer(layer), Console(quiet=True) if as_json else console())
+            steps, lost = _run_steps(subject, *_load_layer(layer), Console(quiet=True) if as_json else console())
             subject.close()
         finally:
             subject.worker.abort()
     found = verdict(steps)
     if as_json:
         facts = {"implementation": subject.name, "folder": str(subject.worker.ready.folder), "verdict": found}
-        print_json({**facts, "steps": [asdict(step) for step in steps]})
+        print_json({**facts, "steps": [asdict(step) for step in steps], "lost": list(map(diagnosis_text, lost))})
     else:
         text, style = _VERDICT_LINES[found]
         if found == "adapter" and any((step.name, step.state) == ("numbers", "ok") for step in steps):
             text = "The adapter does not do all that its manifest declares. The numbers that could be judged are right."
         console().print(text.format(given=given), style=style, soft_wrap=True)
-    return int(found != "ok")
+        for each in lost:
+            console().print(Text(diagnosis_text(each)), style="bold red", soft_wrap=True)
+    for fault in (each.fault for each in lost if each.fault):
+        click.echo(fault.trace, err=True)
+    return unless_faulty(int(found != "ok"), lost)
 
 
 def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
@@ -86,19 +93,22 @@ def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
     return load(extra_layers=own), chosen.layer
 
 
-def _run_steps(subject: Subject, specification: Specification, layer: str | None, screen: Console) -> list[SmokeStep]:
-    """Run every step, and show each as soon as it is done."""
+def _run_steps(
+    subject: Subject, specification: Specification, layer: str | None, screen: Console
+) -> tuple[list[SmokeStep], list[Diagnosis]]:
+    """Run every step, and show each as soon as it is done; and the diagnoses that a fault of ours lost."""
     screen.print(f"{subject.name} ({shown(subject.worker.ready.folder)})", style="bold")
-    steps = []
+    steps = list[SmokeStep]()
     with screen.status("") as status:  # the status is for terminals alone
-        for step in Checklist(subject, specification, layer, status.update):
+        checklist = Checklist(subject, specification, layer, status.update)
+        for step in checklist:
             steps.append(step)
             _show(screen, step)
     for name in NAMES:
         if name not in [step.name for step in steps]:
             steps.append(SmokeStep(name, "not tried", "it needs what failed above"))
             _show(screen, steps[-1])
-    return steps
+    return steps, checklist.lost
 
 
 def _show(screen: Console, step: SmokeStep) -> None:

@@ -3,7 +3,7 @@
 import ast
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
 )
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
 from encoder_conformance.diagnosis.identify.quantities import IN_LINE, sized
+from encoder_conformance.diagnosis.identify.roundings import roundings
 from encoder_conformance.diagnosis.identify.samples import Sample, cost, largest_rms
 from encoder_conformance.diagnosis.identify.suggested import (
     equation_in_slices,
@@ -43,6 +44,9 @@ _BEAM = 8
 """Equations with one edit that a second one is tried on: those that leave least."""
 _ENOUGH = 8
 """Numbers, and not NaN, that have to bear an equation out."""
+_ROUNDED = 1.0
+"""The cost that a step's own noise leaves where it rounds: that of one σ, and of some values that are rounded to the
+other side."""
 _OF_SLICES = 4
 """Equations with which wrong slices alone are tried: those that leave least there."""
 _MOST_OF_SLICES = 0.5
@@ -102,6 +106,8 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
     specified, fullest = samples[0].specified.tree, _fullest(samples)
     if not has_numbers(samples):
         return []
+    if rounded := rounded_forms(samples):
+        return rounded
     screened = _informative(samples)
     tried = {ast.unparse(specified)}
     beam = [EquationCandidate(specified, cost(screened, specified))]
@@ -126,6 +132,18 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
             return right
         beam = [*{round(one.cost, 6): one for one in reversed(found) if one.cost < beam[0].cost}.values()][::-1][:_BEAM]
     return []
+
+
+def rounded_forms(
+    samples: Sequence[Sample], forms: Callable[[ast.expr], Iterable[ast.expr]] = roundings
+) -> list[EquationCandidate]:
+    """Return those `forms` of the specified equation in a narrower format that give the observed values, and not
+    their size alone: the plainest first of those that leave the same; [] where it gives them as it is."""
+    specified = samples[0].specified.tree
+    if cost(samples, specified) < IN_LINE:
+        return []
+    found = [EquationCandidate(tree, cost(samples, tree)) for tree in forms(specified)]
+    return sorted((one for one in found if one.cost < _ROUNDED), key=lambda one: (round(one.cost, 1), one.length))
 
 
 def _fullest(samples: Sequence[Sample]) -> Sample:

@@ -120,7 +120,7 @@ _OF_ALL = ("largest(abs({0}))", "largest(abs({0}), -1)", "largest(abs({0}), -2)"
 QUANTISERS = (
     *(f"round({{0}} / ({most} / {k})) * ({most} / {k})" for most in _OF_ALL for k in (127, 128, 7)),
     *(f"round({{0}} * {step}) / {step}" for step in (10, 100, 1000, 10000, 255, 256)),
-    *(f"cast({{0}}, {dtype!r})" for dtype in ("bfloat16", "float16")),
+    *(f"cast({{0}}, {dtype!r})" for dtype in ("bfloat16", "float16", "tf32", "float32")),
 )
 """Integers of 8 and of 4 bits, with a scale for the tensor, each row or each column; decimals; narrower formats."""
 SIZED = (
