@@ -7,7 +7,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
-from encoder_conformance.oracle.forms.needs import MANY_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
+from encoder_conformance.oracle.forms.needs import MANY_HEADS, MANY_KV_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BSD, Array, BHSd, BHTd
 
@@ -90,4 +90,5 @@ REPEAT_HEADS = Form(
         "first-head-for-all": forward_only(first_head_repeated),
     },
     {"standard": "repeat_heads({0}, {times})"},
+    needs=dict.fromkeys(("tiled", "first-head-for-all"), (MANY_KV_HEADS,)),
 )

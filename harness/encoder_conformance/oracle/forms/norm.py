@@ -150,6 +150,11 @@ def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
         """The stored gain read as gain − 1 (x-transformers, Gemma)."""
         return _scaled(a, normed(a, x, epsilon), a.add(gain, a.exact(1.0)), shift)
 
+    def unit_length(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
+        """Divided by the root of the sum of squares, and not of their mean."""
+        above = numerator(a, x, (-1,))
+        return _over_root(a, above, a.sum(a.multiply(above, above), -1), epsilon)
+
     return {
         "epsilon-outside-root": _scaling(epsilon_outside_root),
         "no-epsilon": _scaling(lambda a, x, epsilon: normed(a, x, 0.0)),
@@ -161,6 +166,9 @@ def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
             lambda a, x, gain, shift, epsilon: normed(a, _scaled(a, x, gain, shift), epsilon)
         ),
         "gain-plus-one": forward_only(gain_plus_one),
+        # Of heads [B, H, S, d]: the features of all heads of a position.
+        "over-all-heads": over(1, 3),
+        "unit-length": _scaling(unit_length),
         "skipped": _SKIPPED,
     }
 
