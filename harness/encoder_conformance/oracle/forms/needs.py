@@ -35,6 +35,7 @@ class Inapplicable(Enum):
     NO_BIAS = "no case adds a bias to the scores"
     NO_POSITIONS = "no case says where its positions lie"
     NOT_ROTATED = "nothing is rotated"
+    HEADS_NOT_NORMED = "the heads of queries and keys are not normed"
     ALL_ROTATED = "all features of a head are rotated, or none"
     ONE_KV_HEAD = "one head of keys serves every head of queries"
     OWN_HEAD_SIZE = "a head has its share of d_model"
@@ -103,6 +104,10 @@ NORMED_APART = Need(lambda case, step: step.beside["normed"] not in step.reads, 
 """The sub-layer's normed input is another than the residual's."""
 PLACED = Need(lambda case, step: case.situation.positions is not None, Inapplicable.NO_POSITIONS)
 ROTATED = of_layer(lambda layer: layer.attention.rope is not None, Inapplicable.NOT_ROTATED)
+NORMED_HEADS = of_layer(
+    lambda layer: layer.attention.qk_norm is not None and layer.attention.qk_norm.over == "head",
+    Inapplicable.HEADS_NOT_NORMED,
+)
 PARTLY_ROTATED = Need(
     lambda case, step: step.choices["rotated"] // 2 < case.layer.head_dim // 2, Inapplicable.ALL_ROTATED
 )

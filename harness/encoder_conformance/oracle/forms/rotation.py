@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_float32, narrowed
-from encoder_conformance.oracle.forms.needs import PARTLY_ROTATED, PLACED, not_its_theta
+from encoder_conformance.oracle.forms.needs import NORMED_HEADS, PARTLY_ROTATED, PLACED, not_its_theta
 from encoder_conformance.oracle.forms.norm import VARIANTS as NORMS
 from encoder_conformance.oracle.tape import Pullback, Step
 from encoder_conformance.spec.axes import BSA, Array, BHSd, BHTd, D
@@ -187,6 +187,7 @@ ROTATION = Form(
     },
     needs={
         "positions-ignored": (PLACED,),
+        "then-normed": (NORMED_HEADS,),
         **dict.fromkeys(_PARTLY, (PARTLY_ROTATED,)),
         **{f"theta-{theta}": (not_its_theta(theta),) for theta in THETAS},
     },
