@@ -52,10 +52,9 @@ def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | No
         variants |= _variants(patched, patch)
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
         equations |= _equations(patched.layer, patch)
-    bias = None if "across-batch" in variants.values() else start.bias  # scores [S, H, B, B] cannot be given it
-    wrong = replace(
-        start, parameters=parameters, mask=mask, bias=bias, variants=variants, epsilons=epsilons, equations=equations
-    )
+    wrong = replace(start, parameters=parameters, mask=mask, variants=variants, epsilons=epsilons, equations=equations)
+    if "across-batch" in variants.values():  # heads [S, H, B, d] and scores [S, H, B, B] cannot be given these
+        wrong = replace(wrong, bias=None, positions=None)
     return Deviant(patched.layer, wrong)
 
 
