@@ -100,6 +100,7 @@ VARIANTS: dict[str, Step] = {
     "leaky-relu": forward_only(lambda a, x: np.where(x > 0, x, 0.01 * x)),  # torch's default
     "sigmoid": forward_only(_sigmoid),  # of a gate: GLU in the place of its variants
     "none": forward_only(lambda a, x: x),  # the activation forgotten
+    "left-to-product": forward_only(lambda a, x: x),  # of a gate, whose product with the hidden features has it
 }
 
 AFTER: dict[str, Step] = {
@@ -119,7 +120,7 @@ ACTIVATION = Form(
         "quick_gelu": "{0} * sigmoid(1.702 * {0})",
     },
     keeps={name: "what it makes" if name == "relu" else "what it reads" for name in LAYER},
-    needs={"sigmoid": (GATED,)},
+    needs=dict.fromkeys(("sigmoid", "left-to-product"), (GATED,)),
     is_choice={"gelu-quick": "quick_gelu"},
 )
 AFTER_FFN = Form(AFTER, {"standard": "{0}"}, makes_no_tensor=True)

@@ -42,10 +42,13 @@ def turned_about(apart: ST, buckets: int, max_distance: int) -> ST:
     return both_ways(-apart, buckets, max_distance)
 
 
-def clipped(apart: ST, buckets: int, max_distance: int) -> ST:
-    """A bucket for each distance, and the last for all that are further: no logarithm."""
+def unclamped(apart: ST, buckets: int, max_distance: int) -> ST:
+    """The logarithm goes on beyond the largest distance, into the buckets of the other half."""
     half = buckets // 2
-    return np.where(apart > 0, half, 0) + np.minimum(np.abs(apart), half - 1)
+    exact, distance = half // 2, np.abs(apart)
+    beyond = np.log(np.maximum(distance, 1) / max(exact, 1)) / np.log(max_distance / max(exact, 1))
+    far = exact + (beyond * (half - exact)).astype(np.int64)
+    return np.minimum(np.where(apart > 0, half, 0) + np.where(distance < exact, distance, far), buckets - 1)
 
 
 def either_way(apart: ST, buckets: int, max_distance: int) -> ST:
@@ -127,7 +130,7 @@ _BUCKETS: dict[str, Buckets] = {
     "either-way": either_way,
     "turned-about": turned_about,
     "own-position-after": own_position_after,
-    "clipped": clipped,
+    "unclamped": unclamped,
     "rounded-up": rounded_up,
     "up-to-128": up_to_128,
     "up-to-length": up_to_length,

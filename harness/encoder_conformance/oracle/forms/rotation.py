@@ -53,7 +53,7 @@ class Turned:
     laid_by: Callable[[int], Pairs] | None = None
     """The pairs by which the angles are laid out over the features, where they are others."""
     narrow: str = ""
-    """The format that frequencies and angles are rounded to."""
+    """The format that positions, frequencies and angles are rounded to."""
     exchanged: bool = False
     """Whether sine and cosine stand in each other's place."""
     placed: bool = True
@@ -103,7 +103,7 @@ class Turned:
         pair = 2.0 * np.arange(n // 2)
         step = a.divide(a.log(a.exact(theta)), a.exact(float(over)))
         frequency = self._narrowed(a.exp(-a.multiply(a.exact(pair), step)))
-        angle = self._narrowed(a.multiply(a.exact(at + self.first), frequency))
+        angle = self._narrowed(a.multiply(self._narrowed(a.exact(at + self.first)), frequency))
         cos, sin = a.cos(angle), a.sin(angle)
         return (sin, cos) if self.exchanged else (cos, sin)
 

@@ -288,7 +288,6 @@ _WINDOWS: dict[str, Seen] = {
     "window-one-wider": _of_other_window(lambda window: (window[0] + 1, window[1] + 1)),
     "window-one-narrower": _of_other_window(lambda window: (max(window[0] - 1, 0), max(window[1] - 1, 0))),
     "window-without-its-end": _of_other_window(lambda window: (window[0], max(window[1] - 1, 0))),
-    "window-of-the-past": _of_other_window(lambda window: (window[0], 0)),
     "window-halved": _of_other_window(lambda window: (window[0] // 2, window[1] // 2)),
     "window-doubled": _of_other_window(lambda window: (2 * window[0], 2 * window[1])),
     "window-turned-about": _of_other_window(lambda window: (window[1], window[0])),
