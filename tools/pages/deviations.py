@@ -183,7 +183,8 @@ stages wrong may miss none of them, and says nothing: those that σ misses at th
 ## The kill matrix, float32
 
 For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
-shape). Of those that float32 shows, at the output or else at a stage, the weakest is at {weakest}.
+shape). Where only layers with an addition (L-7) can have it, the case is a recommended one (V-9). Of those that
+float32 shows, at the output or else at a stage, the weakest is at {weakest}.
 
 {float32}
 

@@ -81,7 +81,8 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
     """The reason why the patch changes nothing in the case; None if it changes something."""
     patch, layer = deviation.patch, case.layer
     if not has_what_it_replaces(layer, patch):
-        own = all(_of_step(case, step, form) is Inapplicable.OWN_CHOICE for step, form in patch.steps.items())
+        reasons = {_of_step(case, step, form) for step, form in patch.steps.items()}
+        own = reasons == {Inapplicable.OWN_CHOICE}
         return Inapplicable.OWN_CHOICE if own else Inapplicable.OTHER_CHOICE
     found: list[Inapplicable | None] = []
     if patch.in_training:

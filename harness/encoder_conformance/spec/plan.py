@@ -15,6 +15,8 @@ from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from encoder_conformance.spec.attention_choices import cap_of, qk_norm, rotation
+
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
 
@@ -158,7 +160,7 @@ def _attention(layer: "Layer", queries: str, memory: str = "") -> Iterator[Step]
     yield from _positioned(layer, own)
     yield from _scores(layer, own)
     yield from _masked(layer)
-    beside, turned = {"weights": "attention_weights"}, rotation(layer)
+    beside, turned = {"weights": "attention_weights"}, rotation(layer, head_dim(layer))
     yield Step("context", "attend", ("biased", own["value"]), "B H S d", choices=turned, beside=beside, at="attend")
     yield Step("context_merged", "merge_heads", ("context",), "B S P", at="merge_heads")
     yield _linear(layer, "attention_output", "context_merged", "B S D", "attention.output", ("P", "D"))
@@ -190,7 +192,7 @@ def _projections(layer: "Layer", queries: str, keys: str, own: dict[str, str]) -
 
 def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step]:
     """The norms of queries and keys, over the features of each head, or of all heads (E-27)."""
-    chosen, choices = layer.attention.qk_norm, _qk_norm(layer, over)
+    chosen, choices = layer.attention.qk_norm, qk_norm(layer, over)
     if chosen is None or not choices:
         return
     right = choices.pop("norm")
@@ -205,8 +207,8 @@ def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them."""
     attention = layer.attention
     if attention.rope is not None:
-        choices = dict(rotation(layer))
-        right, normed = choices.pop("right"), _qk_norm(layer, "head")
+        choices = rotation(layer, head_dim(layer))
+        right, normed = choices.pop("right"), qk_norm(layer, "head")
         for name, axis, letter, _ in _QUERY_KEY_VALUE[:2]:
             made, axes = f"{name}_rotated", f"B {letter} {axis} d"
             owner = f"attention.{name}_norm" if normed else ""
@@ -217,22 +219,6 @@ def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
             repeated = f"{name}_repeated"
             yield Step(repeated, "repeat_heads", (own[name],), "B H T d", choices={"times": times}, shown=False)
             own[name] = repeated
-
-
-def rotation(layer: "Layer") -> Mapping[str, Any]:
-    """How queries and keys are turned (E-22): the variant that is right, theta, and how many features; {} without."""
-    if (rope := layer.attention.rope) is None:
-        return {}
-    right = "standard" if rope.pairing == "halves" else rope.pairing
-    return {"right": right, "theta": rope.theta, "rotated": rope.rotated or head_dim(layer)}
-
-
-def _qk_norm(layer: "Layer", over: str) -> dict[str, Any]:
-    """The variant that is right of queries' and keys' norm, and its epsilon (E-27); {} where none is over that."""
-    chosen = layer.attention.qk_norm
-    if chosen is None or chosen.over != over:
-        return {}
-    return {"norm": "standard" if chosen.kind == "layer_norm" else chosen.kind, "epsilon": layer.norm.epsilon}
 
 
 def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
@@ -249,17 +235,11 @@ def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
         owner, table = "attention.position_bias", {"table": "R H"}
         yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, choices=buckets)
         scores = "position_biased"
-    cap = _cap(layer)
-    if cap:
+    if cap := cap_of(layer):
         yield Step("capped", "softcap", (scores,), "B H S T", choices=cap | {"divisor": scaled_by(layer)})
         scores = "capped"
     beside = {"bias": "bias"}
     yield Step("biased", "bias", (scores,), "B H S T", choices=cap, beside=beside, shown=False, at="attention_bias")
-
-
-def _cap(layer: "Layer") -> dict[str, Any]:
-    """What scores are capped at (E-30), by its name; {} without."""
-    return {} if layer.attention.softcap is None else {"cap": layer.attention.softcap}
 
 
 def _masked(layer: "Layer") -> Iterator[Step]:
@@ -267,7 +247,7 @@ def _masked(layer: "Layer") -> Iterator[Step]:
     attention = layer.attention
     fill = float("-inf") if attention.masked_score == "minus_infinity" else float(attention.masked_score)
     row, dropout = attention.fully_masked_row, layer.dropout.attention_weights
-    softmax: dict[str, Any] = {"fill": fill, "empty_row": row, "dropout": dropout} | _cap(layer)
+    softmax: dict[str, Any] = {"fill": fill, "empty_row": row, "dropout": dropout} | cap_of(layer)
     if attention.window is not None:
         softmax["window"] = (attention.window.left, attention.window.right)
     yield Step("attention_weights", "softmax", ("biased",), "B H S T", choices=softmax, at="masked_softmax")

@@ -44,7 +44,7 @@ def stated(query: BHSd, *, divisor: float, **choices: float) -> float:
 
 def share(query: BHSd, *, width: int, **choices: float) -> float:
     """The features that a head would have of d_model, where it has a number of its own (E-20)."""
-    return width / query.shape[1]
+    return float(width / query.shape[1])
 
 
 def _right_scores(size: Size) -> Step:
@@ -259,7 +259,7 @@ def _capped_at_50(a: Arithmetic, scores: BHST, **choices: float) -> BHST:
     return softcap(a, scores, cap=50.0)[0]
 
 
-_CAPS = {
+_CAPS: dict[str, Callable[..., BHST]] = {
     "missing": _not_capped,
     "clipped": _clipped,
     "before-scale": _before_scale,

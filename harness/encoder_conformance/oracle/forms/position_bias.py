@@ -48,7 +48,7 @@ def unclamped(apart: ST, buckets: int, max_distance: int) -> ST:
     exact, distance = half // 2, np.abs(apart)
     beyond = np.log(np.maximum(distance, 1) / max(exact, 1)) / np.log(max_distance / max(exact, 1))
     far = exact + (beyond * (half - exact)).astype(np.int64)
-    return np.minimum(np.where(apart > 0, half, 0) + np.where(distance < exact, distance, far), buckets - 1)
+    return np.asarray(np.minimum(np.where(apart > 0, half, 0) + np.where(distance < exact, distance, far), buckets - 1))
 
 
 def either_way(apart: ST, buckets: int, max_distance: int) -> ST:
@@ -58,7 +58,7 @@ def either_way(apart: ST, buckets: int, max_distance: int) -> ST:
 
 def own_position_after(apart: ST, buckets: int, max_distance: int) -> ST:
     """A query's own position among the keys after it."""
-    return both_ways(apart, buckets, max_distance) + np.where(apart == 0, buckets // 2, 0)
+    return np.asarray(both_ways(apart, buckets, max_distance) + np.where(apart == 0, buckets // 2, 0))
 
 
 def rounded_up(apart: ST, buckets: int, max_distance: int) -> ST:
