@@ -229,7 +229,7 @@ def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
     valid = Layer.model_validate(merged, strict=False)
     epsilon = patch.get("norm", {}).get("epsilon")
     if epsilon is None:
-        return valid
+        return layer if valid == layer else valid
     # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
     return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
 
