@@ -65,15 +65,17 @@ def page(jobs: int) -> str:
 def graded() -> list[Case]:
     """The cases that grade the suite.
 
-    For each deviation that changes none of their layers (of RMSNorm, say), the cases of one other layer are added.
+    For each deviation that changes none of their layers (of RMSNorm, say), the cases of one other layer are added: one
+    with required cases, if any can have it.
     Empty batches are left out: they show nothing, and some deviations cannot compute one.
     """
     cases = [case for case in load().with_golden.values() if case.situation.batch]
     layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
     for deviation in seen_in_evaluation().values():
-        if not any(changes(case, deviation) for case in cases if case.layer.layer in layers):
-            small = (case for case in cases if not is_large(case.layer))
-            layers.add(next(case.layer.layer for case in small if changes(case, deviation)))
+        able = [case for case in cases if changes(case, deviation)]
+        able = [case for case in able if case.is_required] or able
+        if not any(case.layer.layer in layers for case in able):
+            layers.add(next(case.layer.layer for case in able if not is_large(case.layer)))
     return [case for case in cases if case.layer.layer in layers]
 
 
