@@ -84,7 +84,10 @@ def played_verdict(check: Check, case: Case, wrong: Mapping[str, Array], expecte
 
 @dataclass(frozen=True)
 class Best:
-    """The required case that shows a deviation best at the output, and the one at any stage."""
+    """The required case that shows a deviation best at the output, and the one at any stage.
+
+    Of a deviation that no required case can have, it is a recommended one: no key that was added is required (V-9).
+    """
 
     deviation: str
     output: Kill | None
@@ -94,11 +97,10 @@ class Best:
 
 
 def best(found: list[Kill], limit: float) -> dict[str, Best]:
-    """Deviation → its best required cases; `limit` is the rms from which a case counts as having caught it."""
+    """Deviation → its best cases; `limit` is the rms from which a case counts as having caught it."""
     by_name: dict[str, list[Kill]] = {}
-    for kill in found:
-        if kill.required:
-            by_name.setdefault(kill.deviation, []).append(kill)
+    for kill in ranked(found):
+        by_name.setdefault(kill.deviation, []).append(kill)
     return {
         name: Best(
             name,
@@ -109,3 +111,9 @@ def best(found: list[Kill], limit: float) -> dict[str, Best]:
         )
         for name, all_ in by_name.items()
     }
+
+
+def ranked(found: list[Kill]) -> list[Kill]:
+    """Those of required cases; of a deviation that no required case can have, all of it."""
+    of_required = {kill.deviation for kill in found if kill.required}
+    return [kill for kill in found if kill.required or kill.deviation not in of_required]

@@ -12,7 +12,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load
 from tools.core.cover import greedy_cover, order_by_gain
 from tools.core.criteria import Criterion, of_deviations, of_pairs, of_text, small_required
-from tools.core.pairs import distinguished_pairs
+from tools.core.pairs import distinguished_pairs, possible_deviations
 from tools.core.sensitivity import make_sensitivity
 from tools.kill import Kill, kills
 
@@ -46,7 +46,8 @@ def find_core(jobs: int) -> CoreSelection:
     with_own_golden = [
         case for case in candidates if case.id in golden_ids and case.has_golden and case.situation.batch
     ]
-    pairs = of_pairs(dict(distinguished_pairs(with_own_golden, ("float32", "float64"), jobs)), list(catalogue()))
+    apart = dict(distinguished_pairs(with_own_golden, ("float32", "float64"), jobs))
+    pairs = of_pairs(apart, list(catalogue()), possible_deviations(candidates))
     return choose(candidates, table, pairs)
 
 

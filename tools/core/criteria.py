@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from encoder_conformance.judging.core.sensitivity import Sensitivity
+from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.coverage import LANGUAGES, values_of
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
@@ -94,13 +95,14 @@ _OF_SIZE = {("layer", "family")}
 """Keys that depend on size: a family selects situations, and those of the large layers have no small cases."""
 
 
-def of_pairs(apart: Mapping[str, Distinguished], names: list[str]) -> dict[str, set[Criterion]]:
+def of_pairs(apart: Mapping[str, Distinguished], names: list[str], possible: Bools) -> dict[str, set[Criterion]]:
     """Golden id → a criterion for each pair of deviations that its case distinguishes.
 
-    A pair counts at the output if any case distinguishes it there, and in float32 if any case does so.
+    A pair counts at the output if any case distinguishes it there, and in float32 if any case does so. `possible`: [n],
+    true for deviations that a candidate may have; of one that none has, nothing is to be told apart.
     """
     predictable = predictable_deviations()
-    missing = np.triu(predictable[:, None] | predictable[None, :], 1)
+    missing = np.triu(predictable[:, None] | predictable[None, :], 1) & possible[:, None] & possible[None, :]
     criteria: dict[str, set[Criterion]] = {case: set() for case in apart}
     for dtype in _FORMATS:
         for check in PLAYED:

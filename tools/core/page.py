@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from encoder_conformance.judging.core.sensitivity import Sensitivity
 from encoder_conformance.spec.load import clauses, load
 from tools import ROOT
 from tools.core.build import CoreSelection
@@ -39,7 +40,7 @@ def page(selection: CoreSelection) -> str:
         core=len(selection.cases),
         required=required,
         cases=len(cases),
-        deviations=len(table.deviations),
+        deviations=len(_seen_in_any_format(table)),
         clauses=len(cited),
         uncited=f" ({_uncited_text(uncited)} only by cases of a laxer level)" if uncited else "",
         layers=len({cases[case].layer.layer for case in selection.cases}),
@@ -59,6 +60,10 @@ def _detected_deviations(selection: CoreSelection, dtype: str) -> set[str]:
                 selection.sensitivity.sees(cases[name], dtype, check) if dtype in cases[name].situation.dtypes else 0
             )
     return set(selection.sensitivity.names(bits))
+
+
+def _seen_in_any_format(table: Sensitivity) -> set[str]:
+    return {name for dtype in _FORMATS for name in table.names(table.in_format(dtype))}
 
 
 def _uncited_text(names: Sequence[str]) -> str:

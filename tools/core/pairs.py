@@ -86,3 +86,8 @@ def _find_differences(
 def predictable_deviations() -> npt.NDArray[np.bool_]:
     """[n], true for deviations with predictable values. No case distinguishes two that are predicted in size only."""
     return np.array([not is_noisy(deviation) for deviation in catalogue().values()])
+
+
+def possible_deviations(cases: Sequence[Case]) -> npt.NDArray[np.bool_]:
+    """[n], true for deviations that one of the cases may have, and for those of training alone, which none shows."""
+    return np.array([d.patch.in_training or any(changes(case, d) for case in cases) for d in catalogue().values()])

@@ -65,15 +65,17 @@ def page(jobs: int) -> str:
 def graded() -> list[Case]:
     """The cases that grade the suite.
 
-    For each deviation that changes none of their layers (of RMSNorm, say), the cases of one other layer are added.
+    For each deviation that changes none of their layers (of RMSNorm, say), the cases of one other layer are added: one
+    with required cases, if any can have it.
     Empty batches are left out: they show nothing, and some deviations cannot compute one.
     """
     cases = [case for case in load().with_golden.values() if case.situation.batch]
     layers = {case.layer.layer for case in cases if case.layer.family in GRADED}
     for deviation in seen_in_evaluation().values():
-        if not any(changes(case, deviation) for case in cases if case.layer.layer in layers):
-            small = (case for case in cases if not is_large(case.layer))
-            layers.add(next(case.layer.layer for case in small if changes(case, deviation)))
+        able = [case for case in cases if changes(case, deviation)]
+        able = [case for case in able if case.is_required] or able
+        if not any(case.layer.layer in layers for case in able):
+            layers.add(next(case.layer.layer for case in able if not is_large(case.layer)))
     return [case for case in cases if case.layer.layer in layers]
 
 
@@ -176,14 +178,15 @@ that no tensor of the check shows to the rule. *Ordinary inputs* are `no-mask` a
 take token ids `tokens` and `tokens-padding`. *False alarms* are checks of PyTorch's encoder, which is right, that the
 rule calls wrong, of all cases; [how-it-judges.md](how-it-judges.md) has σ of four encoders. A rule that calls right
 stages wrong may miss none of them, and says nothing: those that σ misses at the stages are within float32's own noise
-(*Only in float64*, below). In float64 `atol 1e-4` sees none of these at the output; σ sees each, at 10⁷ σ or more.
+(*Only in float64*, below), or show in a case that asks for the output alone. In float64 `atol 1e-4` sees none of these at the output; σ sees each, at 10⁷ σ or more.
 
 {summary}
 
 ## The kill matrix, float32
 
 For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
-shape). Of those that float32 shows, at the output or else at a stage, the weakest is at {weakest}.
+shape). Where only layers with an addition (L-7) can have it, the case is a recommended one (V-9). Of those that
+float32 shows, at the output or else at a stage, the weakest is at {weakest}.
 
 {float32}
 

@@ -52,10 +52,9 @@ def deviant(case: Case, deviations: Sequence[Deviation], start: LayerInputs | No
         variants |= _variants(patched, patch)
         epsilons.update(deviation.epsilons if isinstance(deviation, Measured) else {})
         equations |= _equations(patched.layer, patch)
-    bias = None if "across-batch" in variants.values() else start.bias  # scores [S, H, B, B] cannot be given it
-    wrong = replace(
-        start, parameters=parameters, mask=mask, bias=bias, variants=variants, epsilons=epsilons, equations=equations
-    )
+    wrong = replace(start, parameters=parameters, mask=mask, variants=variants, epsilons=epsilons, equations=equations)
+    if "across-batch" in variants.values():  # heads [S, H, B, d] and scores [S, H, B, B] cannot be given these
+        wrong = replace(wrong, bias=None, positions=None)
     return Deviant(patched.layer, wrong)
 
 
@@ -82,7 +81,8 @@ def inapplicable(case: Case, deviation: Deviation) -> Inapplicable | None:
     """The reason why the patch changes nothing in the case; None if it changes something."""
     patch, layer = deviation.patch, case.layer
     if not has_what_it_replaces(layer, patch):
-        own = all(_of_step(case, step, form) is Inapplicable.OWN_CHOICE for step, form in patch.steps.items())
+        reasons = {_of_step(case, step, form) for step, form in patch.steps.items()}
+        own = reasons == {Inapplicable.OWN_CHOICE}
         return Inapplicable.OWN_CHOICE if own else Inapplicable.OTHER_CHOICE
     found: list[Inapplicable | None] = []
     if patch.in_training:
@@ -229,7 +229,7 @@ def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
     valid = Layer.model_validate(merged, strict=False)
     epsilon = patch.get("norm", {}).get("epsilon")
     if epsilon is None:
-        return valid
+        return layer if valid == layer else valid
     # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
     return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
 

@@ -44,7 +44,7 @@ class Play:
             "end": self._end,
             "softmax": self._masked_softmax,
             "attend": self._attend,
-            "rotation": self._placed,
+            "rotation": self._rotation,
         }
 
     def run(self, steps: Iterable[Step], **given: Node) -> Stages:
@@ -94,12 +94,18 @@ class Play:
         return self.tape.leaf(_constant(size, float(role == "gain")))
 
     def _end(self, step: Step) -> Node:
-        norm = {role: self._parameter(step, role).value for role in ("gain", "shift")}
-        return self._apply(step, **norm)
+        return self._apply(step, **self._norm(step))
+
+    def _norm(self, step: Step) -> Mapping[str, object]:
+        return {role: self._parameter(step, role).value for role in ("gain", "shift")}
 
     def _placed(self, step: Step) -> Node:
         """A step that reads where the positions of x lie."""
         return self._apply(step, positions=self.inputs.positions)
+
+    def _rotation(self, step: Step) -> Node:
+        """What is normed before it is turned brings the norm's parameters."""
+        return self._apply(step, positions=self.inputs.positions, **(self._norm(step) if step.owner else {}))
 
     def _masked_softmax(self, step: Step) -> Node:
         """The weights are shown; their gradient goes through `attend` as a whole."""
@@ -111,7 +117,9 @@ class Play:
         assert self._softmax is not None
         weights = self.known[step.beside["weights"]].value
         softmax = replace(self._softmax, weights=weights, through_largest=self.inputs.through_largest)
-        return self.tape.apply(self.variant(step), *(self.known[name] for name in step.reads), softmax=softmax)
+        rotation = {**step.choices, "positions": self.inputs.positions} if step.choices else {}
+        operands = [self.known[name] for name in step.reads]
+        return self.tape.apply(self.variant(step), *operands, softmax=softmax, **rotation)
 
     def _operands(self) -> Operands:
         """What a wrong equation may name: parameters, inputs, and every stage so far."""

@@ -15,6 +15,8 @@ from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from encoder_conformance.spec.attention_choices import cap_of, qk_norm, rotation
+
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
 
@@ -79,7 +81,7 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
             yield _norm(layer, norm, x)
             given = norm
         yield from sublayer(layer, given)
-        for step in _after_branch(layer, place, branch):
+        for step in _after_branch(layer, place, x, branch):
             yield step
             branch = step.makes
         yield Step(total, "sum", (x, branch), "B S D", beside={"normed": given, "first": "x"})
@@ -90,17 +92,22 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
     yield Step("output", "same", (x,), "B S D") if post else _end(layer, x, "end", "norm2", "final_norm")
 
 
-def _after_branch(layer: "Layer", place: int, branch: str) -> Iterator[Step]:
-    """What becomes of a sub-layer's output before its residual sum: a norm (E-25), a gain (E-31), a factor (E-29)."""
-    x = branch
+def _after_branch(layer: "Layer", place: int, skip: str, branch: str) -> Iterator[Step]:
+    """What becomes of a sub-layer's output before its residual sum: a norm (E-25), a gain (E-31), a factor (E-29).
+
+    `skip`: what it is added to there.
+    """
+    x, beside = branch, {"skip": skip}
     if layer.norm.placement == "sandwich":
         yield _norm(layer, f"{branch}_norm", x)
         x = f"{branch}_norm"
     if ("attention", "feed_forward")[place - 1] in (layer.layer_scale or ()):
-        yield Step(f"{branch}_scaled", "by_feature", (x,), "B S D", f"layer_scale{place}", {"gain": "D"})
+        gain = {"gain": "D"}
+        yield Step(f"{branch}_scaled", "by_feature", (x,), "B S D", f"layer_scale{place}", gain, beside=beside)
         x = f"{branch}_scaled"
     if (layer.residual_scale or 1.0) != 1.0:
-        yield Step(f"{branch}_weighed", "times", (x,), "B S D", choices={"factor": layer.residual_scale}, shown=False)
+        weight = {"factor": layer.residual_scale}
+        yield Step(f"{branch}_weighed", "times", (x,), "B S D", choices=weight, beside=beside, shown=False)
 
 
 def _steps_of_stack(layer: "Layer") -> Iterator[Step]:
@@ -153,8 +160,8 @@ def _attention(layer: "Layer", queries: str, memory: str = "") -> Iterator[Step]
     yield from _positioned(layer, own)
     yield from _scores(layer, own)
     yield from _masked(layer)
-    beside = {"weights": "attention_weights"}
-    yield Step("context", "attend", ("biased", own["value"]), "B H S d", beside=beside, at="attend")
+    beside, turned = {"weights": "attention_weights"}, rotation(layer, head_dim(layer))
+    yield Step("context", "attend", ("biased", own["value"]), "B H S d", choices=turned, beside=beside, at="attend")
     yield Step("context_merged", "merge_heads", ("context",), "B S P", at="merge_heads")
     yield _linear(layer, "attention_output", "context_merged", "B S D", "attention.output", ("P", "D"))
 
@@ -185,10 +192,10 @@ def _projections(layer: "Layer", queries: str, keys: str, own: dict[str, str]) -
 
 def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step]:
     """The norms of queries and keys, over the features of each head, or of all heads (E-27)."""
-    chosen = layer.attention.qk_norm
-    if chosen is None or chosen.over != over:
+    chosen, choices = layer.attention.qk_norm, qk_norm(layer, over)
+    if chosen is None or not choices:
         return
-    right, choices = "standard" if chosen.kind == "layer_norm" else chosen.kind, {"epsilon": layer.norm.epsilon}
+    right = choices.pop("norm")
     for name, axis, letter, wide in _QUERY_KEY_VALUE[:2]:
         axes, size = (f"B {axis} {wide}", wide) if over == "all" else (f"B {letter} {axis} d", "d")
         parameters, made = {"gain": size} | ({"shift": size} if chosen.shift else {}), f"{own[name]}_norm"
@@ -199,12 +206,13 @@ def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step
 def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them."""
     attention = layer.attention
-    if (rope := attention.rope) is not None:
-        choices = {"theta": rope.theta, "rotated": rope.rotated or head_dim(layer)}
-        right = "standard" if rope.pairing == "halves" else rope.pairing
+    if attention.rope is not None:
+        choices = rotation(layer, head_dim(layer))
+        right, normed = choices.pop("right"), qk_norm(layer, "head")
         for name, axis, letter, _ in _QUERY_KEY_VALUE[:2]:
             made, axes = f"{name}_rotated", f"B {letter} {axis} d"
-            yield Step(made, "rotation", (own[name],), axes, right=right, choices=choices)
+            owner = f"attention.{name}_norm" if normed else ""
+            yield Step(made, "rotation", (own[name],), axes, owner, right=right, choices=choices | normed)
             own[name] = made
     if (times := attention.num_heads // (attention.kv_heads or attention.num_heads)) > 1:
         for name in ("key", "value"):
@@ -218,18 +226,20 @@ def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     attention = layer.attention
     right = {"head_dim": "standard", "d_model": "by-d-model"}.get(str(attention.scale), "by-number")
     choices = {"divisor": attention.scale} if right == "by-number" else {}
+    choices |= {"width": layer.d_model} if attention.head_dim else {}
     yield Step("attention_scores", "scores", (own["query"], own["key"]), "B H S T", right=right, choices=choices)
     scores = "attention_scores"
     if attention.position_bias is not None:
         bias = attention.position_bias
-        buckets = {"buckets": bias.buckets, "max_distance": bias.max_distance}
+        buckets = {"buckets": bias.buckets, "max_distance": bias.max_distance, "head_dim": head_dim(layer)}
         owner, table = "attention.position_bias", {"table": "R H"}
         yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, choices=buckets)
         scores = "position_biased"
-    if attention.softcap is not None:
-        yield Step("capped", "softcap", (scores,), "B H S T", choices={"cap": attention.softcap})
+    if cap := cap_of(layer):
+        yield Step("capped", "softcap", (scores,), "B H S T", choices=cap | {"divisor": scaled_by(layer)})
         scores = "capped"
-    yield Step("biased", "bias", (scores,), "B H S T", beside={"bias": "bias"}, shown=False, at="attention_bias")
+    beside = {"bias": "bias"}
+    yield Step("biased", "bias", (scores,), "B H S T", choices=cap, beside=beside, shown=False, at="attention_bias")
 
 
 def _masked(layer: "Layer") -> Iterator[Step]:
@@ -237,7 +247,7 @@ def _masked(layer: "Layer") -> Iterator[Step]:
     attention = layer.attention
     fill = float("-inf") if attention.masked_score == "minus_infinity" else float(attention.masked_score)
     row, dropout = attention.fully_masked_row, layer.dropout.attention_weights
-    softmax: dict[str, Any] = {"fill": fill, "empty_row": row, "dropout": dropout}
+    softmax: dict[str, Any] = {"fill": fill, "empty_row": row, "dropout": dropout} | cap_of(layer)
     if attention.window is not None:
         softmax["window"] = (attention.window.left, attention.window.right)
     yield Step("attention_weights", "softmax", ("biased",), "B H S T", choices=softmax, at="masked_softmax")
@@ -252,7 +262,7 @@ def _feed_forward(layer: "Layer", x: str) -> Iterator[Step]:
         yield Step("ffn_activation", "activation", ("ffn_gate",), "B S F", right=activation, at="activation")
         yield hidden
         inner = "ffn_gated"
-        yield Step(inner, "product", ("ffn_activation", "ffn_hidden"), "B S F")
+        yield Step(inner, "product", ("ffn_activation", "ffn_hidden"), "B S F", choices={"activation": activation})
     else:
         yield hidden
         yield Step("ffn_activation", "activation", ("ffn_hidden",), "B S F", right=activation, at="activation")

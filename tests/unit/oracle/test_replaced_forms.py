@@ -23,6 +23,8 @@ REPLACED = {
     "activation-missing": {*LAYER},
     "activation-relu": {"gelu"},
     "activation-silu": {*LAYER} - {"silu"},
+    "gate-activates-product": {"gelu", "gelu_tanh", "silu"},
+    "gate-sigmoid": {"gelu", "gelu_tanh", "silu"},
     "gelu-after-ffn": {"gelu"},
     "gelu-exact": {"gelu_tanh", "quick_gelu"},
     "gelu-extra-after-ffn": {"gelu"},

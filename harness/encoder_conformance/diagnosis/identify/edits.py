@@ -93,6 +93,8 @@ def _beside(node: ast.expr) -> Iterator[ast.expr]:
                 yield from _parts(argument)
         case ast.Call(func=ast.Name(id="softmax"), args=[_, _, axis]):
             yield from _parts(axis)
+        case ast.Constant(value=str()):  # the pairs of a rotation
+            yield node
 
 
 def _shape_of(node: ast.expr, operands: Operands) -> Shape:

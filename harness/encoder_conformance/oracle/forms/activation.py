@@ -5,6 +5,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only, left_on, pass_on
+from encoder_conformance.oracle.forms.needs import GATED
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import Elementwise
 
@@ -97,7 +98,9 @@ VARIANTS: dict[str, Step] = {
     "gelu-quick": forward_only(gelu_quick),
     "gelu-root-in-float32": forward_only(gelu_root_in_float32),
     "leaky-relu": forward_only(lambda a, x: np.where(x > 0, x, 0.01 * x)),  # torch's default
+    "sigmoid": forward_only(_sigmoid),  # of a gate: GLU in the place of its variants
     "none": forward_only(lambda a, x: x),  # the activation forgotten
+    "left-to-product": forward_only(lambda a, x: x),  # of a gate, whose product with the hidden features has it
 }
 
 AFTER: dict[str, Step] = {
@@ -117,6 +120,7 @@ ACTIVATION = Form(
         "quick_gelu": "{0} * sigmoid(1.702 * {0})",
     },
     keeps={name: "what it makes" if name == "relu" else "what it reads" for name in LAYER},
+    needs=dict.fromkeys(("sigmoid", "left-to-product"), (GATED,)),
     is_choice={"gelu-quick": "quick_gelu"},
 )
 AFTER_FFN = Form(AFTER, {"standard": "{0}"}, makes_no_tensor=True)

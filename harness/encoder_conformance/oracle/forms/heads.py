@@ -7,7 +7,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
-from encoder_conformance.oracle.forms.needs import MANY_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
+from encoder_conformance.oracle.forms.needs import MANY_HEADS, MANY_KV_HEADS, ONE_SEQUENCE, WIDE_HEADS, Need
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BSD, Array, BHSd, BHTd
 
@@ -78,7 +78,11 @@ MERGE: dict[str, Step] = {
 }
 """Three of them are the inverses of the wrong ways to split; the last leaves the last head's context at zero."""
 
-_HEADS: dict[str, tuple[Need, ...]] = {"interleaved": (MANY_HEADS, WIDE_HEADS), "by-reshape": (MANY_HEADS,)}
+_SEVERAL = Need(
+    lambda case, step: step.choices.get("num_heads", 2) > 1 and MANY_HEADS.met(case, step), MANY_HEADS.otherwise
+)
+"""There are several heads, of what is split: one head of keys may serve all queries (E-28)."""
+_HEADS: dict[str, tuple[Need, ...]] = {"interleaved": (_SEVERAL, WIDE_HEADS), "by-reshape": (_SEVERAL,)}
 SPLIT_HEADS = Form(
     SPLIT, {"standard": "split_heads({0})"}, makes_no_tensor=True, needs={**_HEADS, "across-batch": (ONE_SEQUENCE,)}
 )
@@ -90,4 +94,5 @@ REPEAT_HEADS = Form(
         "first-head-for-all": forward_only(first_head_repeated),
     },
     {"standard": "repeat_heads({0}, {times})"},
+    needs=dict.fromkeys(("tiled", "first-head-for-all"), (MANY_KV_HEADS,)),
 )

@@ -34,6 +34,15 @@ class Inapplicable(Enum):
     POST_NORM = "only a pre-norm layer has a sub-layer's normed input apart from the residual's"
     NO_BIAS = "no case adds a bias to the scores"
     NO_POSITIONS = "no case says where its positions lie"
+    NOT_ROTATED = "nothing is rotated"
+    HEADS_NOT_NORMED = "the heads of queries and keys are not normed"
+    ALL_ROTATED = "all features of a head are rotated, or none"
+    ONE_KV_HEAD = "one head of keys serves every head of queries"
+    OWN_HEAD_SIZE = "a head has its share of d_model"
+    NO_WINDOW = "the layer has no window"
+    SAME_SIDES = "the window reaches as far before a query as after it"
+    UNGATED = "the feed-forward network has no gate"
+    NO_CAP = "scores are not capped"
     NO_MASK = "no case masks anything"
     NO_CAUSAL_MASK = "no case has a causal mask"
     SAME_MASK = "it leaves every mask as it is"
@@ -94,6 +103,26 @@ HAS_BIAS = Need(lambda case, step: "bias" in step.parameters, Inapplicable.NO_PA
 NORMED_APART = Need(lambda case, step: step.beside["normed"] not in step.reads, Inapplicable.POST_NORM)
 """The sub-layer's normed input is another than the residual's."""
 PLACED = Need(lambda case, step: case.situation.positions is not None, Inapplicable.NO_POSITIONS)
+ROTATED = of_layer(lambda layer: layer.attention.rope is not None, Inapplicable.NOT_ROTATED)
+NORMED_HEADS = of_layer(
+    lambda layer: layer.attention.qk_norm is not None and layer.attention.qk_norm.over == "head",
+    Inapplicable.HEADS_NOT_NORMED,
+)
+PARTLY_ROTATED = Need(
+    lambda case, step: step.choices["rotated"] // 2 < case.layer.head_dim // 2, Inapplicable.ALL_ROTATED
+)
+MANY_KV_HEADS = of_layer(lambda layer: layer_sizes(layer)["K"] > 1, Inapplicable.ONE_KV_HEAD)
+OWN_WIDTH = of_layer(
+    lambda layer: layer.head_dim * layer.attention.num_heads != layer.d_model, Inapplicable.OWN_HEAD_SIZE
+)
+NOT_BY_HEAD_DIM = of_layer(lambda layer: layer.scaled_by != layer.head_dim, Inapplicable.OWN_CHOICE)
+WINDOW = of_layer(lambda layer: layer.attention.window is not None, Inapplicable.NO_WINDOW)
+UNEVEN_WINDOW = of_layer(
+    lambda layer: layer.attention.window is not None and layer.attention.window.left != layer.attention.window.right,
+    Inapplicable.SAME_SIDES,
+)
+GATED = of_layer(lambda layer: layer.feed_forward.gated, Inapplicable.UNGATED)
+CAPPED = of_layer(lambda layer: layer.attention.softcap is not None, Inapplicable.NO_CAP)
 MASK = Need(lambda case, step: masks_something(case), Inapplicable.NO_MASK)
 EMPTY_ROW = Need(lambda case, step: has_empty_row(case), Inapplicable.NO_EMPTY_ROW)
 
@@ -104,3 +133,15 @@ def not_its_row(row: str) -> Need:
 
 def not_its_fill(value: float) -> Need:
     return of_layer(lambda layer: layer.attention.masked_score != value, Inapplicable.OWN_CHOICE)
+
+
+def not_its_theta(theta: float) -> Need:
+    return Need(lambda case, step: step.choices["theta"] != theta, Inapplicable.OWN_CHOICE)
+
+
+def not_its_distance(max_distance: int) -> Need:
+    return Need(lambda case, step: step.choices["max_distance"] != max_distance, Inapplicable.OWN_CHOICE)
+
+
+def not_its_cap(cap: float) -> Need:
+    return of_layer(lambda layer: layer.attention.softcap != cap, Inapplicable.OWN_CHOICE)

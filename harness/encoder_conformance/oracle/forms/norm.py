@@ -7,6 +7,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_float32, narrowed
+from encoder_conformance.oracle.forms.needs import ROTATED
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BSD, D
 
@@ -150,6 +151,11 @@ def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
         """The stored gain read as gain − 1 (x-transformers, Gemma)."""
         return _scaled(a, normed(a, x, epsilon), a.add(gain, a.exact(1.0)), shift)
 
+    def unit_length(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
+        """Divided by the root of the sum of squares, and not of their mean."""
+        above = numerator(a, x, (-1,))
+        return _over_root(a, above, a.sum(a.multiply(above, above), -1), epsilon)
+
     return {
         "epsilon-outside-root": _scaling(epsilon_outside_root),
         "no-epsilon": _scaling(lambda a, x, epsilon: normed(a, x, 0.0)),
@@ -161,7 +167,11 @@ def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
             lambda a, x, gain, shift, epsilon: normed(a, _scaled(a, x, gain, shift), epsilon)
         ),
         "gain-plus-one": forward_only(gain_plus_one),
+        # Of heads [B, H, S, d]: the features of all heads of a position.
+        "over-all-heads": over(1, 3),
+        "unit-length": _scaling(unit_length),
         "skipped": _SKIPPED,
+        "left-to-rotation": _SKIPPED,  # of queries and keys: what turns them norms them then
     }
 
 
@@ -221,7 +231,14 @@ _ROLES = ("gain", "shift")
 _LAYER_NORM = "({0} - mean({0}, -1)) / sqrt(var({0}, -1) + epsilon) * {gain}[ + {shift}]"
 _EQUATIONS = {"standard": _LAYER_NORM, "rms_norm": "{0} / sqrt(mean({0} ** 2, -1) + epsilon) * {gain}"}
 _CHOICES = {"root-mean-square": "rms_norm", "layer-norm": "standard"}
-NORM = Form(VARIANTS, _EQUATIONS, _ROLES, "what it reads", is_choice=_CHOICES)
+NORM = Form(
+    VARIANTS,
+    _EQUATIONS,
+    _ROLES,
+    "what it reads",
+    needs={"left-to-rotation": (ROTATED,)},
+    is_choice=_CHOICES,
+)
 STACK_NORM = Form(_STACK, _EQUATIONS, _ROLES, "what it reads")
 _PASSED_ON = {"standard": "{0}", "rms_norm": "{0}"}
 STACK_END = Form(_STACK_END, _PASSED_ON, _ROLES, makes_no_tensor=True)

@@ -7,6 +7,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
+from encoder_conformance.oracle.forms.needs import MANY_HEADS, not_its_distance
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, RH, ST
 
@@ -41,16 +42,51 @@ def turned_about(apart: ST, buckets: int, max_distance: int) -> ST:
     return both_ways(-apart, buckets, max_distance)
 
 
-def clipped(apart: ST, buckets: int, max_distance: int) -> ST:
-    """A bucket for each distance, and the last for all that are further: no logarithm."""
+def unclamped(apart: ST, buckets: int, max_distance: int) -> ST:
+    """The logarithm goes on beyond the largest distance, into the buckets of the other half."""
     half = buckets // 2
-    return np.where(apart > 0, half, 0) + np.minimum(np.abs(apart), half - 1)
+    exact, distance = half // 2, np.abs(apart)
+    beyond = np.log(np.maximum(distance, 1) / max(exact, 1)) / np.log(max_distance / max(exact, 1))
+    far = exact + (beyond * (half - exact)).astype(np.int64)
+    return np.asarray(np.minimum(np.where(apart > 0, half, 0) + np.where(distance < exact, distance, far), buckets - 1))
+
+
+def either_way(apart: ST, buckets: int, max_distance: int) -> ST:
+    """All buckets for the distance, whichever of key and query is first."""
+    return _growing(np.abs(apart), buckets, max_distance)
+
+
+def own_position_after(apart: ST, buckets: int, max_distance: int) -> ST:
+    """A query's own position among the keys after it."""
+    return np.asarray(both_ways(apart, buckets, max_distance) + np.where(apart == 0, buckets // 2, 0))
+
+
+def rounded_up(apart: ST, buckets: int, max_distance: int) -> ST:
+    """The logarithm rounded up, as DeBERTa has it."""
+    half = buckets // 2
+    exact, distance = half // 2, np.abs(apart)
+    beyond = np.log(np.maximum(distance, 1) / max(exact, 1)) / np.log(max_distance / max(exact, 1))
+    far = exact + np.ceil(beyond * (half - exact)).astype(np.int64)
+    near = np.where(distance < exact, distance, np.minimum(far, half - 1))
+    return np.where(apart > 0, half, 0) + near
+
+
+def up_to_128(apart: ST, buckets: int, max_distance: int) -> ST:
+    """A largest distance of 128, T5's own, for the layer's."""
+    return both_ways(apart, buckets, 128)
+
+
+def up_to_length(apart: ST, buckets: int, max_distance: int) -> ST:
+    """The length of the sequence for the largest distance."""
+    return both_ways(apart, buckets, max(len(apart), buckets // 4 + 1))
 
 
 def by_bucket(of: Buckets) -> Step:
     """The bias [R, H] of the bucket of key − query added to each score [B, H, S, T]."""
 
-    def biased(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> tuple[BHST, Pullback]:
+    def biased(
+        a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int, **sizes: int
+    ) -> tuple[BHST, Pullback]:
         S, T = scores.shape[-2:]
         bucket = of(np.arange(T)[None] - np.arange(S)[:, None], buckets, max_distance)
 
@@ -66,15 +102,39 @@ def by_bucket(of: Buckets) -> Step:
     return biased
 
 
-def missing(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> BHST:
+def missing(a: Arithmetic, scores: BHST, table: RH, **choices: int) -> BHST:
     """No bias at all."""
     return scores
 
 
-def of_head_0(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> BHST:
-    """The first head's bias for all."""
-    first = np.broadcast_to(table[:, :1], table.shape)
-    return by_bucket(both_ways)(a, scores, first, buckets=buckets, max_distance=max_distance)[0]
+def _of_table(change: Callable[..., RH]) -> Step:
+    """The right buckets of another table. `change`: (arithmetic, table, features of a head) → it."""
+
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, head_dim: int, **choices: int) -> BHST:
+        return by_bucket(both_ways)(a, scores, change(a, table, head_dim), **choices)[0]
+
+    return forward_only(biased)
+
+
+_TABLES: dict[str, Callable[..., RH]] = {
+    "of-head-0": lambda a, table, head_dim: np.broadcast_to(table[:, :1], table.shape),
+    # [R, H] read as [H, R].
+    "by-reshape": lambda a, table, head_dim: table.reshape(table.shape[::-1]).T,
+    # The bias divided by √d, as scores are.
+    "over-root": lambda a, table, head_dim: a.divide(table, a.sqrt(a.exact(float(head_dim)))),
+    "added-twice": lambda a, table, head_dim: a.add(table, table),
+    "subtracted": lambda a, table, head_dim: -table,
+}
+_BUCKETS: dict[str, Buckets] = {
+    "one-way": one_way,
+    "either-way": either_way,
+    "turned-about": turned_about,
+    "own-position-after": own_position_after,
+    "unclamped": unclamped,
+    "rounded-up": rounded_up,
+    "up-to-128": up_to_128,
+    "up-to-length": up_to_length,
+}
 
 
 def _value_of(buckets: Buckets) -> Callable[..., BHST]:
@@ -84,12 +144,11 @@ def _value_of(buckets: Buckets) -> Callable[..., BHST]:
 POSITION_BIAS = Form(
     {
         "standard": by_bucket(both_ways),
-        "one-way": forward_only(_value_of(one_way)),
-        "turned-about": forward_only(_value_of(turned_about)),
-        "clipped": forward_only(_value_of(clipped)),
+        **{name: forward_only(_value_of(buckets)) for name, buckets in _BUCKETS.items()},
+        **{name: _of_table(change) for name, change in _TABLES.items()},
         "missing": forward_only(missing),
-        "of-head-0": forward_only(of_head_0),
     },
     {"standard": "{0} + by_bucket({table}, {max_distance})"},
     ("table",),
+    needs={"of-head-0": (MANY_HEADS,), "by-reshape": (MANY_HEADS,), "up-to-128": (not_its_distance(128),)},
 )

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,16 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import in_float32_of, left_on, narrowed
-from encoder_conformance.oracle.forms.needs import EMPTY_ROW, MASK, ROW_SPECIFIED, not_its_fill, not_its_row
+from encoder_conformance.oracle.forms.needs import (
+    CAPPED,
+    EMPTY_ROW,
+    MASK,
+    ROW_SPECIFIED,
+    UNEVEN_WINDOW,
+    WINDOW,
+    not_its_fill,
+    not_its_row,
+)
 from encoder_conformance.spec.axes import BHST
 from encoder_conformance.spec.case import joined, within
 
@@ -219,30 +228,76 @@ _OF_MASK: dict[str, Callable[..., MaskedSoftmax]] = {
     "in-float32": _as_asked(_in_float32),
 }
 
+
+def _over_cap(a: Arithmetic, scores: BHST, mask: Any, *, cap: float, **right: Any) -> MaskedSoftmax:
+    """Masked scores capped, as all others are: −∞ becomes −c, and the key that it hides has a weight."""
+    return _wrong(lambda a, scores, mask: _plain(a, _kept(scores, mask, -cap)))(a, scores, mask)
+
+
+def _weights_capped(a: Arithmetic, scores: BHST, mask: Any, *, cap: float, **right: Any) -> MaskedSoftmax:
+    """c · tanh(weight / c)."""
+    most, plain = a.constant(cap), masked_softmax(a, scores, mask, **right)
+    return replace(plain, weights=a.multiply(most, a.tanh(a.divide(plain.weights, most))))
+
+
 Limits = tuple[int, int]
 """Of a window: the keys before a query, and those after it."""
+Seen = Callable[[Any, Limits, int, int], Any]
+"""(mask, window, queries, keys) → the mask of what a query attends to."""
 
 
-def _windowed(
-    form: Callable[..., MaskedSoftmax], seen: Callable[[Limits], Limits | None] = lambda window: window
-) -> Callable[..., MaskedSoftmax]:
-    """The form over the keys that both mask and window leave (E-26). `seen`: the layer's window → the one it takes."""
+def _in_window(mask: Any, window: Limits, S: int, T: int) -> Any:
+    return joined(mask, within(window, S, T))
 
-    def softmax(a: Arithmetic, scores: BHST, mask: Any, *, window: Limits | None = None, **right: Any) -> MaskedSoftmax:
-        return form(a, scores, joined(mask, within(window and seen(window), *scores.shape[-2:])), **right)
+
+def _of_other_window(other: Callable[[Limits], Limits]) -> Seen:
+    return lambda mask, window, S, T: _in_window(mask, other(window), S, T)
+
+
+def _of_blocks(mask: Any, window: Limits, S: int, T: int) -> Any:
+    """The keys of a query's own block: the sequence is cut into blocks of the window's size."""
+    size = sum(window) + 1
+    return joined(mask, (np.arange(T)[None] // size == np.arange(S)[:, None] // size)[None, None])
+
+
+def _beside_no_mask(mask: Any, window: Limits, S: int, T: int) -> Any:
+    """The window where no mask is given; a mask takes its place."""
+    return within(window, S, T) if mask is None else mask
+
+
+def _or_mask(mask: Any, window: Limits, S: int, T: int) -> Any:
+    """The keys that the window or the mask leaves."""
+    return within(window, S, T) if mask is None else mask | within(window, S, T)
+
+
+def _windowed(form: Callable[..., MaskedSoftmax], seen: Seen = _in_window) -> Callable[..., MaskedSoftmax]:
+    """The form over the keys that both mask and window leave (E-26)."""
+
+    def softmax(
+        a: Arithmetic, scores: BHST, mask: Any, *, window: Limits | None = None, cap: float | None = None, **right: Any
+    ) -> MaskedSoftmax:
+        attended = mask if window is None else seen(mask, window, *scores.shape[-2:])
+        return form(a, scores, attended, **right, **({"cap": cap} if form in _OF_CAP.values() else {}))
 
     return softmax
 
 
-_WINDOWS: dict[str, Callable[[Limits], Limits | None]] = {
-    "window-missing": lambda window: None,
-    "window-one-wider": lambda window: (window[0] + 1, window[1] + 1),
-    "window-one-narrower": lambda window: (max(window[0] - 1, 0), max(window[1] - 1, 0)),
-    "window-of-the-past": lambda window: (window[0], 0),
-    "window-turned-about": lambda window: (window[1], window[0]),
+_OF_CAP: dict[str, Callable[..., MaskedSoftmax]] = {"cap-over-mask": _over_cap, "weights-capped": _weights_capped}
+_WINDOWS: dict[str, Seen] = {
+    "window-missing": lambda mask, window, S, T: mask,
+    "window-one-wider": _of_other_window(lambda window: (window[0] + 1, window[1] + 1)),
+    "window-one-narrower": _of_other_window(lambda window: (max(window[0] - 1, 0), max(window[1] - 1, 0))),
+    "window-without-its-end": _of_other_window(lambda window: (window[0], max(window[1] - 1, 0))),
+    "window-halved": _of_other_window(lambda window: (window[0] // 2, window[1] // 2)),
+    "window-doubled": _of_other_window(lambda window: (2 * window[0], 2 * window[1])),
+    "window-turned-about": _of_other_window(lambda window: (window[1], window[0])),
+    "window-of-one-side": _of_other_window(lambda window: (window[0], window[0])),
+    "window-of-blocks": _of_blocks,
+    "window-beside-no-mask": _beside_no_mask,
+    "window-or-mask": _or_mask,
 }
 _SOFTMAX = {
-    **{name: _windowed(form) for name, form in _OF_MASK.items()},
+    **{name: _windowed(form) for name, form in (_OF_MASK | _OF_CAP).items()},
     **{name: _windowed(masked_softmax, seen) for name, seen in _WINDOWS.items()},
 }
 
@@ -255,5 +310,10 @@ SOFTMAX = Form(
         **dict.fromkeys((*ADDED, "multiplied", "masked-after", "masked-after-renormalised"), (MASK,)),
         **{form: (EMPTY_ROW, not_its_row(row)) for form, row in EMPTY_ROWS.items()},
         "empty-row-zero": (EMPTY_ROW, not_its_row("zero"), ROW_SPECIFIED),
+        "cap-over-mask": (CAPPED, MASK),
+        "weights-capped": (CAPPED,),
+        **dict.fromkeys(_WINDOWS, (WINDOW,)),
+        **dict.fromkeys(("window-turned-about", "window-of-one-side"), (WINDOW, UNEVEN_WINDOW)),
+        **dict.fromkeys(("window-beside-no-mask", "window-or-mask"), (WINDOW, MASK)),
     },
 )

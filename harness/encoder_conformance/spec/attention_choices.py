@@ -1,0 +1,30 @@
+"""What the keys of an attention give its steps (E-22, E-27, E-30): arguments of right and wrong forms, by their names.
+
+An adapter has a layer as a dict; `plan` reads it with its keys as attributes.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
+    from encoder_conformance.spec.layer import Layer
+
+
+def rotation(layer: "Layer", head_dim: int) -> dict[str, Any]:
+    """How queries and keys are turned (E-22): the variant that is right, theta, and how many features; {} without."""
+    if (rope := layer.attention.rope) is None:
+        return {}
+    right = "standard" if rope.pairing == "halves" else rope.pairing
+    return {"right": right, "theta": rope.theta, "rotated": rope.rotated or head_dim}
+
+
+def qk_norm(layer: "Layer", over: str) -> dict[str, Any]:
+    """The variant that is right of queries' and keys' norm, and its epsilon (E-27); {} where none is over that."""
+    chosen = layer.attention.qk_norm
+    if chosen is None or chosen.over != over:
+        return {}
+    return {"norm": "standard" if chosen.kind == "layer_norm" else chosen.kind, "epsilon": layer.norm.epsilon}
+
+
+def cap_of(layer: "Layer") -> dict[str, Any]:
+    """What scores are capped at (E-30); {} where they are not."""
+    return {} if layer.attention.softcap is None else {"cap": layer.attention.softcap}
