@@ -1,12 +1,14 @@
 """A learned bias of scores by the bucket of the distance from query to key (E-23), and its wrong forms."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
+from encoder_conformance.oracle.forms.needs import Inapplicable, of_layer
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, RH, ST
 
@@ -50,7 +52,9 @@ def clipped(apart: ST, buckets: int, max_distance: int) -> ST:
 def by_bucket(of: Buckets) -> Step:
     """The bias [R, H] of the bucket of key − query added to each score [B, H, S, T]."""
 
-    def biased(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> tuple[BHST, Pullback]:
+    def biased(
+        a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int, of_layer_0: bool = False
+    ) -> tuple[BHST, Pullback]:
         S, T = scores.shape[-2:]
         bucket = of(np.arange(T)[None] - np.arange(S)[:, None], buckets, max_distance)
 
@@ -66,20 +70,27 @@ def by_bucket(of: Buckets) -> Step:
     return biased
 
 
-def missing(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> BHST:
+def missing(a: Arithmetic, scores: BHST, table: RH, **choices: object) -> BHST:
     """No bias at all."""
     return scores
 
 
-def of_head_0(a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int) -> BHST:
+def of_head_0(a: Arithmetic, scores: BHST, table: RH, **choices: Any) -> BHST:
     """The first head's bias for all."""
     first = np.broadcast_to(table[:, :1], table.shape)
-    return by_bucket(both_ways)(a, scores, first, buckets=buckets, max_distance=max_distance)[0]
+    return by_bucket(both_ways)(a, scores, first, **choices)[0]
+
+
+def in_layer_0_alone(a: Arithmetic, scores: BHST, table: RH, *, of_layer_0: bool = False, **choices: int) -> BHST:
+    """The bias of layer 0 is handed on to no other layer."""
+    return scores if of_layer_0 else by_bucket(both_ways)(a, scores, table, **choices)[0]
 
 
 def _value_of(buckets: Buckets) -> Callable[..., BHST]:
     return lambda *operands, **choices: by_bucket(buckets)(*operands, **choices)[0]
 
+
+_SHARED = of_layer(lambda layer: layer.stack.shared_position_bias and layer.stack.layers > 1, Inapplicable.NO_STEP)
 
 POSITION_BIAS = Form(
     {
@@ -89,7 +100,9 @@ POSITION_BIAS = Form(
         "clipped": forward_only(_value_of(clipped)),
         "missing": forward_only(missing),
         "of-head-0": forward_only(of_head_0),
+        "in-layer-0-alone": forward_only(in_layer_0_alone),
     },
     {"standard": "{0} + by_bucket({table}, {max_distance})"},
     ("table",),
+    needs={"in-layer-0-alone": (_SHARED,)},
 )
