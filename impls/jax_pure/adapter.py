@@ -63,8 +63,19 @@ def parameter_map(layer: dict[str, Any]) -> ParameterMap:
         heads = kernel and (kernel if name == "attention.query" else ("d_model", "kv_heads", "head_dim"))
         takes[f"{name}.kernel"] = Take(f"{name}.weight", shape=heads)
         takes[f"{name}.bias"] = Take(f"{name}.bias", shape=heads and heads[1:])
-    around = {name: Take(name) for name in ("embedding.weight", "final_norm.gain", "final_norm.shift")}
-    return ParameterMap(takes, around)
+    return ParameterMap(takes, {name: Take(name) for name in AROUND})
+
+
+AROUND = (
+    "embedding.weight",
+    "token_type_embedding.weight",
+    "position_embedding.weight",
+    "embedding_norm.gain",
+    "embedding_norm.shift",
+    "final_norm.gain",
+    "final_norm.shift",
+)
+"""The parameters of a stack beside its layers', which are kept as they are."""
 
 
 def encoder(whole: Whole, params: Tree, *given: Any, **named: Any) -> jax.Array:
@@ -125,6 +136,7 @@ class JaxPure(Adapter):
         self.encoder, self.softmax = encoder_of(layer), softmax_of(layer)
         self.heads, self.drops = layer["attention"]["num_heads"], any(layer["dropout"].values())
         self.map, self.dtype = parameter_map(layer), dtype
+        self.skips_padding = ((layer["embedding"] or {}).get("position_table") or {}).get("counted") == "valid"
         self.params = jax.device_put(nested(self.map.to_own(parameters, layer)))
         return self.map.to_spec(flat(self.params))
 
@@ -176,14 +188,16 @@ class JaxPure(Adapter):
         allowed, bias, valid = masks.joined(heads), masks.added(heads), masks.valid()
         padding_id = None if masks.padding_id is None else np.int64(masks.padding_id)
         positions = None if run.positions is None else run.positions[..., 0]
+        types = None if run.token_types is None else run.batch_first(run.token_types)
         if allowed is None and bias is None and not stated:
-            return LayerMasks(padding_id=padding_id, positions=positions)
+            return LayerMasks(padding_id=padding_id, positions=positions, types=types)
         if bias is None and stated:
             bias = np.zeros((1, 1, 1, 1), self.dtype)
         allowed = np.ones(every, np.bool_) if allowed is None else widened(allowed, every)
         valid = np.ones((B, T), np.bool_) if valid is None else widened(valid, (B, T))
         bias = None if bias is None else widened(bias.astype(self.dtype), every)
-        return LayerMasks(allowed, bias, self.softmax.needed(allowed, valid), padding_id, positions)
+        counted = valid if self.skips_padding else None
+        return LayerMasks(allowed, bias, self.softmax.needed(allowed, valid), padding_id, positions, counted, types)
 
     def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Each stage compiled by itself, from the stages that it needs: what is compiled as a whole has none."""

@@ -38,6 +38,10 @@ class Masks(NamedTuple):
     """The token id of padding, of which a stack with an embedding makes a mask; None where there is none."""
     positions: Array | None = None
     """None or [B or 1, S], where x or token ids lie; None for 0 … S − 1."""
+    valid: Array | None = None
+    """None or bool [B, S], false at padding, for positions that do not count it (E-37)."""
+    types: Array | None = None
+    """None or [B, S], the types of tokens (E-36); None where all are of type 0."""
 
 
 NO_MASKS = Masks()

@@ -2,12 +2,11 @@
 
 The parameters of a stack:
 
-    embedding       weight [V, D], if tokens come in and not x
+    embedding, …    those of what stands before the layers (embedding.py)
     layers          "0", "1", …: those of each layer
     final_norm      those of a norm, if there is one
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -16,47 +15,49 @@ from jax import Array
 
 from encoder_conformance.impls.bases.tap import Tap, inside, untapped
 from encoder_conformance.impls.jax_pure.attention import NO_MASKS, Attention, Masks
-from encoder_conformance.impls.jax_pure.dropout import dropped, undropped
+from encoder_conformance.impls.jax_pure.dropout import undropped
+from encoder_conformance.impls.jax_pure.embedding import Embedding
 from encoder_conformance.impls.jax_pure.encoder import EncoderLayer
 from encoder_conformance.impls.jax_pure.primitives import Norm, Tree
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """`layer` as often as there are parameters of it (E-14). If tokens come in (E-15), `positions` are added to them
-    (E-16), and `dropout` is the rate of the sum."""
+    """Layers one after the other (E-14), after an `embedding` and before a `norm` where there are any. A layer whose
+    bias by position has no table of its own takes that of layer 0 (E-34)."""
 
-    layer: EncoderLayer
+    layers: tuple[EncoderLayer, ...]
     norm: Norm | None = None
-    positions: Callable[[Array, Array | None], Array] | None = None
-    dropout: float = 0.0
+    embedding: Embedding | None = None
 
     def __call__(
         self, params: Tree, x: Array, masks: Masks = NO_MASKS, tap: Tap[Array] = untapped, key: Array | None = None
     ) -> Array:
         """x [B, S, D], or token ids [B, S]. The tap is shown what goes from layer to layer, and of few layers what is
         inside. With `key`, in training: what dropout is drawn from."""
-        N = len(params["layers"])
+        N = len(self.layers)
         keys = [None if key is None else jax.random.fold_in(key, number) for number in range(N)]
         if masks.padding_id is not None:
-            valid = (x != masks.padding_id)[:, None, None]  # [B, 1, 1, S]
-            masks = masks._replace(allowed=valid if masks.allowed is None else masks.allowed & valid)
-        if "embedding" in params:
-            x = tap("embedded", self.embedded(params["embedding"], x, masks.positions))
-            if key is not None and self.dropout:
-                bits = jax.random.bits(jax.random.fold_in(key, N), x.shape, jnp.uint32)
-                x = dropped({"embedded": bits}, "embedded", self.dropout, x)
-        for number, own in enumerate(keys):
-            layer = params["layers"][str(number)]
-            x = tap(f"layer_{number}", self.layer(layer, x, masks, inside(tap, number, N), own))
+            valid = x != masks.padding_id
+            keys_given = valid[:, None, None]  # [B, 1, 1, S]
+            allowed = keys_given if masks.allowed is None else masks.allowed & keys_given
+            masks = masks._replace(allowed=allowed, valid=valid)
+        if self.embedding is not None:
+            own = None if key is None else jax.random.fold_in(key, N)
+            x = self.embedding(params, x, masks, tap, own)
+        for number, (layer, own) in enumerate(zip(self.layers, keys, strict=True)):
+            held = self.held(params["layers"], number)
+            x = tap(f"layer_{number}", layer(held, x, masks, inside(tap, number, N), own))
         if self.norm is not None:
             x = tap("final_norm", self.norm(params["final_norm"], x))
         return tap("output", x)
 
-    def embedded(self, p: Tree, ids: Array, positions: Array | None = None) -> Array:
-        """[B, S, D]."""
-        x = p["weight"][ids]
-        return x if self.positions is None else x + self.positions(x, positions)
+    def held(self, layers: Tree, number: int) -> Tree:
+        """The parameters of layer `number`."""
+        own, first = layers[str(number)], layers["0"]["attention"].get("position_bias")
+        if first is None or "position_bias" in own["attention"]:
+            return own
+        return {**own, "attention": {**own["attention"], "position_bias": first}}
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,11 @@ PARAMETERS = ParameterMap(
         "layer_scale2/gain": Take("layer_scale2.gain"),
     },
     around={
-        "embedding/embeddings": Take("embedding.weight"),
+        "embedding/tokens/embeddings": Take("embedding.weight"),
+        "embedding/types/embeddings": Take("token_type_embedding.weight"),
+        "embedding/learned/table": Take("position_embedding.weight"),
+        "embedding/norm/gamma": Take("embedding_norm.gain"),
+        "embedding/norm/beta": Take("embedding_norm.shift"),
         "norm/gamma": Take("final_norm.gain"),
         "norm/beta": Take("final_norm.shift"),
     },
@@ -84,7 +88,8 @@ class Made:
     @classmethod
     def of(cls, layer: dict[str, Any], dtype: str) -> "Made":
         encoder = encoder_of(layer, dtype)
-        encoder.build((None, None) if layer["embedding"] else (None, None, layer["d_model"]))
+        takes_ids = layer["embedding"] and layer["embedding"]["vocabulary"] is not None
+        encoder.build((None, None) if takes_ids else (None, None, layer["d_model"]))
         # The path of a weight is encoder_layer_7/norm1/gamma; the encoder's own name counts up. RMSNormalization calls
         # its gain scale where LayerNormalization calls it gamma.
         paths = [weight.path.partition("/")[2].replace("/scale", "/gamma") for weight in encoder.weights]
@@ -180,7 +185,8 @@ class KerasTensorFlow(Adapter):
         if masks.padding_id is not None:
             mask, valid = without_padding(x, masks.padding_id, mask)
         given = x if run.positions is None else (x, tf.constant(run.positions[..., 0]))
-        return self.encoder(given, mask, bias, valid, tap=tap, training=run.mode == "train")
+        types = {} if run.token_types is None else {"types": tf.constant(run.batch_first(run.token_types))}
+        return self.encoder(given, mask, bias, valid, tap=tap, training=run.mode == "train", **types)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ class Options:
     over_all: bool = False
     rotation: Rotation | None = None
     position_bias: PositionBias | None = None
+    holds_bias: bool = True
+    """Whether the table of the bias is a weight of this attention, and not of another that shares it (E-34)."""
     window: Window | None = None
     softcap: float | None = None
     head_dim: int | None = None
@@ -84,7 +86,7 @@ class MultiHeadAttention(layers.Layer):
         self.query, self.key, self.value, self.out = maps
         self.softmax, self.dropout, self.options = softmax, dropout, options
         self.query_norm, self.key_norm = options.norms or (None, None)
-        self.position_bias = options.position_bias
+        self.position_bias = options.position_bias if options.holds_bias else None
 
     def build(self, shape: Shape) -> None:
         for linear in (self.query, self.key, self.value):
@@ -118,7 +120,7 @@ class MultiHeadAttention(layers.Layer):
         v = self.by_heads("value", v, None, None, tap)
         if self.options.window is not None:
             attention_mask = self.options.window.joined(attention_mask, x)
-        own = None if self.position_bias is None else self.position_bias(q, k)
+        own = None if self.options.position_bias is None else self.options.position_bias(q, k)
         is_fused = self.softmax.is_fused and self.options.softcap is None
         if tap is untapped and is_fused and not (training and self.dropout.rate):
             # The scale is a tensor because a Python float, and the default too, goes through float32 on its way.

@@ -3,6 +3,7 @@
 Every part has the dtype policy of the encoder, and the name by which its weights are found.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +12,13 @@ from keras import layers
 from encoder_conformance import stack_of
 from encoder_conformance.impls.keras_tf.attention import Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.keras_tf.cross import CrossAttention
+from encoder_conformance.impls.keras_tf.embedding import Embedding, LearnedPositions, sinusoidal
 from encoder_conformance.impls.keras_tf.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
 from encoder_conformance.impls.keras_tf.positions import Gain, PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
-from encoder_conformance.impls.keras_tf.stack import Encoder, sinusoidal
-from encoder_conformance.spec.plan import has_bias, with_attributes
+from encoder_conformance.impls.keras_tf.stack import Encoder
+from encoder_conformance.spec.plan import has_bias, is_global, theta_of, with_attributes
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}  # E-1, E-9
@@ -25,7 +27,6 @@ PLACES = {
     "post": ("norm_of_sum",),
     "sandwich": ("norm_before", "norm_after"),
 }  # E-3, E-4, E-25
-POSITIONS = {"none": None, "sinusoidal": sinusoidal}  # E-16
 
 
 def encoder_of(layer: Description, dtype: str) -> Encoder | EncoderLayer | CrossAttention:
@@ -36,16 +37,37 @@ def encoder_of(layer: Description, dtype: str) -> Encoder | EncoderLayer | Cross
         return layer_of(layer, dtype, 0)
     parts: dict[str, Any] = {}
     if layer["embedding"]:
-        parts["embedding"] = layers.Embedding(stack["vocabulary"], layer["d_model"], name="embedding", dtype=dtype)
-        parts["positions"] = POSITIONS[stack["positions"]]
-        parts["dropout"] = layers.Dropout(layer["dropout"]["embedded"], name="dropout", dtype=dtype)
-    parts["layers"] = [layer_of(layer, dtype, number, f"layer_{number}") for number in range(stack["layers"])]
+        parts["embedding"] = embedding_of(layer, dtype)
+    shared = position_bias_of(layer["attention"], dtype) if stack.get("shared_position_bias") else None  # E-34
+    parts["layers"] = [layer_of(layer, dtype, number, f"layer_{number}", shared) for number in range(stack["layers"])]
     parts["norm"] = norm_of(layer, dtype, "norm") if stack["final_norm"] else None
     return Encoder(**parts, dtype=dtype)
 
 
-def layer_of(layer: Description, dtype: str, number: int, name: str | None = None) -> EncoderLayer:
-    """`number`: the layer's in a stack, from 0."""
+def embedding_of(layer: Description, dtype: str) -> Embedding:
+    D, chosen, parts = layer["d_model"], layer["embedding"], dict[str, Any]()
+    if chosen["vocabulary"] is not None:
+        parts["tokens"] = layers.Embedding(chosen["vocabulary"], D, name="tokens", dtype=dtype)
+        parts["scale"] = math.sqrt(D) if chosen.get("scale") == "sqrt_d_model" else 1.0
+    if types := chosen.get("token_types"):
+        parts["types"] = layers.Embedding(types, D, name="types", dtype=dtype)
+    if chosen["positions"] == "sinusoidal":
+        parts["sinusoidal"] = sinusoidal
+    if table := chosen.get("position_table"):
+        skips = table["counted"] == "valid"
+        parts["learned"] = LearnedPositions(
+            table["rows"], table["first"], skips_padding=skips, name="learned", dtype=dtype
+        )
+    if chosen.get("norm"):
+        parts["norm"] = norm_of(layer, dtype, "norm")
+    dropout = layers.Dropout(layer["dropout"]["embedded"], name="dropout", dtype=dtype)
+    return Embedding(dropout, **parts, name="embedding", dtype=dtype)
+
+
+def layer_of(
+    layer: Description, dtype: str, number: int, name: str | None = None, shared: PositionBias | None = None
+) -> EncoderLayer:
+    """`number`: the layer's in a stack, from 0. `shared`: the bias of all its layers."""
 
     def around(at: int, body: MultiHeadAttention | FeedForward, output: str) -> SubLayer:
         dropout = layers.Dropout(layer["dropout"][output], name=f"dropout{at}", dtype=dtype)
@@ -58,7 +80,7 @@ def layer_of(layer: Description, dtype: str, number: int, name: str | None = Non
             parts["gain"] = Gain(name=f"layer_scale{at}", dtype=dtype)
         return SubLayer(output, body, dropout, **parts, weight=layer.get("residual_scale", 1.0))
 
-    attention, feed_forward = attention_of(layer, dtype), feed_forward_of(layer, dtype)
+    attention, feed_forward = attention_of(layer, dtype, number, shared), feed_forward_of(layer, dtype)
     sublayers = around(1, attention, "attention_output"), around(2, feed_forward, "ffn_output")
     return EncoderLayer(*sublayers, name=name, dtype=dtype)
 
@@ -73,7 +95,9 @@ def made_norm(kind: str, epsilon: float, dtype: str, name: str, *, shift: bool) 
     return NORMS[kind](epsilon=epsilon, name=name, dtype=dtype, **without)
 
 
-def attention_of(layer: Description, dtype: str) -> MultiHeadAttention:
+def attention_of(
+    layer: Description, dtype: str, number: int = 0, shared_bias: PositionBias | None = None
+) -> MultiHeadAttention:
     D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
     H, filled, row = chosen["num_heads"], chosen["masked_score"], chosen["fully_masked_row"]
     d, shared = chosen.get("head_dim") or D // H, chosen["projections"] == "shared_by_heads"
@@ -86,13 +110,15 @@ def attention_of(layer: Description, dtype: str) -> MultiHeadAttention:
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "uniform" if row == "unspecified" else row)
     dropout = layers.Dropout(layer["dropout"]["attention_weights"], name="dropout", dtype=dtype)
     scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
-    options = options_of(layer, d, dtype)
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, options, name="attention", dtype=dtype)
+    options = options_of(layer, d, dtype, number)
+    options["position_bias"] = shared_bias or position_bias_of(chosen, dtype)
+    options["holds_bias"] = shared_bias is None or number == 0
+    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, Options(**options), name="attention", dtype=dtype)
 
 
-def options_of(layer: Description, d: int, dtype: str) -> Options:
-    """What attention does beside the classic one, of heads of d features."""
-    chosen, options = layer["attention"], dict[str, Any]()
+def options_of(layer: Description, d: int, dtype: str, number: int) -> dict[str, Any]:
+    """What attention does beside the classic one, of heads of d features, in layer `number` of a stack."""
+    chosen, described, options = layer["attention"], with_attributes(layer), dict[str, Any]()
     if norm := chosen.get("qk_norm"):
         epsilon = layer["norm"]["epsilon"]
         options["norms"] = tuple(
@@ -100,14 +126,17 @@ def options_of(layer: Description, d: int, dtype: str) -> Options:
         )
         options["over_all"] = norm["over"] == "all"
     if rope := chosen.get("rope"):
-        options["rotation"] = Rotation(rope["theta"], rope.get("rotated", d), rope["pairing"] == "interleaved")
-    if bias := chosen.get("position_bias"):
-        options["position_bias"] = PositionBias(
-            **bias, num_heads=chosen["num_heads"], name="position_bias", dtype=dtype
-        )
-    if window := chosen.get("window"):
+        theta = theta_of(described, number)
+        options["rotation"] = Rotation(theta, rope.get("rotated", d), rope["pairing"] == "interleaved")
+    if (window := chosen.get("window")) and not is_global(described, number):  # E-33
         options["window"] = Window(**window)
-    return Options(**options, softcap=chosen.get("softcap"), head_dim=chosen.get("head_dim"))
+    return {**options, "softcap": chosen.get("softcap"), "head_dim": chosen.get("head_dim")}
+
+
+def position_bias_of(chosen: Description, dtype: str) -> PositionBias | None:
+    if not (bias := chosen.get("position_bias")):
+        return None
+    return PositionBias(**bias, num_heads=chosen["num_heads"], name="position_bias", dtype=dtype)
 
 
 def feed_forward_of(layer: Description, dtype: str) -> FeedForward:

@@ -61,7 +61,11 @@ PARAMETERS = ParameterMap(
         "gain2": Take("layer_scale2.gain"),
     },
     around={
-        "embedding.weight": Take("embedding.weight"),
+        "embedding.tokens.weight": Take("embedding.weight"),
+        "embedding.types.weight": Take("token_type_embedding.weight"),
+        "embedding.learned.weight": Take("position_embedding.weight"),
+        "embedding.norm.weight": Take("embedding_norm.gain"),
+        "embedding.norm.bias": Take("embedding_norm.shift"),
         "norm.weight": Take("final_norm.gain"),
         "norm.bias": Take("final_norm.shift"),
     },
@@ -160,7 +164,8 @@ class PyTorch(Adapter):
         given = x, mask, bias, valid, tap, positions
         if isinstance(self.encoder, Encoder):
             self.encoder.again = again
-            return self.encoder(*given)
+            types = None if run.token_types is None else self.tensor(run.batch_first(run.token_types))
+            return self.encoder(*given, types)
         return checkpoint(self.encoder, *given, use_reentrant=False) if again else self.encoder(*given)
 
     def tensor(self, array: Array | None, dtype: torch.dtype | None = None) -> Any:

@@ -53,6 +53,8 @@ class Options:
     norms_of_heads: tuple[nn.Module, nn.Module] | None = None
     rotation: Rotation | None = None
     position_bias: PositionBias | None = None
+    holds_bias: bool = True
+    """Whether the table of the bias is a parameter of this attention, and not of another that shares it (E-34)."""
     window: Window | None = None
     softcap: float | None = None
 
@@ -79,7 +81,8 @@ class MultiHeadAttention(nn.Module):
         self.W_q, self.W_k, self.W_v, self.W_o = maps
         self.head_dim = maps.output.in_features // num_heads
         self.softmax, self.dropout, self.options = softmax, dropout, options
-        self.position_bias = options.position_bias
+        if options.holds_bias:
+            self.position_bias = options.position_bias
         if norms := options.norms or options.norms_of_heads:
             self.query_norm, self.key_norm = norms
 
@@ -121,8 +124,8 @@ class MultiHeadAttention(nn.Module):
     def fused(self, q: Tensor, k: Tensor, v: Tensor, masks: Masks, tap: Tap[Tensor]) -> Tensor:
         """[B, H, S, d], by PyTorch's kernel."""
         mask, bias = masks.allowed, masks.bias
-        if self.position_bias is not None:
-            own = self.position_bias(q, k)
+        if self.options.position_bias is not None:
+            own = self.options.position_bias(q, k)
             bias = own if bias is None else own + bias
         if bias is not None:
             mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
@@ -133,8 +136,8 @@ class MultiHeadAttention(nn.Module):
         """[B, H, S, d], step by step, to show the scores and the weights."""
         root = q.new_tensor(self.scaled_by).sqrt()  # no Python float: torch.onnx.export would round it to float32
         scores = tap("attention_scores", q @ k.transpose(-2, -1) / root)  # [B, H, S, T]
-        if self.position_bias is not None:
-            scores = tap("position_biased", scores + self.position_bias(q, k))
+        if self.options.position_bias is not None:
+            scores = tap("position_biased", scores + self.options.position_bias(q, k))
         if self.options.softcap is not None:
             cap = scores.new_tensor(self.options.softcap)
             scores = tap("capped", cap * torch.tanh(scores / cap))

@@ -13,8 +13,8 @@ from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
 from encoder_conformance.impls.pytorch.feed_forward import FeedForward
 from encoder_conformance.impls.pytorch.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
-from encoder_conformance.impls.pytorch.stack import Encoder, sinusoidal
-from encoder_conformance.spec.plan import has_bias, with_attributes
+from encoder_conformance.impls.pytorch.stack import Embedding, Encoder, LearnedPositions, sinusoidal
+from encoder_conformance.spec.plan import has_bias, is_global, theta_of, with_attributes
 
 Description = Mapping[str, Any]
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}  # E-1, E-9
@@ -23,7 +23,6 @@ PLACES = {
     "post": ("norm_of_sum",),
     "sandwich": ("norm_before", "norm_after"),
 }  # E-3, E-4, E-25
-POSITIONS = {"none": None, "sinusoidal": sinusoidal}  # E-16
 EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()  # L-2: a float32 number, in a float64 layer too
 
 
@@ -37,16 +36,32 @@ def stack_parts(layer: Description) -> dict[str, Any]:
     """The arguments of Encoder."""
     stack, parts = stack_of(layer), dict[str, Any]()
     if layer["embedding"]:
-        parts["embedding"] = nn.Embedding(stack["vocabulary"], layer["d_model"])
-        parts["positions"] = POSITIONS[stack["positions"]]
-        parts["dropout"] = nn.Dropout(layer["dropout"]["embedded"])
-    parts["layers"] = [EncoderLayer(**sublayers(layer, number)) for number in range(stack["layers"])]
+        parts["embedding"] = embedding_of(layer)
+    shared = position_bias_of(layer["attention"]) if stack.get("shared_position_bias") else None  # E-34
+    parts["layers"] = [EncoderLayer(**sublayers(layer, number, shared)) for number in range(stack["layers"])]
     parts["norm"] = norm_of(layer) if stack["final_norm"] else None
     return parts
 
 
-def sublayers(layer: Description, number: int = 0) -> dict[str, SubLayer]:
-    """The arguments of EncoderLayer. `number`: the layer's in a stack, from 0."""
+def embedding_of(layer: Description) -> Embedding:
+    D, chosen, parts = layer["d_model"], layer["embedding"], dict[str, Any]()
+    if chosen["vocabulary"] is not None:
+        parts["tokens"] = nn.Embedding(chosen["vocabulary"], D)
+        parts["scale"] = D**0.5 if chosen.get("scale") == "sqrt_d_model" else 1.0
+    if types := chosen.get("token_types"):
+        parts["types"] = nn.Embedding(types, D)
+    if chosen["positions"] == "sinusoidal":
+        parts["sinusoidal"] = sinusoidal
+    if table := chosen.get("position_table"):
+        skips = table["counted"] == "valid"
+        parts["learned"] = LearnedPositions(table["rows"], table["first"], D, skips_padding=skips)
+    if chosen.get("norm"):
+        parts["norm"] = norm_of(layer)
+    return Embedding(nn.Dropout(layer["dropout"]["embedded"]), **parts)
+
+
+def sublayers(layer: Description, number: int = 0, shared: PositionBias | None = None) -> dict[str, SubLayer]:
+    """The arguments of EncoderLayer. `number`: the layer's in a stack, from 0. `shared`: the bias of all its layers."""
     rates, weight = layer["dropout"], layer.get("residual_scale")
 
     def around(name: str, body: MultiHeadAttention | FeedForward, output: str, *, normed: bool = True) -> SubLayer:
@@ -58,7 +73,7 @@ def sublayers(layer: Description, number: int = 0) -> dict[str, SubLayer]:
 
     normed = layer["norm"].get("first", True) or number > 0  # E-24
     return {
-        "attention": around("attention", attention_of(layer), "attention_output", normed=normed),
+        "attention": around("attention", attention_of(layer, number, shared), "attention_output", normed=normed),
         "feed_forward": around("feed_forward", feed_forward_of(layer), "ffn_output"),
     }
 
@@ -73,7 +88,7 @@ def made_norm(kind: str, size: int, epsilon: float, *, shift: bool) -> nn.LayerN
     return NORMS[kind](size, eps=epsilon, **without)
 
 
-def attention_of(layer: Description) -> MultiHeadAttention:
+def attention_of(layer: Description, number: int = 0, shared_bias: PositionBias | None = None) -> MultiHeadAttention:
     D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
     H, d = chosen["num_heads"], chosen.get("head_dim") or D // chosen["num_heads"]
     if "head_dim" not in chosen and D % H:
@@ -89,24 +104,31 @@ def attention_of(layer: Description) -> MultiHeadAttention:
     maps = Maps(query, key, value, nn.Linear(H * d, D, bias=chosen["output_bias"]))
     softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "zero" if row == "unspecified" else row)
     scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
-    dropout, epsilon = nn.Dropout(layer["dropout"]["attention_weights"]), layer["norm"]["epsilon"]
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, options_of(chosen, wide, d, epsilon))
+    dropout, options = nn.Dropout(layer["dropout"]["attention_weights"]), options_of(layer, wide, d, number)
+    options["position_bias"] = shared_bias or position_bias_of(chosen)
+    options["holds_bias"] = shared_bias is None or number == 0
+    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, Options(**options))
 
 
-def options_of(chosen: Description, wide: Mapping[str, int], d: int, epsilon: float) -> Options:
-    """`wide`: query, key and value → the features of all heads together."""
+def options_of(layer: Description, wide: Mapping[str, int], d: int, number: int) -> dict[str, Any]:
+    """`wide`: query, key and value → the features of all heads together. `number`: the layer's in a stack, from 0."""
+    chosen, epsilon, described = layer["attention"], layer["norm"]["epsilon"], with_attributes(layer)
     options = dict[str, Any]()
     if norm := chosen.get("qk_norm"):
         sizes = (d, d) if norm["over"] == "head" else (wide["query"], wide["key"])
         norms = tuple(made_norm(norm["kind"], size, epsilon, shift=norm["shift"]) for size in sizes)
         options["norms_of_heads" if norm["over"] == "head" else "norms"] = norms
     if rope := chosen.get("rope"):
-        options["rotation"] = Rotation(rope["theta"], rope.get("rotated", d), rope["pairing"] == "interleaved")
-    if bias := chosen.get("position_bias"):
-        options["position_bias"] = PositionBias(bias["buckets"], bias["max_distance"], chosen["num_heads"])
-    if window := chosen.get("window"):
+        theta = theta_of(described, number)
+        options["rotation"] = Rotation(theta, rope.get("rotated", d), rope["pairing"] == "interleaved")
+    if (window := chosen.get("window")) and not is_global(described, number):  # E-33
         options["window"] = Window(**window)
-    return Options(**options, softcap=chosen.get("softcap"))
+    return {**options, "softcap": chosen.get("softcap")}
+
+
+def position_bias_of(chosen: Description) -> PositionBias | None:
+    bias = chosen.get("position_bias")
+    return None if bias is None else PositionBias(bias["buckets"], bias["max_distance"], chosen["num_heads"])
 
 
 def feed_forward_of(layer: Description) -> FeedForward:

@@ -53,7 +53,7 @@ class Adapter(ABC):
     an argument of that run: `x`, its `masks`, and in `run` its layout, mode, seed, checkpointing and memory.
 
     Shapes: B batch, S sequence, T positions of a memory (S without one), H heads. `x` is [B, S, d_model] in the layout
-    of the run, or token ids, int64 [B, S], if the layer has an embedding; then there is no gradient with respect to x.
+    of the run, or token ids, int64 [B, S], if its embedding has a vocabulary; then there is no gradient by x.
     Every other tensor has the dtype that `build` was given. A tensor of a wrong dtype or shape is passed on unchanged,
     for the layer to refuse (X-4 to X-6).
 

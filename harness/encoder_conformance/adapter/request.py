@@ -27,6 +27,8 @@ class RunRequest:
     """Whether gradients are to be computed with recomputed activations (B-3)."""
     memory: Array | None = None
     """[B, T, d_model], from which keys and values are made, if the layer is attention alone (E-17)."""
+    token_types: Array | None = None
+    """int64, the type of each token, in the layout of token ids, if the layer has types of tokens (E-36)."""
     positions: Array | None = None
     """[B or 1, S, 1] float64: where token ids lie, for what is added to them there (S-3); None for 0 … S − 1. Only an
     implementation with the capability `positions` is told so."""
@@ -34,7 +36,7 @@ class RunRequest:
     @classmethod
     def of(cls, tensors: Mapping[str, Array], message: Mapping[str, Any]) -> "RunRequest":
         """The request in the frame of a `run` or `profile`: its tensors and its message (docs/wire.md)."""
-        given, beside = message["given"], {name: tensors.get(name) for name in ("memory", "positions")}
+        given, beside = message["given"], {name: tensors.get(name) for name in ("memory", "token_types", "positions")}
         return cls(given["layout"], message["mode"], message.get("seed", 0), given["checkpoint"], **beside)
 
     def batch_first(self, x: Array) -> Array:

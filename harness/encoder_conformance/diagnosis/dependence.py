@@ -129,7 +129,7 @@ def _questions(observations: Sequence[Observation]) -> Iterator[_Question]:
                 continue
             changed = situation.model_copy(update={"invariant": invariant, "checks": ("invariant",), "equals": None})
             base = replace(case, situation=changed)
-            bits_or_ids = invariant == "determinism" or case.layer.embedding is not None
+            bits_or_ids = invariant == "determinism" or case.layer.takes_ids
             more, rounded = follow_ups(base)[:_FOLLOW_UPS], None if bits_or_ids else _rounded(base, roundoff)
             cases = (base_of(base), *(each.case for each in (rounded, *more) if each is not None))
             asked = tuple(_renamed(each, f"{invariant}-{number}") for number, each in enumerate(cases))

@@ -73,7 +73,7 @@ class When(Strict):
             "dtype": dtype,
             "part": case.layer.part,
             "stack": case.layer.is_stack,
-            "embedding": case.layer.embedding is not None,
+            "embedding": case.layer.takes_ids,
             "projections": case.layer.attention.projections,
             "num_heads": "odd" if case.layer.attention.num_heads % 2 else "even",
             "qkv_bias": case.layer.attention.qkv_bias,

@@ -66,13 +66,11 @@ def encoder(
     The inputs are x, unless token ids are given in its place, and the memory, where there is one.
     """
     evaluated = inputs.evaluated
-    if layer.embedding is not None:
-        stack = StackPlay(tape, layer, parameters, evaluated, onward)
-        return {}, stack.run(stack_plan(layer), ids=Node(evaluated.x)), stack.layers
-    leaves = {"x": tape.leaf(evaluated.x)}
+    leaves = {} if layer.takes_ids else {"x": tape.leaf(evaluated.x)}
     if layer.is_stack:
         stack = StackPlay(tape, layer, parameters, evaluated, onward)
-        return leaves, stack.run(stack_plan(layer), **leaves), stack.layers
+        given = {"ids": Node(evaluated.x)} if layer.takes_ids else leaves
+        return leaves, stack.run(stack_plan(layer), **given, token_types=Node(evaluated.types)), stack.layers
     if evaluated.memory is not None:
         leaves["memory"] = tape.leaf(evaluated.memory)
     stages = Play(tape, layer, parameters, evaluated, onward).run(plan(layer), **leaves)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from encoder_conformance.spec.axes import BSA, Array
+from encoder_conformance.spec.axes import BS, BSA, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 
@@ -30,6 +30,10 @@ class LayerInputs:
     memory: Array | None = None
     positions: BSA | None = None
     """[B or 1, S, axes], where the positions of x lie; None for 0 … S − 1."""
+    token_types: BS | None = None
+    """[B, S], the types of tokens; None where all are of type 0."""
+    valid: BS | None = None
+    """[B, S], true at what is no padding; None without padding."""
     through_largest: bool = False
     """Whether a gradient goes through the maximum that the softmax takes off (rule C-6)."""
 
@@ -44,10 +48,17 @@ class LayerInputs:
 
     def with_x(self, x: Array, beside: Callable[[Array], Array]) -> "LayerInputs":
         """These inputs with another x, and with `beside` of each input beside it that there is."""
-        mask, bias, memory, positions = (
-            None if each is None else beside(each) for each in (self.mask, self.bias, self.memory, self.positions)
+        mask, bias, memory, positions, types, valid = (
+            None if each is None else beside(each)
+            for each in (self.mask, self.bias, self.memory, self.positions, self.token_types, self.valid)
         )
-        return replace(self, x=x, mask=mask, bias=bias, memory=memory, positions=positions)
+        scores = replace(self, x=x, mask=mask, bias=bias)
+        return replace(scores, memory=memory, positions=positions, token_types=types, valid=valid)
+
+    @property
+    def types(self) -> BS:
+        """[B, S], the types of tokens."""
+        return np.zeros(self.x.shape[:2], np.int64) if self.token_types is None else self.token_types
 
     def of_batch(self, values: Array) -> Array:
         """[items, …] as [B, …], the inverse of `of_items`; 0 at the other items."""
@@ -60,7 +71,9 @@ class LayerInputs:
 
 def given(case: Case) -> LayerInputs:
     """The inputs of the case's layer, all right."""
-    x = case.x() if case.layer.embedding is None else case.ids()
+    x = case.ids() if case.layer.takes_ids else case.x()
     scores = case.mask(), case.attention_bias()
     items, memory, positions = case.situation.items, case.memory(), case.coordinates()
-    return LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)
+    of_x = LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)
+    valid = None if case.situation.mask.padding is None else case.valid()
+    return replace(of_x, token_types=case.token_types(), valid=valid)

@@ -9,6 +9,7 @@ import numpy as np
 
 from encoder_conformance.oracle.equation import Operands, evaluate, named_inputs
 from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.forms.by_layer import Planned
 from encoder_conformance.oracle.forms.softmax import MaskedSoftmax
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
@@ -25,7 +26,7 @@ class Play:
     """The play of one layer, or of attention alone; `stages` has what it has shown, in order.
 
     `inputs` are those of the evaluated items, `known` the nodes of x and memory, and then of each step. `onward` may
-    replace a stage for the steps after it.
+    replace a stage for the steps after it. `number`: the layer's in a stack, from 0.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class Play:
         parameters: Mapping[str, Node],
         inputs: LayerInputs,
         onward: Onward = as_computed,
+        number: int = 0,
     ) -> None:
         self.tape, self.layer, self.parameters, self.inputs, self.onward = tape, layer, parameters, inputs, onward
+        self.number = number
         self.stages, self.known = Stages(), Stages()
         self._softmax: MaskedSoftmax | None = None
         self._taken: dict[str, Callable[[Step], Node]] = {
@@ -124,7 +127,9 @@ class Play:
     def _operands(self) -> Operands:
         """What a wrong equation may name: parameters, inputs, and every stage so far."""
         values = {name: node.value for name, node in {**self.parameters, **self.known}.items()}
-        return Operands(self.layer, named_inputs(values, mask=self.inputs.mask), softmax_choices(self.layer))
+        return Operands(
+            self.layer, named_inputs(values, mask=self.inputs.mask), softmax_choices(self.layer, self.number)
+        )
 
 
 class StackPlay(Play):
@@ -133,7 +138,22 @@ class StackPlay(Play):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.layers: list[Stages] = []
-        self._taken |= {"layers": self._layers, "positions": self._placed}
+        self._planned: Planned = plan
+        self._taken |= {
+            "layers": self._layers,
+            "positions": self._placed,
+            "learned_positions": self._placed_among,
+            "global_layers": self._choose,
+        }
+
+    def _placed_among(self, step: Step) -> Node:
+        """A step that reads where the positions of x lie, and which of them hold data."""
+        return self._apply(step, positions=self.inputs.positions, valid=self.inputs.valid)
+
+    def _choose(self, step: Step) -> Node:
+        """Which layers are global. What goes through the stack is passed on."""
+        self._planned = self.variant(step)
+        return self.known[step.reads[0]]
 
     def _layers(self, step: Step) -> Node:
         x = self.known[step.reads[0]]
@@ -144,13 +164,22 @@ class StackPlay(Play):
             x = self.show(layer_stage(number), self.layers[-1]["output"])
         return x
 
+    def _own(self, number: int) -> dict[str, Node]:
+        """The parameters of layer `number`, by their names in a layer by itself."""
+        own = prefix(number)
+        return {name.removeprefix(own): self.parameters[name] for name in self.parameters if name.startswith(own)}
+
     def _layer(self, number: int, taken: int | None, x: Node) -> Stages:
         """The stages of layer `number`, with the parameters of layer `taken`; those of a layer left out are NaN."""
-        start, stage = prefix(number if taken is None else taken), layer_stage(number)
-        own = {name.removeprefix(start): self.parameters[name] for name in self.parameters if name.startswith(start)}
+        own, stage = self._own(number), layer_stage(number)
+        if taken is not None and taken != number:
+            own |= self._own(taken)  # what that one lacks, such as a norm (E-24), is its own
+        if self.layer.stack.shared_position_bias:  # layer 0 holds the table for all (E-34)
+            own = {"attention.position_bias.table": self.parameters[f"{prefix(0)}attention.position_bias.table"], **own}
         shown = shows_inside(self.layer.stack.layers)
         onward = (lambda name, node: self.onward(f"{stage}.{name}", node)) if shown else as_computed
-        inside = Play(self.tape, self.layer, own, self.inputs, onward).run(plan(self.layer, number), x=x)
+        play = Play(self.tape, self.layer, own, self.inputs, onward, number)
+        inside = play.run(self._planned(self.layer, number), x=x)
         if taken is None:
             inside = {name: Node(np.full_like(node.value, np.nan)) for name, node in inside.items()} | {"output": x}
         if shown:
@@ -166,6 +195,6 @@ def _constant(size: int, value: float) -> D:
     return array
 
 
-def softmax_choices(layer: Layer) -> Mapping[str, Any]:
-    """The arguments of the layer's masked softmax."""
-    return next(step.choices for step in plan(layer) if step.form == "softmax")
+def softmax_choices(layer: Layer, number: int = 0) -> Mapping[str, Any]:
+    """The arguments of the masked softmax of a layer, or of layer `number` of a stack."""
+    return next(step.choices for step in plan(layer, number) if step.form == "softmax")

@@ -1,8 +1,8 @@
 """The messages in the frames, as the harness sends and reads them (docs/wire.md). The adapter's side needs no pydantic.
 
 The frame carries tensors beside the message. `build`, its answer and the answer to `initialise` have parameters. `run`
-has `x` or `ids`, `memory`, `positions`, `padding_mask`, `attention_mask`, `attention_bias` and `cotangent`; `profile`
-has the same without `cotangent`. The answers to `run` and `profile` have the result.
+has `x` or `ids`, `memory`, `token_types`, `positions`, `padding_mask`, `attention_mask`, `attention_bias` and
+`cotangent`; `profile` has the same without `cotangent`. The answers to `run` and `profile` have the result.
 """
 
 from typing import Any, Literal

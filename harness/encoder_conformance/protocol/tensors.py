@@ -20,9 +20,15 @@ PARAMETERS = "parameters"
 
 
 def question_tensors(
-    x: Array, allowed: Array | None, bias: Array | None, num_heads: int, memory: Array | None
+    x: Array,
+    allowed: Array | None,
+    bias: Array | None,
+    num_heads: int,
+    memory: Array | None,
+    token_types: Array | None = None,
 ) -> Tensors:
-    """`x` (or `ids`) [B, S, …], `mask` [B, H, S, T] uint8, and where there are any `bias` [B, H, S, T] and `memory`.
+    """`x` (or `ids`) [B, S, …], `mask` [B, H, S, T] uint8, and where there are any `bias` [B, H, S, T], `memory` and
+    `token_types` [B, S].
 
     `allowed` and `bias` are broadcast; 1 in `mask` is where a query may attend to a key.
     """
@@ -34,6 +40,8 @@ def question_tensors(
         tensors["bias"] = np.ascontiguousarray(np.broadcast_to(bias, full))
     if memory is not None:
         tensors["memory"] = memory
+    if token_types is not None:
+        tensors["token_types"] = token_types
     return tensors
 
 

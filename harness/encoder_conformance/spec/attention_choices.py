@@ -9,12 +9,28 @@ if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors
     from encoder_conformance.spec.layer import Layer
 
 
-def rotation(layer: "Layer", head_dim: int) -> dict[str, Any]:
-    """How queries and keys are turned (E-22): the variant that is right, theta, and how many features; {} without."""
+def rotation(layer: "Layer", head_dim: int, number: int) -> dict[str, Any]:
+    """How queries and keys are turned (E-22): the variant that is right, theta, and how many features; {} without.
+
+    `number`: the layer's in a stack.
+    """
     if (rope := layer.attention.rope) is None:
         return {}
     right = "standard" if rope.pairing == "halves" else rope.pairing
-    return {"right": right, "theta": rope.theta, "rotated": rope.rotated or head_dim}
+    return {"right": right, "theta": theta_of(layer, number), "rotated": rope.rotated or head_dim}
+
+
+def is_global(layer: "Layer", number: int) -> bool:
+    """Whether layer `number` of a stack has no window, though others have one (E-33)."""
+    those = layer.stack.global_layers
+    return those is not None and number >= those.first and (number - those.first) % those.every == 0
+
+
+def theta_of(layer: "Layer", number: int) -> float | None:
+    """The base of the frequencies of layer `number` of a stack (E-22, E-33); None where nothing is rotated."""
+    rope, those = layer.attention.rope, layer.stack.global_layers
+    own = those.theta if those is not None and is_global(layer, number) else None
+    return own if own is not None or rope is None else rope.theta
 
 
 def qk_norm(layer: "Layer", over: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Types of arrays that say their axes, as jaxtyping writes them; a type checker reads each of them as `Array`.
 
 The letters are those of the stages (`spec/stages.py`): B items, S queries, T keys, H heads, d features of a head,
-D features of the model, F hidden units, R buckets, V tokens. K and M are the sizes of a linear map [K, M], P the
-compared positions of a tensor; "..." is any axes, "*shape" the one shape of all arrays of a signature, up to
-broadcasting, and "*reduced" that shape without some axes, or with 1 in their place.
+D features of the model, F hidden units, R buckets, V tokens, U types of tokens, L rows of positions. K and M are the
+sizes of a linear map [K, M], P the compared positions of a tensor; "..." is any axes, "*shape" the one shape of all
+arrays of a signature, up to broadcasting, and "*reduced" that shape without some axes, or with 1 in their place.
 """
 
 from typing import Annotated, Any
@@ -27,6 +27,8 @@ SD = Annotated[Array, "S D"]
 ST = Annotated[Array, "S T"]
 RH = Annotated[Array, "R H"]
 VD = Annotated[Array, "V D"]
+LD = Annotated[Array, "L D"]
+UD = Annotated[Array, "U D"]
 D = Annotated[Array, "D"]
 Rows = Annotated[Array, "... K"]
 Mapped = Annotated[Array, "... M"]

@@ -112,7 +112,7 @@ class Case:
 
     def ids(self) -> npt.NDArray[np.int64]:
         """Token ids, [B, S] int64, which replace x for a layer with an embedding (rule P-7)."""
-        assert self.layer.embedding is not None
+        assert self.layer.embedding is not None and self.layer.embedding.vocabulary is not None
         name, (B, S, _) = portable.drawn_for("ids", self.seed), self.x_shape
         vocabulary = self.layer.embedding.vocabulary
         if self.padding_id is None:
@@ -120,9 +120,16 @@ class Case:
         others = 1 + portable.ids(name, B * S, vocabulary - 1).reshape(B, S)
         return np.where(self.valid_keys(), others, self.padding_id)
 
+    def token_types(self) -> npt.NDArray[np.int64] | None:
+        """The types of tokens, [B, S] int64 (rule P-7); None for a layer that has none (clause E-36)."""
+        if self.layer.embedding is None or self.layer.embedding.token_types is None:
+            return None
+        name, (B, S, _) = portable.drawn_for("token_types", self.seed), self.x_shape
+        return portable.ids(name, B * S, self.layer.embedding.token_types).reshape(B, S)
+
     def given_x(self, dtype: np.dtype[Any]) -> Array:
         """x [B, S, d_model] in this dtype, with the situation's content of padding (M-8), or token ids [B, S]."""
-        if self.layer.embedding is not None:
+        if self.layer.takes_ids:
             return self.ids()
         x = self.x()
         if (content := self.situation.input.padding) != "as_drawn":
@@ -144,6 +151,12 @@ class Case:
     @property
     def memory_shape(self) -> tuple[int, int, int]:
         return self.situation.batch, self.situation.keys, self.layer.d_model
+
+    @property
+    def last_position(self) -> float:
+        """The last of the positions of x (clause S-3)."""
+        coordinates = self.coordinates()
+        return self.situation.sequence - 1 if coordinates is None else float(coordinates.max())
 
     def coordinates(self) -> BSA | None:
         """[B or 1, S, axes] float64: where the positions of x lie; None for 0 … S − 1 (clause S-3)."""
@@ -254,7 +267,7 @@ class Case:
             return {s: stage_shape(s, self.layer, self.situation) for s in ("attention_weights", "output")}
         if check != "gradients":
             return {}
-        by_x = {"x": self.x_shape} if self.layer.embedding is None else {}
+        by_x = {} if self.layer.takes_ids else {"x": self.x_shape}
         by_memory = {"memory": self.memory_shape} if self.layer.takes_memory else {}
         return {**by_x, **by_memory, **{p.name: p.shape(self.layer) for p in parameters_of(self.layer)}}
 

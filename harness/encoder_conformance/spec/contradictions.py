@@ -133,6 +133,60 @@ CONTRADICTIONS = (
         lambda left, right: (left, right) == (0, 0),
         "a query that sees itself alone attends to nothing (E-26)",
     ),
+    Contradiction(
+        "embedding.positions",
+        "embedding.position_table",
+        lambda positions, table: (positions == "learned") != (table is not None),
+        "learned positions have a table, and no others do (E-37)",
+    ),
+    Contradiction(
+        "embedding.position_table.first",
+        "embedding.position_table.rows",
+        lambda first, rows: first is not None and first >= rows,
+        "the table has a row for position 0 (E-37)",
+    ),
+    Contradiction(
+        "embedding.scale",
+        "embedding.vocabulary",
+        lambda scale, vocabulary: scale == "sqrt_d_model" and vocabulary is None,
+        "there are no rows of tokens to multiply (E-35)",
+    ),
+    Contradiction(
+        "embedding",
+        "embedding.vocabulary",
+        lambda own, vocabulary: (
+            own is not None
+            and vocabulary is None
+            and own.positions == "none"
+            and own.token_types is None
+            and not own.norm
+        ),
+        "nothing is added to x, and x is not normed: there is no embedding (E-39)",
+    ),
+    Contradiction(
+        "stack.global_layers",
+        "stack.layers",
+        lambda those, layers: those is not None and those.count(layers) in (0, layers),
+        "some layers are global, and some are not (E-33)",
+    ),
+    Contradiction(
+        "stack.global_layers",
+        "attention.window",
+        lambda those, window: those is not None and those.theta is None and window is None,
+        "without a window and a theta of their own, layers that are global are as the others (E-33)",
+    ),
+    Contradiction(
+        "stack.global_layers.theta",
+        "attention.rope",
+        lambda theta, rope: theta is not None and rope is None,
+        "the layers rotate nothing (E-22)",
+    ),
+    Contradiction(
+        "stack.shared_position_bias",
+        "attention.position_bias",
+        lambda shared, bias: shared and bias is None,
+        "there is no bias to share (E-23)",
+    ),
     *(
         Contradiction(
             "part",

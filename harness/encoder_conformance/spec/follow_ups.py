@@ -42,6 +42,10 @@ class Rearranged(Case):
         other = portable.tensor(name, self.x_shape, drawn.pattern, drawn.exponent)
         return np.where(self.redrawn[:, :, None], other, self.base.x()[self.items, self.positions])
 
+    def token_types(self) -> npt.NDArray[np.int64] | None:
+        types = self.base.token_types()
+        return None if types is None else types[self.items, self.positions]
+
     def comparable(self) -> Bools:
         """[B, S], true where the output must equal the base's output at (`items`, `positions`)."""
         return self.specified() & ~self.redrawn & self.base.specified()[self.items, self.positions]

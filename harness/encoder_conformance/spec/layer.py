@@ -2,10 +2,12 @@
 
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping
+from math import inf
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from encoder_conformance.spec.attention_choices import is_global, theta_of
 from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
 from encoder_conformance.spec.plain import plain, whole
 from encoder_conformance.spec.plan import OWN_BIAS, has_bias, scaled_by
@@ -21,20 +23,21 @@ PaddingContent = Literal["finite", "any"]
 SubLayerName = Literal["attention", "feed_forward"]
 Addition = Literal[
     "quick_gelu", "biases", "gated", "layer_scale", "norm_shift", "first_norm", "sandwich", "residual_scale", "scale",
-    "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap",
+    "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap", "global_layers",
+    "shared_position_bias", "embedding_scale", "token_types", "learned_positions", "embedding_norm", "embedded_input",
 ]  # fmt: skip
 Family = Literal[
     "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices",
     "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout",
-    "attention",
+    "attention", "whole_encoders",
 ]  # fmt: skip
 RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
 """Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""
 
 
 STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
-TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder", "token_dropout")
-"""Families of stacks that take x, and of layers and stacks that take token ids. All others are of one layer."""
+TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder", "token_dropout", "whole_encoders")
+"""Families of stacks that take x, and of layers and stacks with an embedding. All others are of one layer."""
 UNFIT_FAMILIES = (
     Contradiction(
         "family",
@@ -46,7 +49,7 @@ UNFIT_FAMILIES = (
         "family",
         "embedding",
         lambda family, embedding: (family in TOKEN_FAMILIES) != (embedding is not None),
-        f"what takes token ids has the family {' or '.join(TOKEN_FAMILIES)}, and nothing else has",
+        f"what has an embedding has the family {' or '.join(TOKEN_FAMILIES)}, and nothing else has",
     ),
     Contradiction(
         "family",
@@ -91,10 +94,13 @@ class HeadNorm(Strict):
     shift: bool = Field(description="whether it has a shift")
 
 
+Theta = Annotated[float, Field(gt=1, lt=1e12)]
+
+
 class Rope(Strict):
     """Rotary position embedding of queries and keys (clause E-22; Su et al., 2021, arXiv 2104.09864)."""
 
-    theta: Annotated[float, Field(gt=1, lt=1e12)] = Field(description="the base of the frequencies")
+    theta: Theta = Field(description="the base of the frequencies")
     pairing: Literal["halves", "interleaved"] = Field(
         description="the pair of feature i: i + n / 2, or the next one, where n features are rotated"
     )
@@ -174,9 +180,27 @@ class Dropout(Strict):
         return {name: rate for name, rate in self.model_dump().items() if rate}
 
 
+class GlobalLayers(Strict):
+    """The layers of a stack that attend without the window that the others have (clause E-33)."""
+
+    first: NonNegativeInt = Field(description="the number of the first of them, from 0")
+    every: PositiveInt = Field(description="from one of them to the next")
+    theta: Theta | None = Field(description="the base of the frequencies of their rotation; null: that of the others")
+
+    def count(self, layers: int) -> int:
+        """How many of so many layers they are."""
+        return len(range(self.first, layers, self.every))
+
+
 class Stack(Strict):
     layers: PositiveInt = Field(le=4096, description="the number of encoder layers in sequence (clause E-14)")
     final_norm: bool = Field(description="whether a norm follows the last layer (clause E-14)")
+    global_layers: GlobalLayers | None = plain(
+        None, "the layers without the window that the others have (clause E-33); null: all layers attend alike"
+    )
+    shared_position_bias: bool = plain(
+        False, "whether all layers add the position bias of layer 0 (clause E-34), and not each its own"
+    )
 
     @property
     def is_several(self) -> bool:
@@ -184,13 +208,27 @@ class Stack(Strict):
         return self.layers > 1 or self.final_norm
 
 
-class Embedding(Strict):
-    """Token ids as the input in place of x (clause E-15)."""
+class PositionTable(Strict):
+    """Positions that are parameters: a row of a table for each (clause E-37)."""
 
-    vocabulary: PositiveInt
-    positions: Literal["none", "sinusoidal"] = Field(
-        description="the position encoding added to the embedded tokens (clause E-16)"
+    rows: PositiveInt
+    first: NonNegativeInt = Field(description="the row of position 0; rows before it are no position's")
+    counted: Literal["all", "valid"] = Field(description="the positions that count: all, or none of padding's")
+
+
+class Embedding(Strict):
+    """What stands before the first layer: token ids in place of x (clause E-15), and what is added to their rows."""
+
+    vocabulary: PositiveInt | None = Field(
+        description="the number of token ids; null: x is given, embedded already but for what follows (clause E-39)"
     )
+    positions: Literal["none", "sinusoidal", "learned"] = Field(
+        description="the position encoding added to the embedded tokens (clauses E-16, E-37)"
+    )
+    position_table: PositionTable | None = plain(None, "the table of learned positions; null where they are not")
+    token_types: PositiveInt | None = plain(None, "the number of types of tokens, a second input (E-36); null: none")
+    norm: bool = plain(False, "whether the sum of all is normed (clause E-38)")
+    scale: Literal["one", "sqrt_d_model"] = plain("one", "what the tokens' rows are multiplied by (clause E-35)")
 
 
 class Layer(Strict):
@@ -281,6 +319,27 @@ class Layer(Strict):
         return tuple(name for name, is_used in ADDITIONS.items() if is_used(self))
 
     @property
+    def takes_ids(self) -> bool:
+        """Whether token ids come in the place of x (clause E-15)."""
+        return self.embedding is not None and self.embedding.vocabulary is not None
+
+    @property
+    def last_position(self) -> float:
+        """The last position that x may have: as far as there are rows of positions (clause E-37), or ∞."""
+        table = None if self.embedding is None else self.embedding.position_table
+        return inf if table is None else table.rows - table.first - 1
+
+    def of_number(self, number: int) -> "Layer":
+        """Layer `number` of a stack by itself, with the choices that it has there (clauses E-24, E-33)."""
+        one, described = self.one_of_it, self.attention
+        norm = one.norm.model_copy(update={"first": one.norm.first or number > 0})
+        theta = theta_of(self, number)
+        rope = None if described.rope is None else described.rope.model_copy(update={"theta": theta})
+        window = None if is_global(self, number) else described.window
+        attention = one.attention.model_copy(update={"rope": rope, "window": window})
+        return one.model_copy(update={"norm": norm, "attention": attention})
+
+    @property
     def takes_memory(self) -> bool:
         """Whether keys and values come from a second input, the memory (clause E-17)."""
         return self.part == "attention"
@@ -297,6 +356,11 @@ def _chooses(key: str) -> Callable[[Layer], bool]:
     return lambda layer: getattr(layer.attention, key) is not None
 
 
+def _embeds(chosen: Callable[[Embedding], bool]) -> Callable[[Layer], bool]:
+    """Whether a layer has an embedding that chooses so."""
+    return lambda layer: layer.embedding is not None and chosen(layer.embedding)
+
+
 ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "quick_gelu": lambda layer: not layer.takes_memory and layer.feed_forward.activation == "quick_gelu",
     "biases": lambda layer: bool(layer.lacks_bias),
@@ -308,6 +372,13 @@ ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "residual_scale": lambda layer: layer.residual_scale != 1.0,
     "scale": lambda layer: not isinstance(layer.attention.scale, str),
     **{key: _chooses(key) for key in ("head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap")},
+    "global_layers": lambda layer: layer.stack.global_layers is not None,
+    "shared_position_bias": lambda layer: layer.stack.shared_position_bias,
+    "embedding_scale": _embeds(lambda embedding: embedding.scale != "one"),
+    "token_types": _embeds(lambda embedding: embedding.token_types is not None),
+    "learned_positions": _embeds(lambda embedding: embedding.positions == "learned"),
+    "embedding_norm": _embeds(lambda embedding: embedding.norm),
+    "embedded_input": _embeds(lambda embedding: embedding.vocabulary is None),
 }
 """What the language was extended by → whether a layer uses it (L-7)."""
 

@@ -100,6 +100,9 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
         if case.situation.input.pattern == "balanced" and case.layer.d_model % 2:
             name = case.layer.layer
             raise _odd_balanced(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
+        if case.last_position > case.layer.last_position:
+            name = case.layer.layer
+            raise _short_table(case, own.get(name, specs / "layers" / f"{name}.yaml"), specs / "situations")
     return specification
 
 
@@ -162,6 +165,20 @@ def _odd_balanced(case: Case, layer_file: Path, situations: Path) -> InputError:
         f"family {layer.family}, has a balanced input, whose halves are equally long",
         where=f"{shown(layer_file)}: key d_model",
         hint="give the layer an even d_model or another family, or the situation another input.pattern",
+    )
+
+
+def _short_table(case: Case, layer_file: Path, situations: Path) -> InputError:
+    """A table of positions has a row for each (clause E-37)."""
+    layer, situation = case.layer, case.situation
+    assert layer.embedding is not None and layer.embedding.position_table is not None
+    first = layer.embedding.position_table.first
+    return InputError(
+        f"rows = {layer.embedding.position_table.rows}, and position 0 has row {first}, but "
+        f"{shown(situations / situation.situation)}.yaml, a situation of its family {layer.family}, has position "
+        f"{case.last_position}",
+        where=f"{shown(layer_file)}: key embedding.position_table.rows",
+        hint=f"give the table {first + case.last_position + 1} rows or more, or the layer another family",
     )
 
 

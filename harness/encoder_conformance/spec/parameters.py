@@ -34,7 +34,7 @@ class Parameter:
 def _parameters(steps: Iterable[Step]) -> dict[str, Parameter]:
     """Name → the parameters of these steps, in order."""
     return {
-        name: Parameter(name, axes, "embedding" if axes[0] in "VR" else _DRAWN[name.rpartition(".")[2]])
+        name: Parameter(name, axes, "embedding" if axes[0] in "VRUL" else _DRAWN[name.rpartition(".")[2]])
         for step in steps
         for name, axes in step.parameter_axes().items()
     }

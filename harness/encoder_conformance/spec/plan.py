@@ -4,18 +4,18 @@ This module alone knows the order. Stages, parameters, shapes, equations, the or
 liveness, residual sums and the sites of dropout are read off it. What a step computes is its form's (`oracle/forms`).
 
 Axes: B batch, S sequence, T keys (S without a memory), D d_model, H num_heads, d head_dim, P = H·d, K kv_heads,
-G = K·d, F d_ff, R buckets of relative positions, V vocabulary.
+G = K·d, F d_ff, R buckets of relative positions, V vocabulary, U types of tokens, L rows of learned positions.
 An adapter has a layer as a dict: `with_attributes` makes of it what the plan reads.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from encoder_conformance.spec.attention_choices import cap_of, qk_norm, rotation
+from encoder_conformance.spec.attention_choices import cap_of, is_global, qk_norm, rotation
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer
@@ -75,7 +75,8 @@ def _steps(layer: "Layer", number: int) -> Iterator[Step]:
         yield Step("output", "same", ("attention_output",), "B S D")
         return
     post, x = layer.norm.placement == "post", "x"
-    for place, sublayer, branch in ((1, _attention, "attention_output"), (2, _feed_forward, "ffn_output")):
+    attention = partial(_attention, number=number)
+    for place, sublayer, branch in ((1, attention, "attention_output"), (2, _feed_forward, "ffn_output")):
         given, total, norm = x, f"residual{place}", f"norm{place}"
         if not post and (layer.norm.first is not False or (number, place) != (0, 1)):
             yield _norm(layer, norm, x)
@@ -113,20 +114,45 @@ def _after_branch(layer: "Layer", place: int, skip: str, branch: str) -> Iterato
 def _steps_of_stack(layer: "Layer") -> Iterator[Step]:
     x = "x"
     if layer.embedding is not None:
-        yield Step("tokens", "tokens", (), "B S D", "embedding", {"weight": "V D"}, beside={"ids": "ids"}, shown=False)
-        x = "tokens"
-        if layer.embedding.positions == "sinusoidal":
-            yield Step("positions", "positions", (x,), "B S D", shown=False)
-            x = "positions"
-        dropout = {"dropout": layer.dropout.embedded}
-        yield Step("embedded", "after_embedding", (x,), "B S D", choices=dropout, at="after_embedding")
-        x = "embedded"
+        for step in _embedding(layer):
+            yield step
+            x = step.makes
+    if layer.stack.global_layers is not None:
+        yield Step("global_layers", "global_layers", (x,), "B S D", shown=False)
     yield Step("layers", "layers", (x,), "B S D", shown=False, at="layer_order")
     if layer.stack.final_norm:
         yield replace(_norm(layer, "final_norm", "layers"), form="stack_norm", at="stack_norm")
         yield Step("output", "same", ("final_norm",), "B S D")
     else:
         yield _end(layer, "layers", "stack_end", "final_norm", "stack_end")
+
+
+def _embedding(layer: "Layer") -> Iterator[Step]:
+    """From token ids, or from x, to what the first layer takes (E-15, E-16, E-35 to E-39)."""
+    embedding, x = layer.embedding, "x"
+    assert embedding is not None
+    if embedding.vocabulary is not None:
+        own, right = {"weight": "V D"}, "by-root" if embedding.scale == "sqrt_d_model" else "standard"
+        yield Step("tokens", "tokens", (), "B S D", "embedding", own, right, beside={"ids": "ids"}, shown=False)
+        x = "tokens"
+    if embedding.token_types is not None:
+        own, beside = {"weight": "U D"}, {"types": "token_types"}
+        yield Step("typed", "token_types", (x,), "B S D", "token_type_embedding", own, beside=beside, shown=False)
+        x = "typed"
+    if embedding.positions == "sinusoidal":
+        yield Step("positions", "positions", (x,), "B S D", shown=False)
+        x = "positions"
+    elif (table := embedding.position_table) is not None:
+        own, choices = {"weight": "L D"}, {"first": table.first, "counted": table.counted}
+        form, owner = "learned_positions", "position_embedding"
+        yield Step(form, form, (x,), "B S D", owner, own, choices=choices, shown=False)
+        x = form
+    if embedding.norm:
+        yield Step("embedding_sum", "same", (x,), "B S D")
+        yield replace(_norm(layer, "embedding_norm", "embedding_sum"), shown=False)
+        x = "embedding_norm"
+    dropout = {"dropout": layer.dropout.embedded}
+    yield Step("embedded", "after_embedding", (x,), "B S D", choices=dropout, at="after_embedding")
 
 
 def between_layers(layer: "Layer") -> Iterator[Step]:
@@ -153,14 +179,14 @@ def _right_norm(layer: "Layer") -> str:
     return "standard" if layer.norm.kind == "layer_norm" else layer.norm.kind
 
 
-def _attention(layer: "Layer", queries: str, memory: str = "") -> Iterator[Step]:
+def _attention(layer: "Layer", queries: str, memory: str = "", number: int = 0) -> Iterator[Step]:
     """Multi-head attention (E-5, E-12, E-13, M-1 to M-7). Without a memory keys are of what queries are of."""
     own = dict.fromkeys(("query", "key", "value"), "")
     yield from _projections(layer, queries, memory or queries, own)
-    yield from _positioned(layer, own)
-    yield from _scores(layer, own)
-    yield from _masked(layer)
-    beside, turned = {"weights": "attention_weights"}, rotation(layer, head_dim(layer))
+    yield from _positioned(layer, own, number)
+    yield from _scores(layer, own, number)
+    yield from _masked(layer, number)
+    beside, turned = {"weights": "attention_weights"}, rotation(layer, head_dim(layer), number)
     yield Step("context", "attend", ("biased", own["value"]), "B H S d", choices=turned, beside=beside, at="attend")
     yield Step("context_merged", "merge_heads", ("context",), "B S P", at="merge_heads")
     yield _linear(layer, "attention_output", "context_merged", "B S D", "attention.output", ("P", "D"))
@@ -203,11 +229,11 @@ def _head_norms(layer: "Layer", own: dict[str, str], over: str) -> Iterator[Step
         own[name] = made
 
 
-def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
+def _positioned(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
     """Queries and keys turned by their positions (E-22); keys and values repeated for the heads that share them."""
     attention = layer.attention
     if attention.rope is not None:
-        choices = rotation(layer, head_dim(layer))
+        choices = rotation(layer, head_dim(layer), number)
         right, normed = choices.pop("right"), qk_norm(layer, "head")
         for name, axis, letter, _ in _QUERY_KEY_VALUE[:2]:
             made, axes = f"{name}_rotated", f"B {letter} {axis} d"
@@ -221,7 +247,7 @@ def _positioned(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
             own[name] = repeated
 
 
-def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
+def _scores(layer: "Layer", own: dict[str, str], number: int) -> Iterator[Step]:
     """Scores (E-5, E-13), and what is done with them before the mask (E-23, E-30, M-7)."""
     attention = layer.attention
     right = {"head_dim": "standard", "d_model": "by-d-model"}.get(str(attention.scale), "by-number")
@@ -231,8 +257,11 @@ def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     scores = "attention_scores"
     if attention.position_bias is not None:
         bias = attention.position_bias
-        buckets = {"buckets": bias.buckets, "max_distance": bias.max_distance, "head_dim": head_dim(layer)}
+        buckets: dict[str, Any] = {"buckets": bias.buckets, "max_distance": bias.max_distance}
+        buckets["head_dim"] = head_dim(layer)
         owner, table = "attention.position_bias", {"table": "R H"}
+        if number and layer.stack.shared_position_bias:  # layer 0 holds the table (E-34)
+            buckets, table = buckets | {"of_layer_0": True}, {}
         yield Step("position_biased", "position_bias", (scores,), "B H S T", owner, table, choices=buckets)
         scores = "position_biased"
     if cap := cap_of(layer):
@@ -242,13 +271,13 @@ def _scores(layer: "Layer", own: dict[str, str]) -> Iterator[Step]:
     yield Step("biased", "bias", (scores,), "B H S T", choices=cap, beside=beside, shown=False, at="attention_bias")
 
 
-def _masked(layer: "Layer") -> Iterator[Step]:
+def _masked(layer: "Layer", number: int) -> Iterator[Step]:
     """The weights of keys that the mask and the window leave (M-1 to M-6, E-26)."""
     attention = layer.attention
     fill = float("-inf") if attention.masked_score == "minus_infinity" else float(attention.masked_score)
     row, dropout = attention.fully_masked_row, layer.dropout.attention_weights
     softmax: dict[str, Any] = {"fill": fill, "empty_row": row, "dropout": dropout} | cap_of(layer)
-    if attention.window is not None:
+    if attention.window is not None and not is_global(layer, number):
         softmax["window"] = (attention.window.left, attention.window.right)
     yield Step("attention_weights", "softmax", ("biased",), "B H S T", choices=softmax, at="masked_softmax")
 
@@ -296,6 +325,13 @@ OWN_BIAS = {
 """The own key of a linear map's bias → the map."""
 
 
+def unlike_layers(layer: "Layer") -> tuple[int, ...]:
+    """Numbers of layers of a stack among which there is one of each that takes other steps than the others."""
+    those = layer.stack.global_layers
+    numbers = {0, 1} | ({those.first, those.first + 1} if those is not None else set())
+    return tuple(sorted(number for number in numbers if number < layer.stack.layers))
+
+
 def head_dim(layer: "Layer") -> int:
     """The features of a head (E-20)."""
     return layer.attention.head_dim or layer.d_model // layer.attention.num_heads
@@ -313,6 +349,8 @@ def layer_sizes(layer: "Layer") -> dict[str, int]:
     """The letter of each axis that does not depend on the input → its size."""
     attention, d = layer.attention, head_dim(layer)
     kv_heads, bias = attention.kv_heads or attention.num_heads, attention.position_bias
+    embedding = layer.embedding
+    table = embedding.position_table if embedding is not None else None
     return {
         "D": layer.d_model,
         "H": attention.num_heads,
@@ -322,7 +360,9 @@ def layer_sizes(layer: "Layer") -> dict[str, int]:
         "G": kv_heads * d,
         "F": layer.feed_forward.d_ff,
         "R": bias.buckets if bias is not None else 0,
-        "V": layer.embedding.vocabulary if layer.embedding is not None else 0,
+        "V": embedding.vocabulary or 0 if embedding is not None else 0,
+        "U": embedding.token_types or 0 if embedding is not None else 0,
+        "L": table.rows if table is not None else 0,
     }
 
 
@@ -358,6 +398,9 @@ def _rich_layers() -> Iterator["Layer"]:
 _PLAIN = {"num_heads": 2, "projections": "full", "masked_score": 0, "qkv_bias": True, "output_bias": True}
 
 
+_SINUSOIDAL = {"vocabulary": 2, "positions": "sinusoidal"}
+
+
 def _layer(placement: str, attention: Mapping[str, Any], **more: Any) -> "Layer":
     keys = {
         "d_model": 2,
@@ -365,19 +408,31 @@ def _layer(placement: str, attention: Mapping[str, Any], **more: Any) -> "Layer"
         "attention": attention,
         "feed_forward": {"bias": True, "gated": more.get("gated")},
         "dropout": {},
-        "stack": {"final_norm": more.get("final_norm")},
-        "embedding": {"positions": "sinusoidal"} if more.get("tokens") else None,
+        "stack": {"final_norm": more.get("final_norm"), "global_layers": more.get("global_layers")},
+        "embedding": more.get("embedding") or (_SINUSOIDAL if more.get("tokens") else None),
     }
     return with_attributes(keys | {key: more.get(key) for key in ("part", "layer_scale", "residual_scale")})
+
+
+def _rich_stacks() -> Iterator["Layer"]:
+    """Stacks that together take every optional step between their layers and around them."""
+    table = {"rows": 2, "first": 0, "counted": "all"}
+    learned = {"vocabulary": 2, "positions": "learned", "position_table": table, "token_types": 2, "norm": True}
+    yield _layer("pre", _PLAIN, global_layers={"first": 0, "every": 2}, embedding=learned)
 
 
 _OPTIONAL = {each.step: each for layer in _rich_layers() for each in plan(layer)}
 _OF_PLAIN = {each.step: each for layer in _plain_layers() for each in plan(layer)}
 STEPS_OF_LAYERS: Mapping[str, Step] = {**_OF_PLAIN, **{k: v for k, v in _OPTIONAL.items() if k not in _OF_PLAIN}}
 """Step's name in a patch → the step, as some layer takes it."""
+_OF_PLAIN_STACKS = {
+    each.step: each for layer in _plain_layers() for each in (*stack_plan(layer), *between_layers(layer))
+}
+_OF_RICH_STACKS = {each.step: each for layer in _rich_stacks() for each in stack_plan(layer)}
 STEPS: Mapping[str, Step] = {
-    **{each.step: each for layer in _plain_layers() for each in (*stack_plan(layer), *between_layers(layer))},
+    **_OF_PLAIN_STACKS,
     **STEPS_OF_LAYERS,
+    **{step: each for step, each in _OF_RICH_STACKS.items() if step not in _OF_PLAIN_STACKS},
 }
 """The steps of stacks too."""
 MAKING: Mapping[str, Step] = {each.makes: each for each in STEPS.values()}

@@ -132,4 +132,4 @@ def question_of(case: Case, dtype: DtypeName) -> Tensors:
     """The tensors of the question that a case is: all but its cotangent."""
     numpy_dtype, heads = FORMATS[dtype].numpy, case.layer.attention.num_heads
     bias, memory = (None if t is None else t.astype(numpy_dtype) for t in (case.attention_bias(), case.memory()))
-    return question_tensors(case.given_x(numpy_dtype), case.mask(), bias, heads, memory)
+    return question_tensors(case.given_x(numpy_dtype), case.mask(), bias, heads, memory, case.token_types())

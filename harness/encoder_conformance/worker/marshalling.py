@@ -73,15 +73,23 @@ def given_as(case: Case) -> AsGiven:
 
 
 def encode_inputs(task: Task) -> Tensors:
-    """x or token ids, memory, positions and masks of the task's case, in the situation's format and the task's dtype.
+    """x or token ids and all that is given beside them: memory, types of tokens, positions and masks.
 
-    Positions are float64 in every dtype, as the adapter's own counting would be exact.
+    They are those of the task's case, in the situation's format and the task's dtype. Positions are float64 in every
+    dtype, as the adapter's own counting would be exact.
     """
     case, dtype = task.case, task.format.numpy
-    name = "x" if case.layer.embedding is None else "ids"
+    name = "ids" if case.layer.takes_ids else "x"
     memory = {} if (second := case.memory()) is None else {"memory": second.astype(dtype)}
+    types = {} if (third := case.token_types()) is None else {"token_types": in_layout(third, case.situation.given)}
     places = {} if (coordinates := case.coordinates()) is None else {"positions": coordinates}
-    return {name: in_layout(case.given_x(dtype), case.situation.given), **memory, **places, **_masks(case, dtype)}
+    return {
+        name: in_layout(case.given_x(dtype), case.situation.given),
+        **memory,
+        **types,
+        **places,
+        **_masks(case, dtype),
+    }
 
 
 def in_layout(x: Array, given: InputFormat) -> Array:

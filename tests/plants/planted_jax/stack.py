@@ -27,7 +27,7 @@ def planted_encoder(
     if isinstance(encoder, EncoderLayer):
         return planted_stages(encoder, ways, params, x, mask, bias)
     check_ways(ways, VARIANTS)
-    sublayer, stages = encoder.layer.sublayers[0], dict[str, Array]()
+    sublayer, stages = encoder.layers[0].sublayers[0], dict[str, Array]()
     epsilon = (sublayer.norm_before or sublayer.norm_of_sum).epsilon
 
     def step(name: str, *operands: Any) -> Any:
@@ -35,13 +35,13 @@ def planted_encoder(
 
     if "embedding" in params:
         x = step("tokens", params["embedding"]["weight"], x)
-        x = step("positions", x) if encoder.positions is not None else x
+        x = step("positions", x) if encoder.embedding.sinusoidal is not None else x
         x = stages["embedded"] = step("after_embedding", x)
     layers = [params["layers"][str(number)] for number in range(len(params["layers"]))]
     for number, layer in enumerate(step("layer_order", layers)):
-        if number and encoder.positions is not None:
+        if number and encoder.embedding is not None and encoder.embedding.sinusoidal is not None:
             x = step("between_layers", x)
-        inside = planted_stages(encoder.layer, ways, layers[number] if layer is None else layer, x, mask, bias)
+        inside = planted_stages(encoder.layers[number], ways, layers[number] if layer is None else layer, x, mask, bias)
         if layer is not None:
             x = inside["output"]
         else:  # nobody sees what a layer that is not there would show

@@ -25,12 +25,12 @@ def planted_encoder(
         return VARIANTS[name][ways.get(name, "standard")](*operands)
 
     if encoder.embedding is not None:
-        x = step("tokens", encoder.embedding, x)
-        x = step("positions", x) if encoder.positions is not None else x
+        x = step("tokens", encoder.embedding.tokens, x)
+        x = step("positions", x) if encoder.embedding.sinusoidal is not None else x
         x = tap("embedded", step("after_embedding", x))
     for number, layer in enumerate(step("layer_order", encoder.layers)):
         within = inside(tap, number, len(encoder.layers))
-        if number and encoder.positions is not None:
+        if number and encoder.embedding is not None and encoder.embedding.sinusoidal is not None:
             x = step("between_layers", x)
         if layer is not None:
             x = planted_layer(layer, ways, x, mask, bias, within)

@@ -139,6 +139,14 @@ def test_only_what_is_faint_changes_no_number_where_it_says_something_else(layer
         ("sandwich-norms-of-sums", "sandwich-window", None),
         ("norm-placement-pre", "sandwich-window", Inapplicable.OTHER_CHOICE),
         ("position-bias-of-first-head", "pre-buckets", None),
+        ("position-bias-of-layer-0-alone", "pre-buckets", Inapplicable.NO_STEP),
+        ("embedding-scale-missing", "encoder-scaled", None),
+        ("embedding-scale-missing", "encoder-pre-gelu", Inapplicable.OWN_CHOICE),
+        ("embedding-scaled", "encoder-scaled", Inapplicable.OWN_CHOICE),
+        ("global-layers-theta-of-others", "encoder-scaled", Inapplicable.NO_STEP),
+        ("positions-table-from-row-0", "encoder-patches", Inapplicable.OWN_CHOICE),
+        ("positions-table-padding-skipped", "encoder-shared-bias", Inapplicable.OWN_CHOICE),
+        ("token-types-missing", "encoder-patches", Inapplicable.NO_STEP),
     ],
 )
 def test_why_a_deviation_cannot_apply(name: str, layer: str, reason: Inapplicable | None) -> None:

@@ -130,6 +130,53 @@ EXAMPLES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "attention.window.left = 0 contradicts attention.window.right = 0: "
         "a query that sees itself alone attends to nothing (E-26)",
     ),
+    ("embedding.positions", "embedding.position_table"): (
+        "encoder-pre-gelu",
+        {"embedding": {"positions": "learned"}},
+        "embedding.positions = learned contradicts embedding.position_table = null: "
+        "learned positions have a table, and no others do (E-37)",
+    ),
+    ("embedding.position_table.first", "embedding.position_table.rows"): (
+        "encoder-patches",
+        {"embedding": {"position_table": {"rows": 2, "first": 2, "counted": "all"}}},
+        "embedding.position_table.first = 2 contradicts embedding.position_table.rows = 2: "
+        "the table has a row for position 0 (E-37)",
+    ),
+    ("embedding.scale", "embedding.vocabulary"): (
+        "encoder-patches",
+        {"embedding": {"scale": "sqrt_d_model"}},
+        "embedding.scale = sqrt_d_model contradicts embedding.vocabulary = null: "
+        "there are no rows of tokens to multiply (E-35)",
+    ),
+    ("embedding", "embedding.vocabulary"): (
+        "encoder-pre-gelu",
+        {"embedding": {"vocabulary": None, "positions": "none"}},
+        "embedding = {vocabulary: null, positions: none} contradicts embedding.vocabulary = null: "
+        "nothing is added to x, and x is not normed: there is no embedding (E-39)",
+    ),
+    ("stack.global_layers", "stack.layers"): (
+        "encoder-alternating",
+        {"stack": {"layers": 2, "global_layers": {"first": 2, "every": 1, "theta": None}}},
+        "stack.global_layers = {first: 2, every: 1, theta: null} contradicts stack.layers = 2: "
+        "some layers are global, and some are not (E-33)",
+    ),
+    ("stack.global_layers", "attention.window"): (
+        "encoder-scaled",
+        {"attention": {"window": None}},
+        "stack.global_layers = {first: 1, every: 2, theta: null} contradicts attention.window = null: "
+        "without a window and a theta of their own, layers that are global are as the others (E-33)",
+    ),
+    ("stack.global_layers.theta", "attention.rope"): (
+        "encoder-alternating",
+        {"attention": {"rope": None}},
+        "stack.global_layers.theta = 160000.0 contradicts attention.rope = null: the layers rotate nothing (E-22)",
+    ),
+    ("stack.shared_position_bias", "attention.position_bias"): (
+        "encoder-shared-bias",
+        {"attention": {"position_bias": None}},
+        "stack.shared_position_bias = true contradicts attention.position_bias = null: "
+        "there is no bias to share (E-23)",
+    ),
     **{
         ("part", f"attention.{key}"): (
             "cross-attention",
@@ -182,7 +229,8 @@ FAMILIES: dict[tuple[str, str], tuple[str, dict[str, Any], str]] = {
         "embedding-post-relu",
         {"family": "small"},
         "family = small contradicts embedding = {vocabulary: 37, positions: none}: "
-        "what takes token ids has the family encoders or published_encoder or token_dropout, and nothing else has",
+        "what has an embedding has the family encoders or published_encoder or token_dropout or whole_encoders, "
+        "and nothing else has",
     ),
     ("family", "stack"): (
         "pre-gelu",

@@ -86,7 +86,7 @@ def test_null_takes_the_place_of_a_mapping(tmp_path: Path) -> None:
 
 def test_a_mapping_takes_the_place_of_null(tmp_path: Path) -> None:
     tokens = {"vocabulary": 9, "positions": "none"}
-    assert whole(mine(tmp_path, base="pre-gelu", family="encoders", embedding=tokens))["embedding"] == tokens
+    assert mine(tmp_path, base="pre-gelu", family="encoders", embedding=tokens).embedding.model_dump() == tokens
 
 
 def test_a_base_lies_in_the_specification_or_beside_the_file(tmp_path: Path) -> None:

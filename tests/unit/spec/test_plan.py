@@ -10,16 +10,26 @@ from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
-from encoder_conformance.spec.plan import STEPS, Step, between_layers, plan, stack_plan, stage_of, with_attributes
+from encoder_conformance.spec.plan import (
+    STEPS,
+    Step,
+    between_layers,
+    plan,
+    stack_plan,
+    stage_of,
+    unlike_layers,
+    with_attributes,
+)
 from encoder_conformance.spec.stages import layer_stage, stages
 from tests.catalogue import of_every
 
 LAYERS = load().layers
-INPUTS = {"x", "memory", "bias", "ids"}
+INPUTS = {"x", "memory", "bias", "ids", "token_types"}
 
 
 def steps(layer: Layer) -> tuple[Step, ...]:
-    return (*stack_plan(layer), *plan(layer)) if layer.is_stack else plan(layer)
+    own = tuple(step for number in unlike_layers(layer) for step in plan(layer, number))
+    return (*stack_plan(layer), *own) if layer.is_stack else own
 
 
 def unmade(taken: tuple[Step, ...]) -> list[str]:

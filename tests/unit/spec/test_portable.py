@@ -77,7 +77,7 @@ def drawn_as(name: str, shape: tuple[int, ...]) -> tuple[Pattern, int]:
     """The pattern and the exponent of a parameter (rules P-4 and P-5)."""
     if name.endswith("gain"):
         return "gain", -7
-    if name in ("embedding.weight", "attention.position_bias.table"):
+    if name.endswith(("embedding.weight", ".table")):
         return "symmetric", -7
     if name.endswith("weight"):
         return "symmetric", -7 - next(m for m in count() if 4**m >= shape[0])
@@ -122,7 +122,7 @@ def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
         "attention.output.weight": (H * d, D),
         "feed_forward.gate.weight": (D, F),
         "feed_forward.gate.bias": (F,),
-        "embedding.weight": (layer.embedding.vocabulary if layer.embedding else 0, D),
+        **{name: (rows, D) for name, rows in embedding_rows(layer).items()},
         "feed_forward.hidden.weight": (D, F),
         "feed_forward.hidden.bias": (F,),
         "feed_forward.output.weight": (F, D),
@@ -130,10 +130,20 @@ def shape_by_the_table(name: str, layer: Layer) -> tuple[int, ...]:
     return shapes.get(name, (D,))
 
 
+def embedding_rows(layer: Layer) -> dict[str, int]:
+    """The tables of the second table of R-2 that a layer has → their rows."""
+    if (embedding := layer.embedding) is None:
+        return {}
+    rows = {"embedding": embedding.vocabulary, "token_type_embedding": embedding.token_types}
+    if embedding.position_table is not None:
+        rows["position_embedding"] = embedding.position_table.rows
+    return {f"{owner}.weight": size for owner, size in rows.items() if size is not None}
+
+
 def has(name: str, layer: Layer) -> bool:
-    """Clauses L-3 and R-2."""
-    if name == "embedding.weight":
-        return layer.embedding is not None
+    """Clauses L-3 and R-2, of the last layer of a stack."""
+    if name.endswith("embedding.weight"):
+        return name in embedding_rows(layer)
     if layer.part == "attention" and not name.startswith("attention."):  # E-17
         return False
     attention, gated = layer.attention, layer.feed_forward.gated
@@ -141,13 +151,14 @@ def has(name: str, layer: Layer) -> bool:
         "final_norm": not layer.stack.final_norm,
         "attention.query_norm": attention.qk_norm is None,
         "attention.key_norm": attention.qk_norm is None,
-        "attention.position_bias": attention.position_bias is None,
+        "attention.position_bias": attention.position_bias is None or layer.stack.shared_position_bias,
         "attention_output_norm": layer.norm.placement != "sandwich",
         "ffn_output_norm": layer.norm.placement != "sandwich",
         "layer_scale1": "attention" not in layer.layer_scale,
         "layer_scale2": "feed_forward" not in layer.layer_scale,
         "feed_forward.gate": not gated,
-        "norm1": not layer.norm.first,
+        "norm1": not layer.norm.first and layer.stack.layers == 1,
+        "embedding_norm": layer.embedding is None or not layer.embedding.norm,
     }
     if absent.get(name.rpartition(".")[0]):
         return False
@@ -227,6 +238,7 @@ def test_position_vectors(vector: dict[str, Any]) -> None:
     assert vector["positions"] == positions_of(*arguments) == portable.positions(*arguments).tolist()
 
 
+AROUND = ("embedding", "token_type_embedding", "position_embedding", "final_norm")
 EACH_KIND = ("attention.query.weight", "attention.key.bias", "norm1.gain", "norm2.shift", "embedding.weight")
 """A weight, a bias, a gain, a shift and an embedding: likes are drawn alike."""
 
@@ -236,7 +248,7 @@ EACH_KIND = ("attention.query.weight", "attention.key.bias", "norm1.gain", "norm
 def test_every_parameter_of_every_layer_bit_for_bit(name: str, whole: bool) -> None:
     """Of a large one, which has a million elements: the first 2,000, and the last of each row."""
     for layer in sorted(LAYERS.values(), key=lambda layer: -layer.d_model):  # the largest first: it fills the cache
-        stacked = layer.is_stack and not name.startswith(("embedding", "final_norm"))
+        stacked = layer.is_stack and not name.startswith(AROUND)
         last = f"layers.{layer.stack.layers - 1}.{name}" if stacked else name  # R-2
         parameters = layer_parameters(layer, {})
         assert (last in parameters) is has(name, layer)
@@ -260,7 +272,7 @@ def test_every_parameter_of_every_layer_bit_for_bit(name: str, whole: bool) -> N
 def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     B, S, D = shape = case.situation.batch, case.situation.sequence, case.layer.d_model
     drawn = case.situation.input
-    if case.layer.embedding is None:
+    if not case.layer.takes_ids:
         x = case.x()
         assert x.shape == shape
         assert same_bits(values_of("x", shape, drawn.pattern, drawn.exponent), x)
@@ -274,6 +286,9 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
         else:
             expected = ids_of("ids", B * S, vocabulary)
         assert case.ids().ravel().tolist() == expected
+    if (types := case.token_types()) is not None:
+        assert types.shape == (B, S)
+        assert types.ravel().tolist() == ids_of("token_types", B * S, case.layer.embedding.token_types)
     if (memory := case.memory()) is not None:  # E-17
         assert case.situation.memory is not None
         of_keys = B, case.situation.memory.sequence, D
@@ -349,7 +364,7 @@ def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
         len({value.tobytes() for value in weights.values()})
         == len(weights)
         == (4 if layer.part == "attention" else 6 + layer.feed_forward.gated) * layer.stack.layers
-        + (layer.embedding is not None)
+        + len(embedding_rows(layer))
     )
 
 

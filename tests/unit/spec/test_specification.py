@@ -241,7 +241,7 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
         LAYER,
         "embedding: null",
         "embedding: {vocabulary: 9, positions: none}",
-        ("key family", "takes token ids"),
+        ("key family", "has an embedding"),
     ),
     "unknown family": (LAYER, "family: small", "family: tiny", ("family", "'small'")),
     "too many lengths": (SITUATION, "[8, 6]", "[8, 6, 4]", ("mask.padding.lengths", "3", "batch is 2")),

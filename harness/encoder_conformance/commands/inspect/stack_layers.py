@@ -19,7 +19,7 @@ from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.protocol.messages import Build, Run
 from encoder_conformance.protocol.streamed import Array
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.layer import Stack
+from encoder_conformance.spec.layer import Layer, Stack
 from encoder_conformance.spec.parameters import parameters_of, prefix
 from encoder_conformance.spec.stages import kind_of, layer_of
 from encoder_conformance.worker.marshalling import encode_inputs, given_as
@@ -37,12 +37,11 @@ def trace_inside(session: Session, task: Task, rows: list[TracedRow], shown: Ten
     `shown` is the stack's answer. Where it has the stages inside, no layer is run by itself. If the implementation
     opts out of a single layer's stages, its architecture is fixed, and `rows` are unchanged.
     """
-    alone = replace(task, case=_single_layer(task.case))
+    alone = replace(task, case=_single_layer(task.case, 0))
     opts_out = task.implementation.opt_out(alone.case, task.dtype, "stages") is not None
     if opts_out and not any(map(layer_of, shown)):
         return rows
-    embedding = task.case.layer.embedding
-    has_positions = embedding is not None and embedding.positions != "none"
+    has_positions = _adds_sines_alone(task.case.layer)
     ask = partial(_observe_stages, session)
     layer_input, traced = shown.get("embedded", encode_inputs(task).get("x")), list[TracedRow]()
     for row in rows:
@@ -53,7 +52,11 @@ def trace_inside(session: Session, task: Task, rows: list[TracedRow], shown: Ten
             due = task.case.x_shape, task.format.numpy
             # Else the row of the stage before says what is wrong.
             if layer_input is not None and (layer_input.shape, layer_input.dtype) == due:
-                parameters = _layer_parameters(task, int(row.stage.removeprefix("layer_")))
+                number = int(row.stage.removeprefix("layer_"))
+                parameters, alone = (
+                    _layer_parameters(task, number),
+                    replace(task, case=_single_layer(task.case, number)),
+                )
                 masks = {name: value for name, value in encode_inputs(alone).items() if name not in ("x", "ids")}
                 observed = ask(alone, row.stage, parameters, {**masks, "x": layer_input})
                 inside = (each for each in trace(alone, observed, None) if each.stage != "output")  # it has its own row
@@ -134,13 +137,24 @@ def _observe_stages(session: Session, task: Task, label: str, parameters: Tensor
     return session.require(session.observe_made(("inside", label), build, arrays, run, tensors, size))
 
 
-def _single_layer(case: Case) -> Case:
+def _adds_sines_alone(layer: Layer) -> bool:
+    """Whether what stands before the layers are tokens' rows and sines, the same in each item (E-16)."""
+    embedding = layer.embedding
+    if embedding is None or embedding.vocabulary is None or embedding.positions != "sinusoidal":
+        return False
+    return embedding.token_types is None and not embedding.norm
+
+
+def _single_layer(case: Case, number: int) -> Case:
     """A case of one of the stack's layers, which is given a mask where the stack makes one of token ids."""
-    layer = case.layer.one_of_it.model_copy(update={"layer": f"{case.layer.layer}-layer"})
+    layer = case.layer.of_number(number).model_copy(update={"layer": f"{case.layer.layer}-layer"})
     given = case.situation.given.model_copy(update={"padding": "mask"})
     return replace(case, layer=layer, situation=case.situation.model_copy(update={"given": given}))
 
 
 def _layer_parameters(task: Task, number: int) -> Tensors:
-    own = prefix(number)
-    return {name.removeprefix(own): value for name, value in task.case.parameters().items() if name.startswith(own)}
+    own, parameters = prefix(number), task.case.parameters()
+    found = {name.removeprefix(own): value for name, value in parameters.items() if name.startswith(own)}
+    if task.case.layer.stack.shared_position_bias:  # which layer 0 holds (E-34)
+        found["attention.position_bias.table"] = parameters[f"{prefix(0)}attention.position_bias.table"]
+    return found

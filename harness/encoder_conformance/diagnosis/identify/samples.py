@@ -176,15 +176,15 @@ def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "
     """Return the inputs and parameters of a case, and the stages that were seen; of the layer of a stack whose stages
     begin with `within`, and whose input is `x`."""
     inputs = given(piece.case)
-    number = within.removeprefix("layer_").removesuffix(".")
-    start = prefix(int(number)) if within else ""
+    number = int(within.removeprefix("layer_").removesuffix(".") or 0)
+    start = prefix(number) if within else ""
     parameters = {
         name.removeprefix(start): value for name, value in inputs.parameters.items() if name.startswith(start)
     }
     named = named_inputs(
         parameters, x=inputs.x if x is None else x, memory=inputs.memory, mask=inputs.mask, bias=inputs.bias
     )
-    return Operands(piece.case.layer, {**named, **seen}, softmax_choices(piece.case.layer))
+    return Operands(piece.case.layer, {**named, **seen}, softmax_choices(piece.case.layer, number))
 
 
 def assigned(distances: Array) -> tuple[list[int], float, float]:

@@ -11,8 +11,10 @@ from typing import Any
 from encoder_conformance.oracle.forms import (
     activation,
     attention,
+    by_layer,
     embedding,
     heads,
+    learned_positions,
     linear,
     norm,
     position_bias,
@@ -26,7 +28,7 @@ from encoder_conformance.oracle.forms.needs import MANY_LAYERS
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.plan import STEPS, Step, between_layers, plan, stack_plan
+from encoder_conformance.spec.plan import STEPS, Step, between_layers, plan, stack_plan, unlike_layers
 
 LayerOrder = Callable[[int], tuple[int | None, ...]]
 """The number of layers of a stack → the number of the layer at each place; None where there is none."""
@@ -60,9 +62,12 @@ FORMS: Mapping[str, Form] = {
     "end": norm.END,
     "same": Form({}, {"standard": "{0}"}, makes_no_tensor=True),
     "tokens": embedding.TOKENS,
+    "token_types": embedding.TOKEN_TYPES,
     "positions": embedding.POSITIONS,
+    "learned_positions": learned_positions.LEARNED_POSITIONS,
     "after_embedding": embedding.AFTER_EMBEDDING,
     "between_layers": embedding.BETWEEN_LAYERS,
+    "global_layers": by_layer.GLOBAL_LAYERS,
     "layers": Form(LAYER_ORDER, {}, needs={"first-for-all": (MANY_LAYERS,)}),
     "stack_norm": norm.STACK_NORM,
     "stack_end": norm.STACK_END,
@@ -77,9 +82,14 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 @lru_cache(maxsize=512)
 def steps_of(layer: Layer) -> dict[str, Step]:
-    """The steps that a layer or stack takes, by the names that deviations have for them."""
-    of_stack = (*stack_plan(layer), *between_layers(layer)) if layer.is_stack else ()
-    return {step.step: step for step in (*plan(layer), *of_stack)}
+    """The steps that a layer or stack takes, by the names that deviations have for them; of a stack's layers the
+    first that takes each."""
+    if not layer.is_stack:
+        return {step.step: step for step in plan(layer)}
+    of_layers = [step for number in unlike_layers(layer) for step in plan(layer, number)]
+    of_stack = (*stack_plan(layer), *between_layers(layer))
+    found = {step.step: step for step in reversed(of_layers)}
+    return {step.step: found.get(step.step, step) for step in of_layers} | {step.step: step for step in of_stack}
 
 
 def variant_of(step: Step, wrong: str) -> str | None:

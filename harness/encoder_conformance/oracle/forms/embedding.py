@@ -1,13 +1,13 @@
-"""Token embedding (E-15) and sinusoidal positions (E-16), and their wrong forms."""
+"""Token embedding (E-15, E-35), types of tokens (E-36) and sinusoidal positions (E-16), and their wrong forms."""
 
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
-from encoder_conformance.oracle.forms.forward_only import forward_only, left_on, pass_on
+from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, left_on, pass_on
 from encoder_conformance.oracle.forms.needs import MANY_LAYERS, PLACED
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
-from encoder_conformance.spec.axes import BS, BSA, BSD, SD, VD
+from encoder_conformance.spec.axes import BS, BSA, BSD, SD, UD, VD
 
 
 def tokens(a: Arithmetic, weight: VD, ids: BS) -> tuple[BSD, Pullback]:
@@ -22,9 +22,17 @@ def tokens(a: Arithmetic, weight: VD, ids: BS) -> tuple[BSD, Pullback]:
     return weight[ids], pullback
 
 
-def scaled(a: Arithmetic, weight: VD, ids: BS) -> BSD:
-    """The row times √D, as Vaswani et al. (2017, §3.4) have it."""
-    return a.multiply(weight[ids], a.sqrt(a.exact(float(weight.shape[1]))))
+def scaled(a: Arithmetic, weight: VD, ids: BS) -> tuple[BSD, Pullback]:
+    """The row times √D, as Vaswani et al. (2017, §3.4) have it (E-35)."""
+    rows, by_rows = tokens(a, weight, ids)
+    root = a.sqrt(a.exact(float(weight.shape[1])))
+    return a.multiply(rows, root), lambda g: by_rows(a.multiply(g, root))
+
+
+def typed(a: Arithmetic, x: BSD, weight: UD, types: BS) -> tuple[BSD, Pullback]:
+    """The row of its type added to each token (E-36)."""
+    rows, by_rows = tokens(a, weight, types)
+    return a.add(x, rows), lambda g: (g, *by_rows(g))
 
 
 def sinusoidal(a: Arithmetic, x: BSD, positions: BSA | None = None) -> tuple[BSD, Pullback]:
@@ -66,7 +74,23 @@ def dropout(a: Arithmetic, x: BSD, *, dropout: float) -> BSD:
     return left_on(a, x, "embedded", x.shape, dropout)
 
 
-_TOKENS: dict[str, Step] = {"standard": tokens, "scaled": forward_only(scaled)}
+def _value_of(step: Step) -> Step:
+    """A right step where it is the wrong one."""
+    return forward_only(lambda *operands, **choices: step(*operands, **choices)[0])
+
+
+_TOKENS: dict[str, Step] = {
+    "standard": tokens,
+    "by-root": scaled,
+    "scaled": _value_of(scaled),
+    "unscaled": _value_of(tokens),
+    **forms_of("by-root", {"unscaled": _value_of(tokens)}),
+}
+_TYPES: dict[str, Step] = {
+    "standard": typed,
+    "missing": forward_only(lambda a, x, weight, types: x),
+    "of-type-0": forward_only(lambda a, x, weight, types: typed(a, x, weight, np.zeros_like(types))[0]),
+}
 _POSITIONS: dict[str, Step] = {
     "standard": sinusoidal,
     "missing": forward_only(lambda a, x, positions: x),
@@ -79,7 +103,10 @@ _AFTER: dict[str, Step] = {"standard": lambda a, x, *, dropout: pass_on(a, x), "
 _BETWEEN: dict[str, Step] = {"standard": lambda a, x, positions: pass_on(a, x), "positions-again": sinusoidal}
 """The step before each layer of a stack but the first."""
 
-TOKENS = Form(_TOKENS, {"standard": ""}, ("weight",))
+TOKENS = Form(
+    _TOKENS, {"standard": "", "by-root": ""}, ("weight",), is_choice={"scaled": "by-root", "unscaled": "standard"}
+)
+TOKEN_TYPES = Form(_TYPES, {"standard": ""}, ("weight",))
 POSITIONS = Form(_POSITIONS, {"standard": ""}, needs={"ignored": (PLACED,)})
 AFTER_EMBEDDING = Form(_AFTER, {"standard": ""}, makes_no_tensor=True)
 BETWEEN_LAYERS = Form(_BETWEEN, {"standard": ""}, makes_no_tensor=True, needs={"positions-again": (MANY_LAYERS,)})

@@ -1,13 +1,14 @@
 """A learned bias of scores by the bucket of the distance from query to key (E-23), and its wrong forms."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
 from encoder_conformance.oracle.forms.forward_only import forward_only
-from encoder_conformance.oracle.forms.needs import MANY_HEADS, not_its_distance
+from encoder_conformance.oracle.forms.needs import MANY_HEADS, Inapplicable, not_its_distance, of_layer
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BHST, RH, ST
 
@@ -85,7 +86,14 @@ def by_bucket(of: Buckets) -> Step:
     """The bias [R, H] of the bucket of key − query added to each score [B, H, S, T]."""
 
     def biased(
-        a: Arithmetic, scores: BHST, table: RH, *, buckets: int, max_distance: int, **sizes: int
+        a: Arithmetic,
+        scores: BHST,
+        table: RH,
+        *,
+        buckets: int,
+        max_distance: int,
+        of_layer_0: bool = False,
+        **sizes: int,
     ) -> tuple[BHST, Pullback]:
         S, T = scores.shape[-2:]
         bucket = of(np.arange(T)[None] - np.arange(S)[:, None], buckets, max_distance)
@@ -102,7 +110,7 @@ def by_bucket(of: Buckets) -> Step:
     return biased
 
 
-def missing(a: Arithmetic, scores: BHST, table: RH, **choices: int) -> BHST:
+def missing(a: Arithmetic, scores: BHST, table: RH, **choices: object) -> BHST:
     """No bias at all."""
     return scores
 
@@ -110,7 +118,7 @@ def missing(a: Arithmetic, scores: BHST, table: RH, **choices: int) -> BHST:
 def _of_table(change: Callable[..., RH]) -> Step:
     """The right buckets of another table. `change`: (arithmetic, table, features of a head) → it."""
 
-    def biased(a: Arithmetic, scores: BHST, table: RH, *, head_dim: int, **choices: int) -> BHST:
+    def biased(a: Arithmetic, scores: BHST, table: RH, *, head_dim: int, **choices: Any) -> BHST:
         return by_bucket(both_ways)(a, scores, change(a, table, head_dim), **choices)[0]
 
     return forward_only(biased)
@@ -137,9 +145,16 @@ _BUCKETS: dict[str, Buckets] = {
 }
 
 
+def in_layer_0_alone(a: Arithmetic, scores: BHST, table: RH, *, of_layer_0: bool = False, **choices: Any) -> BHST:
+    """The bias of layer 0 is handed on to no other layer."""
+    return scores if of_layer_0 else by_bucket(both_ways)(a, scores, table, **choices)[0]
+
+
 def _value_of(buckets: Buckets) -> Callable[..., BHST]:
     return lambda *operands, **choices: by_bucket(buckets)(*operands, **choices)[0]
 
+
+_SHARED = of_layer(lambda layer: layer.stack.shared_position_bias and layer.stack.layers > 1, Inapplicable.NO_STEP)
 
 POSITION_BIAS = Form(
     {
@@ -150,5 +165,10 @@ POSITION_BIAS = Form(
     },
     {"standard": "{0} + by_bucket({table}, {max_distance})"},
     ("table",),
-    needs={"of-head-0": (MANY_HEADS,), "by-reshape": (MANY_HEADS,), "up-to-128": (not_its_distance(128),)},
+    needs={
+        "of-head-0": (MANY_HEADS,),
+        "by-reshape": (MANY_HEADS,),
+        "up-to-128": (not_its_distance(128),),
+        "in-layer-0-alone": (_SHARED,),
+    },
 )

@@ -32,7 +32,9 @@ class TensorFile(Adapter):
 
     def answered(self, x: Array, masks: Masks, run: RunRequest) -> tuple[str, Tensors]:
         """The question that x [B, S, D] and its masks are, and its answer."""
-        tensors = question_tensors(x, masks.joined(self.heads), masks.added(self.heads), self.heads, run.memory)
+        tensors = question_tensors(
+            x, masks.joined(self.heads), masks.added(self.heads), self.heads, run.memory, run.token_types
+        )
         question = self.questions[self.group, question_digest(tensors)]
         return question, self.answers.get(question, {})
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.checks.training import turn_of
-from encoder_conformance.judging.checks.training.embedded import EmbeddedProbe
+from encoder_conformance.judging.checks.training.embedded import EmbeddedProbe, unfit_embedding
 from encoder_conformance.judging.checks.training.gradients import put_gradients
 from encoder_conformance.judging.checks.training.probe import Probe, unfit
 from encoder_conformance.judging.checks.training.reading import NoReading, Reading, read
@@ -53,7 +53,8 @@ def put_dropout(session: Session, task: Task) -> Judgement | Failure:
     Each answer is read when it comes and then freed. The readings are judged at once and freed too. Of large layers,
     whose readings are tens of megabytes, one implementation's are in memory at a time.
     """
-    if task.case.layer.embedding is None and (problem := unfit(task.case.layer)):
+    layer = task.case.layer
+    if problem := unfit(layer) if layer.embedding is None else unfit_embedding(layer):
         return Failure(Outcome.ERROR, problem)
     with turn_of(task.case.layer):
         verdict = _probed(session, task)

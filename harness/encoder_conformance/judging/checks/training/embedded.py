@@ -27,6 +27,15 @@ _ALIKE = 0.25
 """The relative difference of kept elements, at most. At later positions sines round, and are far larger than a."""
 
 
+def unfit_embedding(layer: Layer) -> str:
+    """The reason why the dropout of a layer's embedding cannot be read off; "" if it can."""
+    if not layer.takes_ids:
+        return "dropout after an embedding is read off tokens, and this layer takes x"
+    if layer.embedding is not None and layer.embedding.norm:
+        return "dropout after an embedding is read off the tokens' rows, which this layer norms"
+    return ""
+
+
 @dataclass(frozen=True)
 class EmbeddedProbe:
     """The layer itself, with parameters that show what its embedding's dropout leaves. There is one `block`."""
@@ -37,8 +46,9 @@ class EmbeddedProbe:
 
     @property
     def positions(self) -> int:
-        assert self.layer.embedding is not None
-        return min(self.layer.embedding.vocabulary, _LONGEST)
+        assert self.layer.embedding is not None and self.layer.embedding.vocabulary is not None
+        rows = int(min(self.layer.last_position + 1, _LONGEST))
+        return min(self.layer.embedding.vocabulary, rows)
 
     @property
     def batch(self) -> int:
@@ -67,23 +77,31 @@ class EmbeddedProbe:
         return self.batch, self.positions, self.layer.d_model
 
     def inputs(self, dtype: np.dtype[Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Token s at position s of every item."""
-        return {"ids": np.tile(np.arange(self.positions, dtype=np.int64), (self.batch, 1))}
+        """Token s at position s of every item, of type 0 where there are types."""
+        ids = np.tile(np.arange(self.positions, dtype=np.int64), (self.batch, 1))
+        assert self.layer.embedding is not None
+        return {"ids": ids} if self.layer.embedding.token_types is None else {"ids": ids, "token_types": 0 * ids}
 
     def parameter(self, parameter: Parameter) -> Floats:
         value = np.zeros(parameter.shape(self.layer))
         if parameter.name == "embedding.weight":
-            value[: self.positions] = self.tokens - self._added()
+            value[: self.positions] = (self.tokens - self._added()) / self._factor
         elif parameter.name == self._last_gain:
             value += 1.0
         elif without_prefix(parameter.name)[1].endswith(".gain"):
             value += self.gain
         return value
 
-    def _added(self) -> Floats:
-        """[S, D]: the positions that the layer adds."""
+    @property
+    def _factor(self) -> float:
+        """What the layer multiplies the tokens' rows by (E-35)."""
         assert self.layer.embedding is not None
-        if self.layer.embedding.positions == "none":
+        return 1.0 if self.layer.embedding.scale == "one" else float(np.sqrt(self.layer.d_model))
+
+    def _added(self) -> Floats:
+        """[S, D]: the positions that the layer adds. Those that are parameters are 0."""
+        assert self.layer.embedding is not None
+        if self.layer.embedding.positions != "sinusoidal":
             return np.zeros_like(self.tokens)
         exact = Arithmetic(np.longdouble)
         return np.asarray(table(exact, np.zeros((1, *self.tokens.shape))), dtype=np.float64)
