@@ -16,8 +16,8 @@ from encoder_conformance.spec.plan import OWN_BIAS
 from encoder_conformance.spec.situation import Situation
 
 LANGUAGES: dict[str, type[BaseModel]] = {"layer": Layer, "situation": Situation}
-_WORDS = frozenset({"layer", "situation", "title", "clauses", "families"})
-"""Keys that are not counted: ids, titles, cited clauses, and `families`, which pairs layers with situations."""
+_WORDS = frozenset({"layer", "situation", "title", "source", "clauses", "families"})
+"""Keys that are not counted: ids, titles, sources, cited clauses, and `families`, which pairs layers with situations."""
 _FREE: dict[object, str] = {int: "any number", float: "any number", str: "any text"}
 
 _Reader = Callable[[BaseModel], Iterable[object]]
