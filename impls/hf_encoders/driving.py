@@ -153,6 +153,8 @@ def _configured(row: Row, folder: str, layer: Mapping[str, Any], attention: str)
     of_layer = {"num_heads": heads, "head_dim": size, "mlp_ratio": layer["feed_forward"]["d_ff"] // layer["d_model"]}
     sizes = dict(zip(row.sizes, (layer["d_model"], heads, layer["feed_forward"]["d_ff"]), strict=False))
     sizes |= dict(zip(row.wide, (size, own.get("kv_heads") or heads), strict=False))
-    choices = {key: of_layer.get(value, value) if isinstance(value, str) else value for key, value in row.choices.items()}
+    choices = {
+        key: of_layer.get(value, value) if isinstance(value, str) else value for key, value in row.choices.items()
+    }
     cls = getattr(importlib.import_module(f"transformers.models.{folder}.configuration_{folder}"), row.config)
     return cls(**sizes, **choices, attn_implementation=attention)

@@ -12,7 +12,11 @@ class InFloat64(TorchFunctionMode):
     """Within it float64 stays float64: a cast to float32 is none, and a softmax that asks for float32 has float64."""
 
     def __torch_function__(
-        self, called: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        called: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if called is torch.Tensor.float:
             return args[0]

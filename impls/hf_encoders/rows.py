@@ -65,7 +65,13 @@ ROBERTA = Row("RobertaLayer", "RobertaConfig", _BERT, choices={"layer_norm_eps":
 BART = Row("BartEncoderLayer", "BartConfig", _BART, _BART_SIZES)
 WAV2VEC2 = Row("Wav2Vec2EncoderLayer", "Wav2Vec2Config", _WAV2VEC2)
 VIT = Row("ViTLayer", "ViTConfig", _VIT)
-DINOV2 = Row("Dinov2Layer", "Dinov2Config", ("norm1", "norm2"), ("hidden_size", "num_attention_heads"), choices={"mlp_ratio": "mlp_ratio"})
+DINOV2 = Row(
+    "Dinov2Layer",
+    "Dinov2Config",
+    ("norm1", "norm2"),
+    ("hidden_size", "num_attention_heads"),
+    choices={"mlp_ratio": "mlp_ratio"},
+)
 CLIP = Row("CLIPEncoderLayer", "CLIPVisionConfig", _CLIP)
 T5 = Row("T5Block", "T5Config", _T5_NORMS, _T5_SIZES, ("d_kv",), call="bucketed")
 _T5_GATED = {"feed_forward_proj": "gated-gelu"}
