@@ -1,6 +1,6 @@
 """`specs/published.yaml` against the configurations of transformers.
 
-These are encoders that the layer language cannot say; `test_others_layers.py` holds the others' layers by their numbers.
+These are encoders that the layer language cannot say; `test_others_layers.py` holds the others by their numbers.
 """
 
 import importlib

@@ -17,7 +17,7 @@ from encoder_conformance.spec.situation import Situation
 
 LANGUAGES: dict[str, type[BaseModel]] = {"layer": Layer, "situation": Situation}
 _WORDS = frozenset({"layer", "situation", "title", "source", "clauses", "families"})
-"""Keys that are not counted: ids, titles, sources, cited clauses, and `families`, which pairs layers with situations."""
+"""Keys that are not counted: ids, titles, sources, clauses, and `families`, which pairs layers with situations."""
 _FREE: dict[object, str] = {int: "any number", float: "any number", str: "any text"}
 
 _Reader = Callable[[BaseModel], Iterable[object]]
@@ -42,8 +42,8 @@ WITHOUT_CASE = {
     *((key, value) for key in OWN_BIAS for value in ("true", "false")),
 }
 """Keys and values that no case has: a pattern for ONNX files with parameters of their own (P-4), maps that lack the
-bias of their like, as they are read off files and modules (L-3), positions that do not count from 0 (S-3), and published
-encoders, which are asked where they are named (L-8)."""
+bias of their like, as they are read off files and modules (L-3), positions that do not count from 0 (S-3), and the
+layers of published encoders, which are asked where they are named (L-8)."""
 
 
 def coverage(cases: Iterable[Case]) -> list[ValueCount]:

@@ -32,7 +32,7 @@ _SELDOM = {
 """Activation that some have, and that another may have been meant for → what is usual."""
 
 
-class Choice(NamedTuple):
+class ComparedChoice(NamedTuple):
     """A key by which encoders differ, and what a layer has there, without its sizes."""
 
     key: str
@@ -45,13 +45,13 @@ class Choice(NamedTuple):
         return one != other
 
 
-def _is_given(key: str) -> Choice:
+def _is_given(key: str) -> ComparedChoice:
     part, _, name = key.partition(".")
-    return Choice(key, lambda layer: "given" if getattr(getattr(layer, part), name) is not None else "none")
+    return ComparedChoice(key, lambda layer: "given" if getattr(getattr(layer, part), name) is not None else "none")
 
 
-def _value(key: str) -> Choice:
-    return Choice(key, lambda layer: reduce(getattr, key.split("."), layer))
+def _value(key: str) -> ComparedChoice:
+    return ComparedChoice(key, lambda layer: reduce(getattr, key.split("."), layer))
 
 
 CHOICES = (
@@ -59,10 +59,10 @@ CHOICES = (
     *map(_value, ("attention.qkv_bias", "attention.output_bias", "feed_forward.bias", "feed_forward.activation")),
     _value("feed_forward.gated"),
     *map(_is_given, ("attention.kv_heads", "attention.position_bias", "attention.window", "attention.softcap")),
-    Choice("attention.rope", lambda layer: layer.attention.rope.pairing if layer.attention.rope else "none"),
-    Choice("attention.qk_norm", lambda layer: _norm_of(layer.attention.qk_norm)),
-    Choice("layer_scale", lambda layer: " and ".join(layer.layer_scale) or "none"),
-    Choice("residual_scale", lambda layer: "none" if layer.residual_scale == 1.0 else "given"),
+    ComparedChoice("attention.rope", lambda layer: layer.attention.rope.pairing if layer.attention.rope else "none"),
+    ComparedChoice("attention.qk_norm", lambda layer: _norm_of(layer.attention.qk_norm)),
+    ComparedChoice("layer_scale", lambda layer: " and ".join(layer.layer_scale) or "none"),
+    ComparedChoice("residual_scale", lambda layer: "none" if layer.residual_scale == 1.0 else "given"),
 )
 """What is compared with published encoders: no sizes, and of a rotation and a window no number, as depth and
 checkpoints have their own."""
@@ -111,7 +111,7 @@ class PublishedEncoder(Strict):
 
     def differences(self, layer: Layer) -> dict[str, str]:
         """Choice of `layer` that this encoder does not make → what the nearest of its layers has there."""
-        return min((_differences(own, layer) for own in self.choices), key=len)
+        return min((_differences(own, layer) for own in self.choices), key=_distance)
 
 
 def _layer_called(name: str) -> Layer:
@@ -223,16 +223,21 @@ LEAST_D_MODEL = 128
 def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
     """Nothing where some encoder makes every choice."""
     differences = {each.encoder: each.differences(layer) for each in published()}
-    least = min(map(len, differences.values()))
-    if not least:
+    least = min(map(_distance, differences.values()))
+    if not least[0]:
         return
-    nearest = {name: found for name, found in differences.items() if len(found) == least}
+    nearest = {name: found for name, found in differences.items() if _distance(found) == least}
     found = next(iter(nearest.values()))
     alike = [other for other, its in nearest.items() if its == found]
     chosen = {each.key: _text(each.of(layer)) for each in CHOICES}
     value = " and ".join(f"{choice} {chosen.get(choice, 'false')}" for choice in found)
     usual = " and ".join(f"{choice} {has}" for choice, has in found.items())
     yield _no_encoder_has("the combination", f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
+
+
+def _distance(differences: dict[str, str]) -> tuple[int, int]:
+    """How far an encoder is: a step that it has otherwise is nearer than one that it has not."""
+    return len(differences), sum(has == "none" for has in differences.values())
 
 
 def _seldom(layer: Layer) -> Iterator[Unusual]:

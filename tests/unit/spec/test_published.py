@@ -117,8 +117,10 @@ def test_a_published_layer_is_its_encoder_s_and_not_unusual(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "part", "keys", "said"),
     [
-        ("modernbert", "attention", {"rope": {"theta": 10000.0, "pairing": "interleaved"}}, "attention.rope halves (modernbert)"),
-        ("roformer", "attention", {"rope": {"theta": 10000.0, "pairing": "halves"}}, "attention.rope interleaved (roformer)"),
+        ("modernbert", "attention", {"rope": {"theta": 10000.0, "pairing": "interleaved"}},
+         "attention.rope halves (modernbert)"),
+        ("roformer", "attention", {"rope": {"theta": 10000.0, "pairing": "halves"}},
+         "norm.epsilon 1e-05 (jina_embeddings_v3)"),
         ("gemma3", "attention", {"qk_norm": {"kind": "rms_norm", "over": "all", "shift": False}},
          "attention.qk_norm rms_norm over a head (t5gemma2, gemma3)"),
         ("modernbert", "feed_forward", {"gated": False}, "feed_forward.gated true (modernbert)"),
