@@ -20,8 +20,9 @@ class Row:
     `norms`: the paths of norm1 and norm2, and in a sandwich of the norms after attention and after the network; "" is
     none. `sizes`: the configuration's names of d_model, num_heads and d_ff; `wide`: those of head_dim and kv_heads,
     where it has any. `choices`: what the configuration says other than by default, where a size of the layer stands by
-    its name. `call`: what the layer takes beside x and a mask. `kind`: the type of layer by which rotary settings differ. `number`: its place in
-    the stack. `needs_mask`: without a mask it is causal, and its model always gives it one. `gain_plus_one`: its norms multiply by 1 + w.
+    its name. `call`: what the layer takes beside x and a mask. `kind`: the type of layer by which rotary settings
+    differ. `number`: its place in the stack. `needs_mask`: without a mask it is causal, and its model always gives it
+    one. `gain_plus_one`: its norms multiply by 1 + w.
     """
 
     layer: str

@@ -31,7 +31,7 @@ LIMITS = {"no-mask": 1e-13, "padding-right": 1e-13, "low-variance": 1e-10, "leng
 decides: its keys are alike, and the query's gradient sums their differences."""
 TURNING = {"positions-restart": 1e-13}
 TEN_DIGITS = {"vivit": 1e-11}
-"""Layers whose activation, `gelu_fast`, has sqrt(2 / π) to ten digits (docs/findings.md): 2e-12 was found."""
+"""Layers whose activation, `gelu_fast`, has sqrt(2 / π) to ten digits: 2e-12 was found."""
 EAGER_ALONE = {"t5gemma"}
 """Layers whose scores are capped, which sdpa cannot do: transformers refuses it."""
 QUERY_BIAS, KEY_BIAS = "attention.query.bias", "attention.key.bias"
