@@ -18,7 +18,8 @@ from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
 from encoder_conformance.impls.keras_tf.positions import Gain, PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 from encoder_conformance.impls.keras_tf.stack import Encoder
-from encoder_conformance.spec.plan import has_bias, is_global, theta_of, with_attributes
+from encoder_conformance.spec.attention_choices import is_global, theta_of
+from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}  # E-1, E-9

@@ -14,7 +14,8 @@ from encoder_conformance.impls.pytorch.feed_forward import FeedForward
 from encoder_conformance.impls.pytorch.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
 from encoder_conformance.impls.pytorch.stack import Embedding, Encoder, LearnedPositions, sinusoidal
-from encoder_conformance.spec.plan import has_bias, is_global, theta_of, with_attributes
+from encoder_conformance.spec.attention_choices import is_global, theta_of
+from encoder_conformance.spec.plan import has_bias, with_attributes
 
 Description = Mapping[str, Any]
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}  # E-1, E-9

@@ -57,7 +57,7 @@ def _of_layer_file(layer: dict[str, Any]) -> dict[str, Any]:
     return {
         **layer,
         "properties": {**layer["properties"], BASE: base},
-        "required": [*OWN],
+        "required": [key for key in OWN if key in layer["required"]],
         "if": {"not": {"required": [BASE]}},
         "then": {"required": whole, "properties": below},
     }

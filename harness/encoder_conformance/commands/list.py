@@ -16,7 +16,7 @@ from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.coverage import coverage
-from encoder_conformance.spec.load import clauses, load
+from encoder_conformance.spec.load import clauses, load, published_layers
 from encoder_conformance.spec.plain import whole
 
 Row = dict[str, str | int]
@@ -51,7 +51,7 @@ def _layers() -> list[Row]:
             "activation": layer.feed_forward.activation,
             "title": layer.title,
         }
-        for layer in load().layers.values()
+        for layer in (*load().layers.values(), *published_layers().values())
     ]
 
 
@@ -84,7 +84,8 @@ def _deviations() -> list[Row]:
 
 def _whole_layers() -> list[dict[str, Any]]:
     """Every layer with all of its keys, those of its base too, its epsilon as the decimal that a file has (L-2)."""
-    return [whole(layer.with_decimal_epsilon) for layer in load().layers.values()]
+    every = (*load().layers.values(), *published_layers().values())
+    return [whole(layer.with_decimal_epsilon) for layer in every]
 
 
 _LISTS: dict[str, Callable[[], list[Row]]] = {

@@ -12,7 +12,7 @@ from encoder_conformance.spec.strict import IDENTIFIER
 from encoder_conformance.spec.yaml_file import EXTENSIONS
 
 BASE = "base"
-OWN = ("layer", "title", "clauses", "family")
+OWN = ("layer", "title", "source", "clauses", "family")
 """The keys that each file has for itself: what the layer is called, what it is for, and what it is asked."""
 
 _LONGEST_ID = 200

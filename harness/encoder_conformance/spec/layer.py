@@ -11,7 +11,7 @@ from encoder_conformance.spec.attention_choices import is_global, theta_of
 from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
 from encoder_conformance.spec.plain import plain, whole
 from encoder_conformance.spec.plan import OWN_BIAS, has_bias, scaled_by
-from encoder_conformance.spec.strict import ClauseId, Identifier, Sentence, Strict
+from encoder_conformance.spec.strict import ClauseId, Identifier, Link, Sentence, Strict
 
 Part = Literal["encoder_layer", "attention"]
 Placement = Literal["pre", "post", "sandwich"]
@@ -29,10 +29,11 @@ Addition = Literal[
 Family = Literal[
     "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices",
     "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout",
-    "attention", "whole_encoders",
+    "attention", "whole_encoders", "shipped", "shipped_rotary",
 ]  # fmt: skip
-RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"})
-"""Families of large layers whose choices smaller layers cover. None of their cases is required (rule V-9)."""
+RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks", "shipped", "shipped_rotary"})
+"""Families of layers whose choices others cover: large ones, and published encoders. None of their cases is required
+(rule V-9)."""
 
 
 STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
@@ -239,6 +240,7 @@ class Layer(Strict):
 
     layer: Identifier = Field(description="the id, equal to the file's name, stable for ever")
     title: Sentence
+    source: Link | None = plain(None, "the model card or paper of the encoder that has this layer; null: nobody's")
     clauses: tuple[ClauseId, ...] = Field(min_length=1, description="clauses of specs/README.md this layer tests")
     family: Family = Field(description="selects the situations that apply: each situation lists its families")
     part: Part = Field(
@@ -382,7 +384,7 @@ ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
 }
 """What the language was extended by → whether a layer uses it (L-7)."""
 
-_NOT_COMPARED = {"layer", "title", "clauses", "family", "dropout", "padded_rows", "padding_content"}
+_NOT_COMPARED = {"layer", "title", "source", "clauses", "family", "dropout", "padded_rows", "padding_content"}
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
 
 

@@ -106,6 +106,16 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
     return specification
 
 
+PUBLISHED = "published"
+"""The folder, in that of the layers, of one layer of each published encoder (rule L-8)."""
+
+
+@cache
+def published_layers() -> dict[str, Layer]:
+    """Id → layer of a published encoder. None of them is in a specification: they are asked where they are named."""
+    return {path.stem: _read_own_layer(path, SPECS / "layers") for path in _files(SPECS / "layers" / PUBLISHED)}
+
+
 @cache
 def clauses() -> dict[str, str]:
     """Clause id → text on one line, in the order of the specification."""

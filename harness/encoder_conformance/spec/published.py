@@ -7,19 +7,19 @@ Keras, ReLU where a configuration said nothing.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Literal
+from functools import cache, cached_property, reduce
+from typing import Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from encoder_conformance.platform.paths import SPECS
-from encoder_conformance.spec.layer import Activation, Epsilon, Layer, NormKind
+from encoder_conformance.spec.layer import HeadNorm, Layer
+from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import OWN_BIAS
-from encoder_conformance.spec.strict import Link, Strict
+from encoder_conformance.spec.strict import Identifier, Link, Strict
 from encoder_conformance.spec.yaml_file import read_model
 
-Bias = bool | Literal["either"]
 SHOWN = 3
 """How many names a message gives."""
 _DEFAULTS = ((1e-3, "Keras' default"), (1e-8, "that of x-transformers' RMSNorm"), (1e-7, "DeBERTa's"))
@@ -32,88 +32,98 @@ _SELDOM = {
 """Activation that some have, and that another may have been meant for → what is usual."""
 
 
-class PublishedNorm(Strict):
-    placement: tuple[Literal["pre", "post", "sandwich"], ...] = Field(min_length=1)
-    kind: NormKind
-    epsilon: tuple[Epsilon, ...] = Field(min_length=1)
+class ComparedChoice(NamedTuple):
+    """A key by which encoders differ, and what a layer has there, without its sizes."""
 
-    def has_epsilon(self, value: float) -> bool:
-        """Whether it is one of its own, in float32 or as the decimal that this stands for."""
-        return any(_is_near(value, own) for own in self.epsilon)
+    key: str
+    of: Callable[[Layer], object]
 
-
-class PublishedAttention(Strict):
-    scale: Literal["head_dim", "one", "head_dim_and_terms"] = Field(description="scores are divided by its square root")
-    head_dim: tuple[int, ...] = Field(description="features of a head, as published; empty: free")
+    def differs(self, own: Layer, layer: Layer) -> bool:
+        one, other = self.of(own), self.of(layer)
+        if isinstance(one, float) and isinstance(other, float):  # in float32, or as the decimal that this stands for
+            return not _is_near(one, other)
+        return one != other
 
 
-class PublishedBiases(Strict):
-    query: Bias
-    key: Bias
-    value: Bias
-    output: Bias
-    feed_forward: Bias
+def _is_given(key: str) -> ComparedChoice:
+    part, _, name = key.partition(".")
+    return ComparedChoice(key, lambda layer: "given" if getattr(getattr(layer, part), name) is not None else "none")
 
 
-class PublishedFeedForward(Strict):
-    activation: tuple[Activation, ...] = Field(min_length=1)
-    gated: bool
+def _value(key: str) -> ComparedChoice:
+    return ComparedChoice(key, lambda layer: reduce(getattr, key.split("."), layer))
 
 
-Inside = Literal[
-    "rope", "position_buckets", "position_table", "disentangled", "softcap", "window", "qk_norm", "layer_scale",
-]  # fmt: skip
+CHOICES = (
+    *map(_value, ("norm.placement", "norm.kind", "norm.epsilon", "norm.shift", "norm.first", "attention.scale")),
+    *map(_value, ("attention.qkv_bias", "attention.output_bias", "feed_forward.bias", "feed_forward.activation")),
+    _value("feed_forward.gated"),
+    *map(_is_given, ("attention.kv_heads", "attention.position_bias", "attention.window", "attention.softcap")),
+    ComparedChoice("attention.rope", lambda layer: layer.attention.rope.pairing if layer.attention.rope else "none"),
+    ComparedChoice("attention.qk_norm", lambda layer: _norm_of(layer.attention.qk_norm)),
+    ComparedChoice("layer_scale", lambda layer: " and ".join(layer.layer_scale) or "none"),
+    ComparedChoice("residual_scale", lambda layer: "none" if layer.residual_scale == 1.0 else "given"),
+)
+"""What is compared with published encoders: no sizes, and of a rotation and a window no number, as depth and
+checkpoints have their own."""
+
+
+def _norm_of(norm: HeadNorm | None) -> str:
+    return f"{norm.kind} over {'a head' if norm.over == 'head' else 'all heads'}" if norm else "none"
+
+
+Inside = Literal["rope_2d", "position_buckets", "position_table", "disentangled", "value_norm", "windows_2d"]
+
+
+class Variant(BaseModel):
+    """A layer that has other choices than one of `specs/layers`, or of its `published`: its `base`, and those keys."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    base: Identifier
+
+    @property
+    def layer(self) -> Layer:
+        keys = whole(_layer_called(self.base))
+        own = {
+            key: {**keys[key], **value} if isinstance(value, dict) and key in keys else value
+            for key, value in (self.model_extra or {}).items()
+        }
+        return Layer.model_validate(keys | own)
 
 
 class PublishedEncoder(Strict):
-    """One layer of a published encoder, or of a library (`kind`)."""
+    """A published encoder, or a layer of a library (`kind`)."""
 
     encoder: str
     kind: Literal["model", "framework"]
-    source: Link
-    norm: PublishedNorm
-    attention: PublishedAttention
-    biases: PublishedBiases
-    feed_forward: PublishedFeedForward
-    inside: tuple[Inside, ...] = Field(description="what it does besides, which the layer language has no key for")
+    source: Link = Field(description="the code that it was read in")
+    layers: tuple[Identifier | Variant, ...] = Field(
+        min_length=1, description="what it chooses, by code or in checkpoints: layers of specs/layers, or of published/"
+    )
+    head_dim: tuple[int, ...] = Field(description="features of a head, as published; empty: free")
+    inside: tuple[Inside, ...] = Field(
+        default=(), description="what its layer does besides, which the layer language has no key for"
+    )
+
+    @cached_property
+    def choices(self) -> tuple[Layer, ...]:
+        return tuple(_layer_called(each) if isinstance(each, str) else each.layer for each in self.layers)
 
     def differences(self, layer: Layer) -> dict[str, str]:
-        """Choice of `layer` that this encoder does not make → what it has there."""
-        norm, own, biases = self.norm, layer.norm, self.biases
-        qkv = "either" in (biases.query, biases.value) or biases.query is layer.attention.qkv_bias
-        checked = {
-            "norm.placement": (own.placement in norm.placement, " or ".join(norm.placement)),
-            "norm.kind": (own.kind == norm.kind, norm.kind),
-            "norm.epsilon": (norm.has_epsilon(own.epsilon), " or ".join(f"{value:.6g}" for value in norm.epsilon)),
-            "attention.scale": (layer.attention.scale == self.attention.scale, self.attention.scale),
-            "attention.qkv_bias": (qkv, _yes_no(biases.query)),
-            "attention.output_bias": (biases.output in (layer.attention.output_bias, "either"), _yes_no(biases.output)),
-            "feed_forward.bias": (
-                biases.feed_forward in (layer.feed_forward.bias, "either"),
-                _yes_no(biases.feed_forward),
-            ),
-            "feed_forward.activation": (
-                layer.feed_forward.activation in self.feed_forward.activation,
-                " or ".join(self.feed_forward.activation) + (", gated" if self.feed_forward.gated else ""),
-            ),
-        }
-        checked |= self._own_biases(layer)
-        if self.feed_forward.gated:
-            checked["feed_forward.activation"] = False, checked["feed_forward.activation"][1]
-        return {choice: has for choice, (same, has) in checked.items() if not same}
+        """Choice of `layer` that this encoder does not make → what the nearest of its layers has there."""
+        return min((_differences(own, layer) for own in self.choices), key=_distance)
 
-    def _own_biases(self, layer: Layer) -> dict[str, tuple[bool, str]]:
-        """Own key of a bias → whether this encoder has none where the layer has none, and what it has there.
 
-        A bias too many is no difference: Whisper with a bias of its keys is still Whisper, as no output shows it.
-        """
-        found = {}
-        for key, linear in OWN_BIAS.items():
-            part, _, name = linear.partition(".")
-            bias: Bias = getattr(self.biases, name) if part == "attention" else self.biases.feed_forward
-            if linear in layer.lacks_bias:
-                found[key] = bias in (False, "either"), _yes_no(bias)
-        return found
+def _layer_called(name: str) -> Layer:
+    published = published_layers()
+    return published[name] if name in published else load().layers[name]
+
+
+def _differences(own: Layer, layer: Layer) -> dict[str, str]:
+    """A bias too many is no difference: Whisper with a bias of its keys is still Whisper, as no output shows it."""
+    found = {each.key: _text(each.of(own)) for each in CHOICES if each.differs(own, layer)}
+    lacking = {key: "true" for key, linear in OWN_BIAS.items() if linear in layer.lacks_bias and own.has_bias(linear)}
+    return found | lacking
 
 
 class Published(Strict):
@@ -124,8 +134,8 @@ def _is_near(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-4)
 
 
-def _yes_no(bias: Bias) -> str:
-    return str(bias).lower()
+def _text(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache
@@ -157,37 +167,49 @@ def _no_encoder_has(choice: str, value: str, usual: str) -> Unusual:
 
 def epsilon_of(value: float, rounded: Callable[[float], float]) -> float:
     """The published epsilon that a format rounds to this value; the value itself where there is none."""
-    known = {epsilon for each in published() for epsilon in each.norm.epsilon}
+    known = {own.norm.epsilon for each in published() for own in each.choices}
     return next((epsilon for epsilon in sorted(known) if value in (epsilon, rounded(epsilon))), value)
 
 
+class Kin(NamedTuple):
+    """A published encoder, and one of the layers that it has."""
+
+    encoder: PublishedEncoder
+    layer: Layer
+
+
 def _unusual_choices(layer: Layer) -> Iterator[Unusual]:
-    norm = layer.norm
-    kin = [each for each in published() if each.norm.kind == norm.kind and norm.placement in each.norm.placement]
-    yield from _unusual_norm(layer, kin)
-    if layer.attention.scale not in {each.attention.scale for each in published()}:
+    norm, every = layer.norm, [Kin(each, own) for each in published() for own in each.choices]
+    kin = [each for each in every if (each.layer.norm.kind, each.layer.norm.placement) == (norm.kind, norm.placement)]
+    yield from _unusual_norm(layer, kin, every)
+    scale = layer.attention.scale
+    if scale not in {each.layer.attention.scale for each in every}:
         usual = f"1/√head_dim = 1/√{layer.head_dim} ({_names(each.encoder for each in published())})"
-        yield _no_encoder_has("attention.scale", f"1/√{layer.attention.scale} = 1/√{layer.scaled_by}", usual)
+        divided = f"1/√{layer.scaled_by:g}"
+        value = f"1/√{scale} = {divided}" if isinstance(scale, str) else divided
+        yield _no_encoder_has("attention.scale", value, usual)
     if layer.attention.projections != "full":
         yield _no_encoder_has("attention.projections", layer.attention.projections, "a projection for each head")
-    sizes = sorted({size for each in kin or published() for size in each.attention.head_dim})
+    sizes = sorted({size for each in kin or every for size in each.encoder.head_dim})
     if layer.head_dim not in sizes and layer.d_model >= LEAST_D_MODEL:
         value = f"{layer.attention.num_heads}, of {layer.head_dim} features each"
         yield _no_encoder_has("attention.num_heads", value, ", ".join(map(str, sizes)))
 
 
-def _unusual_norm(layer: Layer, kin: Sequence[PublishedEncoder]) -> Iterator[Unusual]:
-    """`kin`: the encoders that have such a norm at such a place."""
+def _unusual_norm(layer: Layer, kin: Sequence[Kin], every: Sequence[Kin]) -> Iterator[Unusual]:
+    """`kin`: those of `every` published layer that have such a norm at such a place."""
     own = layer.norm
     if not kin:
         families: dict[str, str] = {}
-        for each in published():
-            for placement in each.norm.placement:
-                families.setdefault(f"{placement}-norm {each.norm.kind}", each.encoder)
+        for each in every:
+            families.setdefault(f"{each.layer.norm.placement}-norm {each.layer.norm.kind}", each.encoder.encoder)
         usual = ", ".join(f"{name} ({who})" for name, who in sorted(families.items()))
         yield _no_encoder_has("norm", f"{own.placement}-norm {own.kind}", usual)
-    elif not any(each.norm.has_epsilon(own.epsilon) for each in kin):
-        usual = _who({f"{value:.6g}": each.encoder for each in kin for value in each.norm.epsilon}, kin)
+    elif not any(_is_near(own.epsilon, each.layer.norm.epsilon) for each in kin):
+        having: dict[str, dict[str, None]] = {}
+        for each in kin:
+            having.setdefault(f"{each.layer.norm.epsilon:.6g}", {})[each.encoder.encoder] = None
+        usual = ", ".join(f"{text} ({_names(who)})" for text, who in having.items())
         usual += "".join(
             f"; {own.epsilon:.6g} is {whose}" for value, whose in _DEFAULTS if _is_near(own.epsilon, value)
         )
@@ -201,22 +223,27 @@ LEAST_D_MODEL = 128
 def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
     """Nothing where some encoder makes every choice."""
     differences = {each.encoder: each.differences(layer) for each in published()}
-    least = min(map(len, differences.values()))
-    if not least:
+    least = min(map(_distance, differences.values()))
+    if not least[0]:
         return
-    nearest = {name: found for name, found in differences.items() if len(found) == least}
+    nearest = {name: found for name, found in differences.items() if _distance(found) == least}
     found = next(iter(nearest.values()))
     alike = [other for other, its in nearest.items() if its == found]
-    keys = whole(layer)
-    value = " and ".join(f"{choice} {_chosen(keys, choice)}" for choice in found)
+    chosen = {each.key: _text(each.of(layer)) for each in CHOICES}
+    value = " and ".join(f"{choice} {chosen.get(choice, 'false')}" for choice in found)
     usual = " and ".join(f"{choice} {has}" for choice, has in found.items())
     yield _no_encoder_has("the combination", f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
 
 
+def _distance(differences: dict[str, str]) -> tuple[int, int]:
+    """How far an encoder is: a step that it has otherwise is nearer than one that it has not."""
+    return len(differences), sum(has == "none" for has in differences.values())
+
+
 def _seldom(layer: Layer) -> Iterator[Unusual]:
-    """An activation that some encoder has, and that stands more often for another by a slip."""
+    """An activation that some encoder has, and that stands more often for another by a slip; none of a gate."""
     activation = layer.feed_forward.activation
-    if activation in _SELDOM:
+    if activation in _SELDOM and not layer.feed_forward.gated:
         own = _names(each.encoder for each in published() if not each.differences(layer))
         text = f"feed_forward.activation is {activation}, as in {own}; {_SELDOM[activation]}"
         yield Unusual("feed_forward.activation", text)
@@ -231,19 +258,6 @@ def _unusual_end(layer: Layer) -> Iterator[Unusual]:
 
 def _described(layer: Layer) -> str:
     return f"{layer.norm.placement}-norm {layer.norm.kind} ε {layer.norm.epsilon:.6g}"
-
-
-def _chosen(layer: dict[str, dict[str, object]], choice: str) -> str:
-    part, _, key = choice.partition(".")
-    value = layer[part][key]
-    return f"{value:.6g}" if isinstance(value, float) else str(value).lower()
-
-
-def _who(having: dict[str, str], kin: Iterable[PublishedEncoder]) -> str:
-    return ", ".join(
-        f"{text} ({_names(e.encoder for e in kin if any(f'{v:.6g}' == text for v in e.norm.epsilon))})"
-        for text in having
-    )
 
 
 def _names(names: Iterable[str]) -> str:

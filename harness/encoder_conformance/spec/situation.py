@@ -132,7 +132,7 @@ class Situation(Strict):
     def _positions_problem(self) -> str:
         if self.positions is None:
             return ""
-        if not {*self.families} <= {*TOKEN_FAMILIES, "rotary"}:
+        if not {*self.families} <= {*TOKEN_FAMILIES, "rotary", "shipped_rotary"}:
             return (
                 "positions are given, which needs families of layers that take token ids or turn: no others read them"
             )

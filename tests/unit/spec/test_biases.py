@@ -81,10 +81,10 @@ def test_a_difference_says_what_each_side_has() -> None:
     assert [*differences(right, layer)] == [("attention.key_bias", False, True)]
 
 
-def test_keys_without_a_bias_are_whisper_s_and_dinov3_s_and_values_without_are_nobody_s() -> None:
+def test_keys_without_a_bias_are_whisper_s_and_values_without_are_nobody_s() -> None:
     layer = changed("pre-gelu-512", WHISPER)
     assert unusual(layer) == ()
-    assert [each.encoder for each in published() if not each.differences(layer)] == ["whisper", "dinov3_vit"]
+    assert [each.encoder for each in published() if not each.differences(layer)] == ["whisper", "qwen2_audio"]
     assert unusual(LAYERS["pre-gelu-512"]) == ()
     [found] = unusual(changed("pre-gelu-512", {"attention": {"value_bias": False}}))
     assert "with attention.value_bias false, which no published encoder has; usual: attention.value_bias true" in str(

@@ -17,7 +17,7 @@ from encoder_conformance.spec.load import load
 from encoder_conformance.spec.plain import whole
 
 LAYERS = load().layers
-FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (SPECS / "layers").iterdir()}
+FILES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (SPECS / "layers").glob("*.yaml")}
 MINE = {"layer": "mine", "title": "A layer of my own", "clauses": ["E-4"], "family": "small"}
 SCHEMA = json.loads((SPECS / "schema" / "layer.schema.json").read_text(encoding="utf-8"))
 
@@ -102,7 +102,7 @@ def test_a_layer_of_the_specification_comes_before_a_file_of_its_name(tmp_path: 
 
 
 def test_layers_are_in_the_order_of_their_files_whatever_their_bases() -> None:
-    assert [*LAYERS] == [path.stem for path in sorted((SPECS / "layers").iterdir())]
+    assert [*LAYERS] == [path.stem for path in sorted((SPECS / "layers").glob("*.yaml"))]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_fault_of_a_file_with_a_base_names_the_file_and_the_key(
     refused(write(tmp_path, base="post-gelu", **keys), *words)
 
 
-@pytest.mark.parametrize("key", OWN[1:])
+@pytest.mark.parametrize("key", [key for key in OWN[1:] if key != "source"])
 def test_what_a_layer_is_for_is_never_its_base_s(tmp_path: Path, key: str) -> None:
     path = write(tmp_path, base="post-gelu")
     path.write_text(yaml.safe_dump({k: v for k, v in yaml.safe_load(path.read_text()).items() if k != key}))

@@ -1,5 +1,6 @@
 """What published encoders choose, and what is said of a layer that none of them is."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from encoder_conformance.commands.validate.evidence import ExaminedFile, Validat
 from encoder_conformance.commands.validate.phases.layer import assess
 from encoder_conformance.protocol.description import FileDescription, ModuleDescription, Port, Roles
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.spec.published import published, unusual
 
 
@@ -78,7 +79,7 @@ def test_what_stands_for_another_choice_by_a_slip_is_named(layer: str, choices: 
 def test_check_and_validate_warn_of_the_same_in_every_layer_of_the_specification() -> None:
     own = {name: as_check_says(layer) for name, layer in load().layers.items()}
     assert own == {name: as_validate_says(layer) for name, layer in load().layers.items()}
-    assert sum(map(bool, own.values())) == 19
+    assert sum(map(bool, own.values())) == 18
 
 
 def as_check_says(layer: Layer) -> list[str]:
@@ -102,3 +103,32 @@ def as_validate_says(layer: Layer) -> list[str]:
 def test_two_unusual_choices_are_two_warnings() -> None:
     found = unusual(changed(norm__epsilon=1e-3, attention__scale="d_model"))
     assert [each.choice for each in found] == ["norm.epsilon", "attention.scale"]
+
+
+@pytest.mark.parametrize("name", published_layers())
+def test_a_published_layer_is_its_encoder_s_and_not_unusual(name: str) -> None:
+    """Of the activations that also stand for others by a slip, it is said who has them."""
+    layer = published_layers()[name]
+    assert [each.encoder for each in published() if layer in each.choices]
+    assert {each.choice for each in unusual(layer)} <= {"feed_forward.activation"}
+    assert layer.source
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "keys", "said"),
+    [
+        ("modernbert", "attention", {"rope": {"theta": 10000.0, "pairing": "interleaved"}},
+         "attention.rope halves (modernbert)"),
+        ("roformer", "attention", {"rope": {"theta": 10000.0, "pairing": "halves"}},
+         "norm.epsilon 1e-05 (jina_embeddings_v3)"),
+        ("gemma3", "attention", {"qk_norm": {"kind": "rms_norm", "over": "all", "shift": False}},
+         "attention.qk_norm rms_norm over a head (t5gemma2, gemma3)"),
+        ("modernbert", "feed_forward", {"gated": False}, "feed_forward.gated true (modernbert)"),
+    ],
+)  # fmt: skip
+def test_another_choice_of_a_key_that_came_later_is_named(
+    name: str, part: str, keys: dict[str, object], said: str
+) -> None:
+    tree = published_layers()[name].model_dump(mode="json")
+    tree[part] |= keys
+    assert said in " ".join(map(str, unusual(Layer.model_validate_json(json.dumps(tree)))))

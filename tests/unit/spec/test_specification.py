@@ -28,7 +28,7 @@ YAML_FILES = sorted(
     [
         SPECS / "constants.yaml",
         SPECS / "published.yaml",
-        *(SPECS / "layers").iterdir(),
+        *(SPECS / "layers").rglob("*.yaml"),
         *(SPECS / "situations").iterdir(),
     ]
 )
@@ -50,7 +50,7 @@ def test_every_yaml_file_names_a_schema_and_keeps_it(path: Path) -> None:
     schema = SPECS / "schema" / Path(named[1]).name
     if path in YAML_FILES:  # specs/ is read alone, so the way there is part of it
         assert (path.parent / named[1]).resolve() == schema.resolve()
-    kind = {"layers": "layer", "situations": "situation"}.get(
+    kind = {"layers": "layer", "published": "layer", "situations": "situation"}.get(
         path.parent.name, path.stem.replace("impl", "implementation")
     )
     assert schema.name == f"{kind}.schema.json"
@@ -324,7 +324,7 @@ def test_a_folder_in_a_files_place_is_refused(copy: Path) -> None:
 
 
 def test_a_folder_without_layers_is_refused(copy: Path) -> None:
-    for path in (copy / "layers").iterdir():
+    for path in (copy / "layers").glob("*.yaml"):
         path.unlink()
     refused(copy, "layers", "no YAML file")
 

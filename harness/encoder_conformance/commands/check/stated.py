@@ -12,7 +12,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import SubjectRequest
 
@@ -42,7 +42,11 @@ class CheckRequest(SubjectRequest):
             return self
         if named.startswith(TRANSFORMERS):
             return replace(self, like=named)
-        return replace(self, layer=encoder_layer_of(find_layer(named), command), resize=named in load().layers)
+        return replace(
+            self,
+            layer=encoder_layer_of(find_layer(named), command),
+            resize=named in {*load().layers, *published_layers()},
+        )
 
     def with_layer_read(self, log: Path) -> "CheckRequest":
         """The request with the layer that `like` has in place of its name."""

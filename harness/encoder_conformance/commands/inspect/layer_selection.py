@@ -12,27 +12,29 @@ from encoder_conformance.protocol.frames import LARGEST_FRAME
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer, Stack
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.spec.masking import EndPadding
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
 from encoder_conformance.spec.yaml_file import EXTENSIONS
 
 
 def find_layer(id_or_path: str, *, built: bool = True) -> Layer:
-    """A layer of the specification by its id, or the user's own by the path of its YAML file.
+    """A layer of the specification or of a published encoder by its id, or the user's own by the path of its YAML.
 
     `built`: whether its parameters are going to be made. Raises InputError, then also if they are too large for that.
     """
     layers = load().layers
     if id_or_path in layers:
         return layers[id_or_path]
+    if id_or_path in (published := published_layers()):
+        return published[id_or_path]
     path = Path(id_or_path)
     if path.suffix in EXTENSIONS or path.is_file():
         layer = load(extra_layers=(path,)).layers[path.stem]
         if built:
             refuse_larger(layer, LARGEST_BUILT, f"--layer {id_or_path}")
         return layer
-    hint = f"{nearest(id_or_path, layers)} (conform list layers; or give a YAML file)"
+    hint = f"{nearest(id_or_path, [*layers, *published])} (conform list layers; or give a YAML file)"
     raise InputError(f"no layer {id_or_path!r}, nor a file of that name", where="--layer", hint=hint)
 
 

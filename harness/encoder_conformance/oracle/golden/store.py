@@ -42,7 +42,7 @@ def case_digest(case: Case, constants: Constants) -> str:
     Cases that differ only in how they are given share a golden, and so the digest (G-4). A key at its default is not in
     it, so a new key leaves every golden as it is (L-6).
     """
-    prose = {"title", "clauses", "level"}
+    prose = {"title", "source", "clauses", "level"}
     not_in_situation = {"families", "equals", "given", "dtypes", "mode", "invariant", "flaw", "checks"}
     if case.situation.items is None:  # as if it were its default, though every file writes it out
         not_in_situation.add("items")
