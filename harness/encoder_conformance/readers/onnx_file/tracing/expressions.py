@@ -164,6 +164,14 @@ class Weights(Operation):
     query_first: bool
     constant: Array | None
     """A constant that the file adds to the scores, [B, H, Q, K]."""
+    cap: float | None = None
+    """The softcap that the scores go through, after `constant` where that is finite."""
+    added: tuple[str, ...] = ()
+    """The graph values that are added to the scores and do not depend on x, where any of them prefers positions."""
+    mask: str = ""
+    """The mask of an Attention node; "" for none, and where each step is a node."""
+    near: tuple[int, int] | None = None
+    """The keys before and after a query that an Attention node lets it see; −1 for all of them."""
 
 
 @dataclass(eq=False)
