@@ -36,7 +36,9 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     H = weights.shape[1]
     short = _summed(weights.added, {name: trace.number(name) for name in weights.added}, H, trace.S)
     if weights.constant is None or not _is_all_of(short, weights):
-        raise UnsupportedPattern(f"{weights.name!r} is of scores to which numbers are added, times others", "position_bias")
+        raise UnsupportedPattern(
+            f"{weights.name!r} is of scores to which numbers are added, times others", "position_bias"
+        )
     added, missing = _summed(weights.added, values, H, S), [name for name in weights.added if name not in values]
     if missing:
         added, S = short, trace.S
@@ -81,7 +83,9 @@ def _by_distance(added: Array, S: int, name: str) -> tuple[Array, RH]:
         if not np.isfinite(line).all():
             continue
         if np.abs(line - line[:, :1]).max() > CLOSE * max(1.0, np.abs(line).max()):
-            raise UnsupportedPattern(f"{name!r} is of scores to which numbers are added, not by distance", "position_bias")
+            raise UnsupportedPattern(
+                f"{name!r} is of scores to which numbers are added, not by distance", "position_bias"
+            )
         distances.append(apart)
         rows.append(line[:, 0])
     return np.array(distances), np.array(rows)

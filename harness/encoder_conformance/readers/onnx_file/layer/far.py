@@ -118,4 +118,6 @@ def _window(seen: ST, name: str) -> tuple[int, int] | None:
         if left < S - 1 and right < S - 1:
             return left, right
     far = f"of {S} positions, {left} before a query at most and {right} after it"
-    raise UnsupportedPattern(f"{name!r} sees some keys and not others, and no window is made of them: {far}", "own_mask")
+    raise UnsupportedPattern(
+        f"{name!r} sees some keys and not others, and no window is made of them: {far}", "own_mask"
+    )

@@ -115,13 +115,12 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     heads = [attributes.get("q_num_heads"), attributes.get("kv_num_heads"), attributes.get("kv_num_heads")]
     if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
         heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
-    if heads[0] != heads[1]:
-        message = f"{heads[0]} heads of query that share {heads[1]} of key and value"
-        raise UnsupportedPattern(message, "grouped_queries")
     query, key, value = (
         replace(view, index=_by_heads(view.index, count))
         for view, count in zip((query, key, value), heads, strict=True)
     )
+    times = query.index.shape[1] // key.index.shape[1]
+    key, value = (replace(view, index=np.repeat(view.index, times, axis=1)) for view in (key, value))
     scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, key)
     assert isinstance(scores.operation, Scores)
     scale = float(attributes.get("scale", 0.0) or query.index.shape[-1] ** -0.5) * scores.factor
@@ -152,7 +151,9 @@ def _fused(table: ValueTable, node: onnx.NodeProto, scores: Scores, scale: float
     hidden |= ((-apart > near[0]) & (near[0] >= 0)) | ((apart > near[1]) & (near[1] >= 0))
     constant = np.where(hidden, -np.inf, added) if hidden.any() or added.any() else None
     prefers = constant is not None and biases_positions(constant)
-    cap = float(attributes.get("softcap", 0.0) or 0.0) or None
+    cap = float(attributes.get("softcap", 0.0))
+    if cap and prefers:
+        raise UnsupportedPattern("Attention that adds numbers of the file's own to capped scores", "position_bias")
     names = (mask,) if prefers else ()
     return Weights(shape, node.output[0], scores, scale, True, constant, cap, names, mask, near)  # type: ignore[arg-type]
 

@@ -20,13 +20,13 @@ _SEEN, _HIDDEN = 1e-3, 100.0
 class SoftmaxForm:
     """softmax(cap · tanh((scale · scores + constant) / cap)), or softmax(scale · scores + constant) without a cap.
 
-    `constant` [B, H, Q, K] is −∞ where the file hides a key, and None for nothing. Without a cap it is as large as its
+    A `cap` of 0 is none. `constant` [B, H, Q, K] is −∞ where the file hides a key, and None for nothing. Without a cap it is as large as its
     row's largest is 0; with one it is what is added.
     """
 
     scale: float
     constant: Array | None = None
-    cap: float | None = None
+    cap: float = 0.0
 
 
 def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxForm:
