@@ -173,7 +173,7 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
     stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
     verdicts = verify(layer, inferred.given(run.x), stages, format)
     off, at = next((verdict for verdict in verdicts if not verdict.conforms), None), ""
-    if off is None and (far := inferred.far) is not None and reads_position(layer):
+    if off is None and (far := inferred.far) is not None and layer.reads_position:
         output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
         more = verify(layer, inferred.given(far.x), {"output": np.ascontiguousarray(output)}, format)
         off, at, verdicts = (None if more[0].conforms else more[0]), f" at a sequence of {far.S}", (*verdicts, *more)
@@ -185,9 +185,3 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
         problem = off.problem.text if off.problem else f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
         evidence = f"the first stage out of line{at} is {off.tensor} ({problem})"
     inferred.facts.append(Fact(key="proved", value=off is None, evidence=evidence))
-
-
-def reads_position(layer: Layer) -> bool:
-    """Whether something in it depends on where a position lies (E-22, E-23, E-26)."""
-    attention = layer.attention
-    return any(key is not None for key in (attention.rope, attention.position_bias, attention.window))
