@@ -178,9 +178,12 @@ class Situation(Strict):
         return ""
 
     def fits(self, layer: Layer) -> bool:
-        """Whether the layer has a case in this situation: by its family, and by what it reads (I-4)."""
-        orders = self.invariant == "permutation"
-        return layer.family in self.families and not (orders and layer.reads_positions)
+        """Whether the layer has a case in this situation, by its family and by what it reads."""
+        return layer.family in self.families and self.holds_for(layer)
+
+    def holds_for(self, layer: Layer) -> bool:
+        """Whether what the situation asks is true of the layer: in one that reads positions they are no set (I-4)."""
+        return not (self.invariant == "permutation" and layer.reads_positions)
 
     @property
     def keys(self) -> int:

@@ -107,6 +107,9 @@ def _of_columns(layer: EncoderLayer, stage: str, step: Operation, sizes: Sizes) 
     """Query, key and value, and what becomes of them head by head; and maps of which a gate takes a part."""
     columns, (B, S) = layer.columns[stage], (sizes[letter] for letter in "BS")
     flat = np.arange(prod(step.shape)).reshape(B * S, -1)[:, columns].reshape(-1)
+    if not stage.startswith(PROJECTED):
+        yield stage, StageTarget(step, flat)
+        return
     split = StageTarget(step, _by_heads(flat, columns.size // layer.head_dim, sizes))
     over_all = {QK_NORMS[name] for name, norm in layer.head_norms.items() if norm.width != layer.head_dim}
     if stage in QK_NORMS and QK_NORMS[stage] in over_all:
@@ -117,7 +120,7 @@ def _of_columns(layer: EncoderLayer, stage: str, step: Operation, sizes: Sizes) 
         if stage not in over_all:
             yield f"{stage}_heads", split
     else:
-        yield stage, split if "d" in axes_of(stage).split() else StageTarget(step, flat)
+        yield stage, split
 
 
 def _by_heads(flat: Array, heads: int, sizes: Sizes) -> Array:
