@@ -9,7 +9,7 @@ from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices
 from encoder_conformance.readers.onnx_file.layer.structure import FIRST_NORM, Encoder, EncoderLayer
-from encoder_conformance.readers.onnx_file.layer.walk import QK_NORMS
+from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Gate,
@@ -24,7 +24,6 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
 from encoder_conformance.spec.plan import COMMON_BIAS, OWN_BIAS
 
-PROJECTED = ("query", "key", "value")
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
 ACTIVATION_CLOSE = {"float16": 4e-3, "bfloat16": 3e-2}

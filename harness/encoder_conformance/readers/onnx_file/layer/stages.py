@@ -12,12 +12,12 @@ from encoder_conformance.protocol.description import Anchor
 from encoder_conformance.readers.onnx_file.graph.nodes import node_label
 from encoder_conformance.readers.onnx_file.layer.layout import Layout, Sizes, layout_of
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
+from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Context,
     Operation,
     Scores,
     Times,
-    TracedNorm,
     View,
     Weights,
 )
@@ -88,31 +88,45 @@ def _targets(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, StageTarget]
 
 
 def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
-    B, S, H, d = (sizes[letter] for letter in "BSHd")
-
-    def by_heads(flat: Array, heads: int) -> Array:
-        """[B, S, heads, d] as [B, heads, S, d], both flat."""
-        return flat.reshape(B, S, heads, d).transpose(0, 2, 1, 3).reshape(-1)
-
+    H = layer.heads
     for stage, step in layer.steps.items():
         elements = np.arange(prod(step.shape))
         if isinstance(step, Context):
-            yield stage, StageTarget(step, by_heads(elements, H))
+            yield stage, StageTarget(step, _by_heads(elements, H, sizes))
             yield "context_merged", StageTarget(step, elements)
         elif stage in layer.columns:
-            flat = elements.reshape(B * S, -1)[:, layer.columns[stage]].reshape(-1)
-            heads = layer.columns[stage].size // d
-            shown = stage
-            if isinstance(step, TracedNorm) and step.width != d:
-                shown = stage.replace("_heads", "")  # over all heads (E-27)
-            yield shown, StageTarget(step, by_heads(flat, heads) if "d" in axes_of(shown).split() else flat)
-            if stage in ("query", "key", "value"):
-                yield f"{stage}_heads", StageTarget(step, by_heads(flat, heads))
+            yield from _of_columns(layer, stage, step, sizes)
         elif not isinstance(step, Scores | Weights | Times):
             yield stage, StageTarget(step, elements)
         elif isinstance(step, Scores | Weights) and not layer.first(Scores).fused_in:
             yield stage, _of_pairs(step, layer.first(Weights), elements)
     yield "output", _whole(layer.output, last=True)
+
+
+def _of_columns(layer: EncoderLayer, stage: str, step: Operation, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
+    """Query, key and value, and what becomes of them head by head; and maps of which a gate takes a part."""
+    columns, (B, S) = layer.columns[stage], (sizes[letter] for letter in "BS")
+    flat = np.arange(prod(step.shape)).reshape(B * S, -1)[:, columns].reshape(-1)
+    if not stage.startswith(PROJECTED):
+        yield stage, StageTarget(step, flat)
+        return
+    split = StageTarget(step, _by_heads(flat, columns.size // layer.head_dim, sizes))
+    over_all = {QK_NORMS[name] for name, norm in layer.head_norms.items() if norm.width != layer.head_dim}
+    if stage in QK_NORMS and QK_NORMS[stage] in over_all:
+        yield f"{QK_NORMS[stage]}_norm", StageTarget(step, flat)
+        yield f"{QK_NORMS[stage]}_heads", split
+    elif stage in PROJECTED:
+        yield stage, StageTarget(step, flat)
+        if stage not in over_all:
+            yield f"{stage}_heads", split
+    else:
+        yield stage, split
+
+
+def _by_heads(flat: Array, heads: int, sizes: Sizes) -> Array:
+    """[B, S, heads, d] as [B, heads, S, d], both flat."""
+    B, S, d = (sizes[letter] for letter in "BSd")
+    return flat.reshape(B, S, heads, d).transpose(0, 2, 1, 3).reshape(-1)
 
 
 def _of_pairs(step: Scores | Weights, weights: Weights, elements: Array) -> StageTarget:

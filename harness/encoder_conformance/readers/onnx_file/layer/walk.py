@@ -75,6 +75,7 @@ OPTIONAL: Mapping[str, Callable[[Operation], bool]] = {
 }
 """Form of a step that a layer may leave out → whether an operation is it. A step of another form leaves its value as it
 is: what it does is read off the operation that takes the next one."""
+PROJECTED = ("query", "key", "value")
 QK_NORMS = {"query_heads_norm": "query", "key_heads_norm": "key"}
 """The norm of queries and that of keys, by head → what it is of. Over all heads the same step stands before the heads
 are split, and only its width tells (E-27)."""
