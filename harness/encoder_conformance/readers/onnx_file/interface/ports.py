@@ -13,8 +13,8 @@ INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 
 @dataclass(frozen=True)
 class Interface:
-    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x. `positions`: the names
-    of those that say where positions lie, and nothing else."""
+    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x. `positions`: the
+    names of those that say where positions lie, and nothing else."""
 
     x: Port
     output: Port

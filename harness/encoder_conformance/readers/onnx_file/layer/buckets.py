@@ -121,14 +121,19 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
         raise UnsupportedPattern(f"a bias by distance out of a table of {R} rows: buckets go in pairs, from 4 on")
     for form in FORMS:
         fitting = [
-            distance
-            for distance in _candidates(R, distances)
-            if np.abs(values[form(distances, R, distance)] - rows).max() <= CLOSE * max(1.0, np.abs(values).max())
+            distance for distance in _candidates(R, distances) if _takes(values, form(distances, R, distance), rows)
         ]
         if fitting:
             told = 4 * max(np.abs(distances)) not in fitting
             return BucketBias(R, fitting[0], table, told, _said(R, fitting[0], distances, told))
     return None
+
+
+def _takes(table: RH, bucket: Array, rows: RH) -> bool:
+    """Whether these rows of the table are `rows`; a wrong form may name rows that there are none of."""
+    if bucket.min() < 0 or bucket.max() >= len(table):
+        return False
+    return bool(np.abs(table[bucket] - rows).max() <= CLOSE * max(1.0, np.abs(table).max()))
 
 
 def _folded(distances: Array, rows: RH) -> BucketBias | None:

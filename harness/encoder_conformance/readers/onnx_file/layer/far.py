@@ -29,7 +29,7 @@ class FarRun:
     values: Tensors
 
     @property
-    def S(self) -> int:
+    def length(self) -> int:
         return int(self.x.shape[1])
 
 
@@ -75,14 +75,14 @@ def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
     """Raises UnsupportedPattern for what the layer language has no key for."""
     seen = _visible(trace, weights, run)
     window = None if seen is None else _window(seen, weights.name)
-    evidence = f"of {run.S} positions, by the weights {weights.name!r}"
-    buckets = buckets_of(trace, weights, run.values, run.S) if weights.added else None
+    evidence = f"of {run.length} positions, by the weights {weights.name!r}"
+    buckets = buckets_of(trace, weights, run.values, run.length) if weights.added else None
     return FarChoices(window, buckets, evidence, seen is not None)
 
 
 def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST | None:
     """Which key [S, S] some item's query sees in some head; None where the run does not show it."""
-    S, values = run.S, run.values
+    S, values = run.length, run.values
     if weights.of.fused_in:
         return _seen_in_node(weights, values, S)
     view = trace.values[weights.name]

@@ -181,7 +181,11 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
     if off is None and (far := inferred.far) is not None and layer.reads_positions:
         output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
         more = verify(layer, inferred.given(far.x), {"output": np.ascontiguousarray(output)}, format)
-        off, at, verdicts = (None if more[0].conforms else more[0]), f" at a sequence of {far.S}", (*verdicts, *more)
+        off, at, verdicts = (
+            (None if more[0].conforms else more[0]),
+            f" at a sequence of {far.length}",
+            (*verdicts, *more),
+        )
     if off is None:
         rms = max(verdict.rms or 0.0 for verdict in verdicts)
         sizes = f"batch {semantics.B}, sequence {semantics.S}{at.replace(' at a sequence of', ' and')}"

@@ -190,7 +190,8 @@ class Walk:
                 operation = operation.of.operation
             elif isinstance(operation, RowMap):
                 after = " before the norm, after" if normed else " after"
-                feature = FEATURES.get((type(operation.form), step.form))
+                of_value = isinstance(operation.form, Rotation) and step.makes == "value"
+                feature = None if of_value else FEATURES.get((type(operation.form), step.form))
                 self.differ(map_text(operation) + after, step, operation, feature)
                 operation = operation.of.operation
             else:
