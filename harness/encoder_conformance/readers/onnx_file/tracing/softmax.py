@@ -45,7 +45,8 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         open_ = np.isfinite(observed - at_zero)
         if not open_.any():
             raise UnsupportedPattern("attention's weights are all 0 or no numbers, with masks that hide nothing")
-        found = _linear(scores, at_zero, observed, open_, axis) or _capped(logs, scores, at_zero, observed, axis)
+        # A high cap is seen of large scores alone, so that it is asked for first.
+        found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
         raise UnsupportedPattern("the scores go through something over each row that is no softmax")
     return found
