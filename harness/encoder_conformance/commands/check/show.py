@@ -10,6 +10,7 @@ from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.spec.words import more_choices
 
 _WIDTH = 11
 _SHOWN_FAILURES = 4
@@ -61,7 +62,7 @@ def choices(layer: Layer) -> str:
     """`post-norm layer_norm ε 1e-05, relu, D = 64, H = 4, F = 128, 3 layers`."""
     heads, d_ff, norm, stack = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm, layer.stack
     text = f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
-    text += f", D = {layer.d_model}, H = {heads}, F = {d_ff}"
+    text = ", ".join([text, *more_choices(layer), f"D = {layer.d_model}, H = {heads}, F = {d_ff}"])
     more = f", {stack.layers} layers" if stack.layers > 1 else ""
     return text + more + (", final norm" if stack.final_norm else "")
 

@@ -17,6 +17,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import Product, as_blocks, constant_along, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
+from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, hides
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
@@ -111,32 +112,50 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     query, key, value = (view_of(table, name) for name in node.input[:3])
     if len(node.input) > 4 and any(node.input[4:6]):
         raise UnsupportedPattern("Attention with a cache of keys and values")
-    if attributes.get("softcap"):
-        raise UnsupportedPattern(f"Attention with softcap = {attributes['softcap']}", "softcap")
     heads = [attributes.get("q_num_heads"), attributes.get("kv_num_heads"), attributes.get("kv_num_heads")]
     if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
         heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
-    if heads[0] != heads[1]:
-        message = f"{heads[0]} heads of query that share {heads[1]} of key and value"
-        raise UnsupportedPattern(message, "grouped_queries")
     query, key, value = (
         replace(view, index=_by_heads(view.index, count))
         for view, count in zip((query, key, value), heads, strict=True)
     )
+    times = query.index.shape[1] // key.index.shape[1]
+    key, value = (replace(view, index=np.repeat(view.index, times, axis=1)) for view in (key, value))
     scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, key)
     assert isinstance(scores.operation, Scores)
     scale = float(attributes.get("scale", 0.0) or query.index.shape[-1] ** -0.5) * scores.factor
-    constant = None
-    if attributes.get("is_causal"):
-        constant = np.where(np.tri(table.S, dtype=np.bool_), 0.0, -np.inf) * np.ones(scores.operation.shape)
     scores.operation.fused_in = node_label(node)
-    weights = Weights(scores.operation.shape, node.output[0], scores.operation, scale, True, constant)
+    weights = _fused(table, node, scores.operation, scale)
     label = np.arange(prod(weights.shape)).reshape(weights.shape)
     context = _context(table, node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), value)
     index = context.index
     if len(table.computed[node.output[0]].shape) == 3:
         index = index.transpose(0, 2, 1, 3).reshape(table.B, table.S, -1)
     return [View(context.operation, index, context.factor)]
+
+
+def _fused(table: ValueTable, node: onnx.NodeProto, scores: Scores, scale: float) -> Weights:
+    """What an Attention node does between its products: its mask, its causal mask, its window and its cap."""
+    attributes, shape, mask = attributes_of(node), scores.shape, (*node.input, "", "")[3]
+    if mask in table.values:
+        raise UnsupportedPattern("Attention whose mask depends on x")
+    hidden = np.zeros(shape, np.bool_)
+    added = np.zeros(shape)
+    if mask:
+        given = table.number(mask)
+        hidden |= ~given if given.dtype == np.bool_ else hides(given)
+        added += 0.0 if given.dtype == np.bool_ else np.where(hides(given), 0.0, given.astype(np.float64))
+    near = tuple(int(attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+    apart = np.arange(table.S) - np.arange(table.S)[:, None]
+    hidden |= (apart > 0) & bool(attributes.get("is_causal"))
+    hidden |= ((-apart > near[0]) & (near[0] >= 0)) | ((apart > near[1]) & (near[1] >= 0))
+    constant = np.where(hidden, -np.inf, added) if hidden.any() or added.any() else None
+    prefers = constant is not None and biases_positions(constant)
+    cap = float(attributes.get("softcap", 0.0))
+    if cap and prefers:
+        raise UnsupportedPattern("Attention that adds numbers of the file's own to capped scores", "position_bias")
+    names = (mask,) if prefers else ()
+    return Weights(shape, node.output[0], scores, scale, True, constant, cap, names, mask, near)  # type: ignore[arg-type]
 
 
 def _by_heads(index: Array, num_heads: object) -> Array:

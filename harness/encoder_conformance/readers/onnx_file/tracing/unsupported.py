@@ -15,20 +15,20 @@ _SOURCE = "compare its output with that of the module that it was exported from,
 _ALONE = "export the encoder layers by themselves, and validate those"
 _PLAIN = "validate the file from before the optimiser: the same layer in ONNX's own operators"
 SENTENCES: dict[Feature, tuple[str, str]] = {
-    "rope": ("rotary positions (RoPE) turn query and key before their product; the specification has none", _SOURCE),
+    "rope": ("query or key is turned by its position otherwise than rotary positions (E-22) are", _SOURCE),
     "layer_scale": (
         "a layer scale multiplies each feature of a sub-layer's output by its own number; the specification has none",
         f"multiply it into the linear map before it, which computes the same, or {_SOURCE}",
     ),
     "gated": ("the feed-forward network is gated (GLU): it multiplies two maps; the specification has none", _SOURCE),
     "qk_norm": ("query or key is normed before their product (qk-norm); the specification has no such norm", _SOURCE),
-    "softcap": ("the scores are capped (softcap) before the softmax; the specification has no cap", _SOURCE),
+    "softcap": ("the scores are capped otherwise than by c · tanh(score / c) before the mask (E-30)", _SOURCE),
     "position_bias": (
-        "numbers of its own are added to the scores (relative positions, ALiBi); the specification has none",
+        "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "window": (
-        "a position attends to those near it alone (a sliding window, local attention); the specification has none",
+        "a position attends to those near it alone, and the window was not found in the graph (E-26)",
         f"judge it at lengths that the window spans, or {_SOURCE}",
     ),
     "own_mask": (
