@@ -68,6 +68,10 @@ class ModelRunner:
         """The outputs and, where possible, the intermediate values; raises ExecutionError."""
         return self._run(self._all, feeds)
 
+    def values(self, names: Iterable[str], feeds: Mapping[str, Array]) -> Tensors:
+        """These values of a run, as far as they can be outputs; raises ExecutionError."""
+        return self._run([name for name in self._all if name in {*names}], feeds)
+
     def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
         try:
             if self.session:

@@ -7,6 +7,7 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
+from encoder_conformance.readers.onnx_file.layer.far import FarChoices
 from encoder_conformance.readers.onnx_file.layer.structure import FIRST_NORM, Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
@@ -32,16 +33,22 @@ SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
 """The largest relative error of a scale that is rounded to the format; 1e-4 in wider ones."""
 
 
-def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) -> tuple[dict[str, Any], list[Fact]]:
+def describe(
+    encoder: Encoder, far: list[FarChoices], d_model: int, format: str, findings: Findings
+) -> tuple[dict[str, Any], list[Fact]]:
     """The layer as `layer.schema.json` has it, `fully_masked_row` yet unspecified, and the facts that it follows from.
-    `format` is what the file computes in."""
+    `far`: what each layer does by distance. `format` is what the file computes in."""
     layers, final = encoder.layers, encoder.final_norm
     several = len(layers) > 1
     described: list[dict[str, Fact]] = []
-    for number, layer in enumerate(layers):
+    for number, (layer, by_distance) in enumerate(zip(layers, far, strict=True)):
         where = f"layer {number}: " if several else ""
         _check_layer(layer, format, where, findings)
-        own = [*_choices(layer, format, where, findings), *_more_choices(layer, where, findings)]
+        own = [
+            *_choices(layer, format, where, findings),
+            *_more_choices(layer, where, findings),
+            *_by_distance(by_distance),
+        ]
         described.append({fact.key: fact for fact in own})
     _check_alike(described, findings)
     choices = {key: fact.value for key, fact in described[0].items()}
@@ -119,7 +126,7 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
         message = f"{where}the activation is no {activation.function} exactly: off by up to {activation.error:.2g}"
         findings.warning("layer", message, "it is taken for one")
-    if constant is not None:
+    if constant is not None and np.isneginf(constant).all(-2).any():
         hides = ", and hides some" if np.isneginf(constant).any() else ""
         findings.warning("masks", f"{where}the file adds constants of its own to the scores{hides}")
 
@@ -188,11 +195,21 @@ def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterat
         gate = next(iter(gates.values()))
         yield _fact("feed_forward.gated", True, f"product {gate.name!r} of two maps, of which one is activated")
     yield from _norm_of_heads(layer, where)
-    yield from _rope(layer, where, findings)
+    yield from _rope(layer, where)
     yield from _of_branches(layer, where, findings)
     weights = layer.first(Weights)
     if weights.cap:
         yield _fact("attention.softcap", weights.cap, f"scores {weights.of.name!r} go through cap · tanh(score / cap)")
+
+
+def _by_distance(far: FarChoices) -> Iterator[Fact]:
+    """The window (E-26) and the buckets of distances (E-23)."""
+    if far.window is not None:
+        left, right = far.window
+        yield _fact("attention.window", {"left": left, "right": right}, f"what a query sees {far.evidence}")
+    if (bias := far.buckets) is not None:
+        chosen = {"buckets": bias.buckets, "max_distance": bias.max_distance}
+        yield _fact("attention.position_bias", chosen, bias.evidence)
 
 
 def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
@@ -211,17 +228,17 @@ def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     yield _fact("attention.qk_norm", chosen, f"norm {norm.name!r}, of {norm.width or norm.shape[-1]} features each")
 
 
-def _rope(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+def _rope(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     """The rotation of queries and of keys, which is one (E-22)."""
     turned = {name: layer.steps[name] for name in ("query_rotated", "key_rotated") if name in layer.steps}
     forms = {name: step.form for name, step in turned.items() if isinstance(step, RowMap)}
     if not forms:
         return
     if len(forms) < 2:
-        findings.error("layer", f"{where}of query and key one alone is turned by its position", "E-22 turns both")
+        raise UnsupportedPattern(f"{where}of query and key one alone is turned by its position", "rope")
     one, *others = forms.values()
     if others and one != others[0]:
-        findings.error("layer", f"{where}query and key are turned by different angles", "E-22 turns both alike")
+        raise UnsupportedPattern(f"{where}query and key are turned by different angles", "rope")
     assert isinstance(one, Rotation)
     rope: dict[str, Any] = {"theta": one.theta, "pairing": one.pairing}
     if one.size != layer.head_dim:

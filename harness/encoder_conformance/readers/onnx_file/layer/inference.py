@@ -16,14 +16,14 @@ from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.readers.onnx_file.interface.locality import window_in_file
 from encoder_conformance.readers.onnx_file.layer.description import describe
+from encoder_conformance.readers.onnx_file.layer.far import FarChoices, FarRun, far_run, names_of, read_far
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
 from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, axes_read, letters, locate_stages
-from encoder_conformance.readers.onnx_file.layer.structure import match_encoder
+from encoder_conformance.readers.onnx_file.layer.structure import Encoder, match_encoder
 from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
-from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
@@ -43,6 +43,8 @@ class InferredLayer:
     parameters: dict[str, ParameterLocation]
     stages: dict[str, StageTensor]
     sizes: dict[str, int] = field(default_factory=dict)
+    far: FarRun | None = None
+    """A run at a length that shows what is done by distance."""
 
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer takes them."""
@@ -80,8 +82,6 @@ def infer_layer(
         return None
     try:
         inferred, described = _traced(graph, run, findings)
-        if verified and (seen := window_in_file(graph, semantics, runner)):
-            raise UnsupportedPattern(seen, "window")
     except UnsupportedPattern as reason:
         for each in (reason, *reason.others):
             sentence, hint = _sentence(each)
@@ -117,8 +117,10 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     encoder = match_encoder(output.operation)
     if output.factor != 1 or not np.array_equal(output.index, index):
         raise UnsupportedPattern("the output is the layer's in another order, or times a number")
-    inferred = InferredLayer(None, [], locate_parameters(encoder, graph, run.x.dtype), {})
-    described, inferred.facts = describe(encoder, semantics.d_model, inferred.computed_in(semantics.x.dtype), findings)
+    far, choices = _far(graph, run, trace, encoder)
+    inferred = InferredLayer(None, [], locate_parameters(encoder, choices, graph, run.x.dtype), {}, far=far)
+    format = inferred.computed_in(semantics.x.dtype)
+    described, inferred.facts = describe(encoder, choices, semantics.d_model, format, findings)
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
@@ -128,6 +130,19 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
     return inferred, described
+
+
+def _far(
+    graph: Graph, run: TracedRun, trace: SymbolicTrace, encoder: Encoder
+) -> tuple[FarRun | None, list[FarChoices]]:
+    """What each layer does by distance, and the run that shows it; raises UnsupportedPattern."""
+    weights = [layer.first(Weights) for layer in encoder.layers]
+    names = [name for each in weights for name in names_of(each)]
+    try:
+        far = far_run(graph, run.semantics, run.runner, names, encoder.layers[0].heads)
+    except ExecutionError as error:
+        raise UnsupportedPattern(f"it does not run at any length anew: {error}") from None
+    return far, [read_far(trace, each, far) for each in weights]
 
 
 def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
@@ -162,11 +177,16 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
     stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
     stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
     verdicts = verify(layer, inferred.given(run.x), stages, format)
-    off = next((verdict for verdict in verdicts if not verdict.conforms), None)
+    off, at = next((verdict for verdict in verdicts if not verdict.conforms), None), ""
+    if off is None and (far := inferred.far) is not None and layer.reads_position:
+        output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
+        more = verify(layer, inferred.given(far.x), {"output": np.ascontiguousarray(output)}, format)
+        off, at, verdicts = (None if more[0].conforms else more[0]), f" at a sequence of {far.S}", (*verdicts, *more)
     if off is None:
         rms = max(verdict.rms or 0.0 for verdict in verdicts)
-        evidence = f"batch {semantics.B}, sequence {semantics.S}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
+        sizes = f"batch {semantics.B}, sequence {semantics.S}{at.replace(' at a sequence of', ' and')}"
+        evidence = f"{sizes}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
     else:
         problem = off.problem.text if off.problem else f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
-        evidence = f"the first stage out of line is {off.tensor} ({problem})"
+        evidence = f"the first stage out of line{at} is {off.tensor} ({problem})"
     inferred.facts.append(Fact(key="proved", value=off is None, evidence=evidence))

@@ -11,6 +11,7 @@ from onnx import numpy_helper
 
 from encoder_conformance.protocol.description import Form, InitializerSource
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.layer.far import FarChoices
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.layer.walk import PLANS, QK_NORMS, recorded
 from encoder_conformance.readers.onnx_file.tracing.expressions import Gain, Linear, RowMap, TracedNorm, WeightSource
@@ -19,6 +20,7 @@ from encoder_conformance.spec.dtypes import FORMATS
 
 OWNERS = {recorded(step): step.owner for steps in PLANS.values() for step in steps if step.owner}
 """The name of a step → what its parameters' names begin with."""
+TABLE = "attention.position_bias.table"
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,21 @@ class ParameterLocation:
         return InitializerSource(initializer=names, form=self.form, stored=self.stored, step=self.step)
 
 
-def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
-    """The specification's name → its location. In a stack each layer's names have its prefix."""
+def locate_parameters(
+    encoder: Encoder, far: list[FarChoices], graph: Graph, dtype: np.dtype[Any]
+) -> dict[str, ParameterLocation]:
+    """The specification's name → its location. In a stack each layer's names have its prefix. `far`: what each layer
+    does by distance."""
     layers = encoder.layers
     stacked = len(layers) > 1 or encoder.final_norm is not None
     found: dict[str, ParameterLocation] = {}
-    for number, layer in enumerate(layers):
+    for number, (layer, by_distance) in enumerate(zip(layers, far, strict=True)):
         prefix = f"layers.{number}." if stacked else ""
         found |= {
             prefix + name: location for name, location in _of_layer(layer, encoder.has_shift, graph, dtype).items()
         }
+        if by_distance.buckets is not None:
+            found[f"{prefix}{TABLE}"] = _locate(by_distance.buckets.table, None, graph)
     if encoder.final_norm is not None:
         found |= _norm("final_norm", encoder.final_norm, encoder.has_shift, graph, dtype)
     return found

@@ -1,12 +1,11 @@
-"""Recognises an activation, or a softmax over the rows of the scores, by its values."""
+"""Recognises an activation by its values."""
 
 import math
 from collections.abc import Callable
 
 import numpy as np
 
-from encoder_conformance.readers.onnx_file.tracing.expressions import Expression, UnsupportedPattern
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
 from encoder_conformance.spec.axes import Array, Elementwise
 
 EXACT = 2e-5
@@ -60,101 +59,3 @@ def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tupl
         raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
     function = min(near, key=errors.__getitem__)
     return function, powers[function], errors[function]
-
-
-def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[float, Array | None, float]:
-    """`scale`, `constant` [B, H, Q, K] and `cap` of softmax(cap · tanh(scale · scores / cap) + constant); a cap of 0 is
-    none. Raises UnsupportedPattern.
-
-    `of` maps scores [B, H, Q, K] to the value that `expression` is.
-    """
-    shape, axis = expression.operation.shape, expression.axis
-    scores = np.random.default_rng(0).normal(size=shape)
-
-    def weights(values: Array) -> Array:
-        """Weights [B, H, Q, K] of scores [B, H, Q, K]."""
-        found = np.full(int(np.prod(shape)), np.nan)
-        found[expression.index.reshape(-1)] = of(values).reshape(-1)
-        return found.reshape(shape)
-
-    with np.errstate(all="ignore"):
-        at_zero, observed = np.log(weights(np.zeros(shape))), np.log(weights(scores))
-        open_ = np.isfinite(observed - at_zero)
-        if not open_.any():
-            raise UnsupportedPattern("attention's weights are all 0 or no numbers, with masks that hide nothing")
-        counts = open_.sum(axis=axis, keepdims=True)
-        moved, centred = (
-            np.where(open_, values - np.where(open_, values, 0).sum(axis, keepdims=True) / counts, 0)
-            for values in (observed - at_zero, scores)
-        )
-        scale, cap = float((moved * centred).sum() / (centred * centred).sum()), 0.0
-        if not _largest_error(weights(scores), scale * scores, at_zero, axis) < _ALIKE:
-            scale, cap = _capped(weights, shape, axis)
-            scores *= 2 * cap / scale
-            if not _largest_error(weights(scores), cap * np.tanh(scale * scores / cap), at_zero, axis) < _ALIKE:
-                raise UnsupportedPattern("the scores go through something over each row that is no softmax")
-    even = np.log(1 / shape[axis])
-    return scale, None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True), cap
-
-
-_ALIKE = 1e-5
-"""The largest error of a weight."""
-
-
-def _largest_error(observed: Array, scores: Array, at_zero: Array, axis: int) -> float:
-    """Of weights [B, H, Q, K], against the softmax of scores; `at_zero`: the logarithm of those of scores of 0."""
-    expected = np.exp(scores + at_zero - np.nanmax(np.where(np.isfinite(at_zero), at_zero, np.nan)))
-    expected /= expected.sum(axis=axis, keepdims=True)
-    return float(np.nanmax(np.abs(observed - expected)))
-
-
-def _capped(weights: Callable[[Array], Array], shape: tuple[int, ...], axis: int) -> tuple[float, float]:
-    """`scale` and `cap` of scores that go through cap · tanh(scale · scores / cap); raises UnsupportedPattern.
-
-    The weights of two keys tell, of which one has a score and the other 0: a large score gives the cap, a small one the
-    scale.
-    """
-    first, other = (0, 0, 0, 0), (0, 0, 0, 1) if axis == -1 else (0, 0, 1, 0)
-
-    def apart(score: float) -> float:
-        scores = np.zeros(shape)
-        scores[first] = score
-        found = weights(scores)
-        return float(np.log(found[first]) - np.log(found[other]))
-
-    even, cap = apart(0.0), apart(1e9)
-    small = 1e-3
-    cap, scale = cap - even, (apart(small) - even) / small
-    if not (np.isfinite([cap, scale]).all() and cap > 0 and scale > 0):
-        raise UnsupportedPattern("the scores go through something over each row that is no softmax")
-    return scale, _few_digits(cap)
-
-
-def _few_digits(cap: float) -> float:
-    """The number of few digits that it is near."""
-    near = (float(f"{cap:.{digits}g}") for digits in range(1, 6))
-    return next((each for each in near if abs(each / cap - 1) < 1e-5), cap)
-
-
-_SEEN, _HIDDEN = 1e-3, 100.0
-"""What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
-
-
-def biases_positions(constant: Array) -> bool:
-    """Whether it prefers some of the positions that it does not hide: relative positions, or ALiBi."""
-    return bool(((constant < -_SEEN) & (constant > -_HIDDEN)).any())
-
-
-def hidden_pattern(constant: Array) -> Feature | None:
-    """What hides keys from some queries alone, other than a causal mask; None where nothing does.
-
-    `constant` [B, H, Q, K] is added to the scores. Keys that are hidden from every query are folded padding.
-    """
-    hidden = constant < -_HIDDEN
-    S = hidden.shape[-1]
-    distance = np.arange(S)[:, None] - np.arange(S)
-    seen_by_some = ~hidden.all(-2, keepdims=True)
-    if not (hidden & seen_by_some).any() or (hidden | ~seen_by_some == (distance < 0) | ~seen_by_some).all():
-        return None
-    near = [np.abs(distance)[~each].max(initial=0) < S - 1 for each in hidden.reshape(-1, S, S)]
-    return "window" if all(near) else "own_mask"

@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
-from encoder_conformance.readers.onnx_file.tracing.activations import biases_positions, hidden_pattern
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Context,
     Scores,
@@ -15,10 +14,10 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Value,
     View,
     Weights,
-    WeightSource,
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import Product, as_blocks, constant_along, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
+from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, hides
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
@@ -125,10 +124,8 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, key)
     assert isinstance(scores.operation, Scores)
     scale = float(attributes.get("scale", 0.0) or query.index.shape[-1] ** -0.5) * scores.factor
-    constant, bias = _added(table, node, scores.operation.shape)
     scores.operation.fused_in = node_label(node)
-    cap = float(attributes.get("softcap", 0.0))
-    weights = Weights(scores.operation.shape, node.output[0], scores.operation, scale, True, constant, cap, bias)
+    weights = _fused(table, node, scores.operation, scale)
     label = np.arange(prod(weights.shape)).reshape(weights.shape)
     context = _context(table, node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), value)
     index = context.index
@@ -137,23 +134,28 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     return [View(context.operation, index, context.factor)]
 
 
-def _added(table: ValueTable, node: onnx.NodeProto, shape: tuple[int, ...]) -> tuple[Array | None, WeightSource | None]:
-    """What an Attention operator adds to scores [B, H, Q, K], and the table that it is of; None for nothing."""
-    constant = np.zeros(shape)
-    bias = None
-    if attributes_of(node).get("is_causal"):
-        constant += np.where(np.tri(table.S, dtype=np.bool_), 0.0, -np.inf)
-    if len(node.input) > 3 and node.input[3]:
-        mask = table.number(node.input[3])
-        added = np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask.astype(np.float64)
-        constant += added
-        if biases_positions(added):
-            bias = table.source(node.input[3])
-            if bias.elements is None:
-                raise UnsupportedPattern("Attention with numbers of the file's own for its scores", "position_bias")
-        elif pattern := hidden_pattern(np.broadcast_to(added, shape)):
-            raise UnsupportedPattern("Attention of which the file hides some by itself", pattern)
-    return (constant if constant.any() else None), bias
+def _fused(table: ValueTable, node: onnx.NodeProto, scores: Scores, scale: float) -> Weights:
+    """What an Attention node does between its products: its mask, its causal mask, its window and its cap."""
+    attributes, shape, mask = attributes_of(node), scores.shape, (*node.input, "", "")[3]
+    if mask in table.values:
+        raise UnsupportedPattern("Attention whose mask depends on x")
+    hidden = np.zeros(shape, np.bool_)
+    added = np.zeros(shape)
+    if mask:
+        given = table.number(mask)
+        hidden |= ~given if given.dtype == np.bool_ else hides(given)
+        added += 0.0 if given.dtype == np.bool_ else np.where(hides(given), 0.0, given.astype(np.float64))
+    near = tuple(int(attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+    apart = np.arange(table.S) - np.arange(table.S)[:, None]
+    hidden |= (apart > 0) & bool(attributes.get("is_causal"))
+    hidden |= ((-apart > near[0]) & (near[0] >= 0)) | ((apart > near[1]) & (near[1] >= 0))
+    constant = np.where(hidden, -np.inf, added) if hidden.any() or added.any() else None
+    prefers = constant is not None and biases_positions(constant)
+    cap = float(attributes.get("softcap", 0.0))
+    if cap and prefers:
+        raise UnsupportedPattern("Attention that adds numbers of the file's own to capped scores", "position_bias")
+    names = (mask,) if prefers else ()
+    return Weights(shape, node.output[0], scores, scale, True, constant, cap, names, mask, near)  # type: ignore[arg-type]
 
 
 def _by_heads(index: Array, num_heads: object) -> Array:

@@ -195,9 +195,13 @@ class Weights(Operation):
     constant: Array | None
     """A constant that the file adds to the scores, [B, H, Q, K]."""
     cap: float = 0.0
-    """Scores become cap · tanh(score / cap) after the scale; 0: they are not capped."""
-    bias: WeightSource | None = None
-    """The constant, [.., H, Q, K], where it is a table's numbers."""
+    """Scores become cap · tanh(score / cap) after the scale and what prefers positions; 0: they are not capped."""
+    added: tuple[str, ...] = ()
+    """The graph values that are added to the scores and do not depend on x, where any of them prefers positions."""
+    mask: str = ""
+    """The mask of an Attention node; "" for none, and where each step is a node."""
+    near: tuple[int, int] | None = None
+    """The keys before and after a query that an Attention node lets it see; −1 for all of them."""
 
 
 @dataclass(eq=False)

@@ -14,10 +14,7 @@ from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, nod
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
 from encoder_conformance.readers.onnx_file.tracing.activations import (
     activation_of,
-    biases_positions,
-    hidden_pattern,
     probe,
-    softmax_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
@@ -39,6 +36,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 )
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
 from encoder_conformance.readers.onnx_file.tracing.row_maps import row_map
+from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, softmax_of
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -159,31 +157,24 @@ def _gain_operand(table: ValueTable, name: str, expression: Expression, function
 def _softmax(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
     scores, index = expression.operation, expression.index
     assert isinstance(scores, Scores)
-    scale, constant, cap = softmax_of(function, expression)
-    bias = None
-    if constant is not None and biases_positions(constant):
-        bias = _position_bias(table, name, scores)
-        if bias is None:
-            message = f"{name!r} is a softmax of scores and of numbers that the file holds"
-            raise UnsupportedPattern(message, "position_bias")
-    elif constant is not None and (pattern := hidden_pattern(constant)):
-        raise UnsupportedPattern(f"{name!r} is a softmax of which the file hides some by itself", pattern)
-    weights = Weights(scores.shape, name, scores, scale, expression.axis == -1, constant, cap, bias)
+    try:
+        form = softmax_of(function, expression)
+    except UnsupportedPattern as reason:
+        capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
+        raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
+    added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
+    first = expression.axis == -1
+    weights = Weights(scores.shape, name, scores, form.scale, first, form.constant, form.cap, added)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]
         index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
-    return View(table.intern((id(scores), scale, expression.axis), weights), index)
+    return View(table.intern((id(scores), form.scale, expression.axis), weights), index)
 
 
-def _position_bias(table: ValueTable, name: str, scores: Scores) -> WeightSource | None:
-    """The numbers [.., H, Q, K] that are added to scores, where they are elements of one table of the file."""
-    for node in _nodes_between(table, name, scores):
-        for each in node.input if node.op_type in ("Add", "Attention") else ():
-            if each and each not in table.values and table.number(each).shape[-2:] == scores.shape[-2:]:
-                source = table.source(each)
-                if source.elements is not None and source.value.ndim > 2:
-                    return source
-    return None
+def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
+    """The values of numbers that are added on the way from the scores."""
+    sums = (node for node in _nodes_between(table, name, scores) if node.op_type == "Add")
+    return tuple(each for node in sums for each in node.input if each not in table.values)
 
 
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:

@@ -15,7 +15,7 @@ _SOURCE = "compare its output with that of the module that it was exported from,
 _ALONE = "export the encoder layers by themselves, and validate those"
 _PLAIN = "validate the file from before the optimiser: the same layer in ONNX's own operators"
 SENTENCES: dict[Feature, tuple[str, str]] = {
-    "rope": ("rotary positions (RoPE) turn query and key before their product; the specification has none", _SOURCE),
+    "rope": ("rotary positions (RoPE) turn query and key before their product otherwise than in E-22", _SOURCE),
     "layer_scale": (
         "each feature of a sub-layer's output is multiplied by its own number elsewhere than before the sum (E-31)",
         f"multiply it into the linear map before it, which computes the same, or {_SOURCE}",

@@ -1,0 +1,157 @@
+"""Reads a bias by buckets of distance (E-23) off its values: which row of which table a distance takes."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.oracle.forms.position_bias import both_ways, clipped, one_way, turned_about
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights, WeightSource
+from encoder_conformance.readers.onnx_file.tracing.softmax import hides
+from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.spec.axes import RH, Array
+
+CLOSE = 1e-5
+USUAL = (128, 256, 64, 32, 512, 1024, 16, 8)
+"""Largest distances, by preference where a short sequence does not tell."""
+_FOLDED = (32, 64, 16, 8)
+"""Numbers of buckets, by preference where the table was folded into the numbers that are added."""
+FORMS: tuple[Callable[[Array, int, int], Array], ...] = (both_ways, one_way, turned_about, clipped)
+"""The right buckets first, and wrong ones that the catalogue knows: with those the file is read, and found wrong."""
+
+
+@dataclass(frozen=True)
+class BucketBias:
+    """`table` [buckets, H]. `told`: whether the sequence is long enough to show `max_distance`."""
+
+    buckets: int
+    max_distance: int
+    table: WeightSource
+    told: bool
+    evidence: str
+
+
+def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Array], S: int) -> BucketBias:
+    """Raises UnsupportedPattern where the numbers are not of rows by buckets of distance."""
+    H = weights.shape[1]
+    short = _summed(weights.added, {name: trace.number(name) for name in weights.added}, H, trace.S)
+    if weights.constant is None or not _is_all_of(short, weights):
+        raise UnsupportedPattern(
+            f"{weights.name!r} is of scores to which numbers are added, times others", "position_bias"
+        )
+    added, missing = _summed(weights.added, values, H, S), [name for name in weights.added if name not in values]
+    if missing:
+        added, S = short, trace.S
+    distances, rows = _by_distance(added, S, weights.name)
+    table = _table(trace, weights.added, rows, H)
+    found = _of_table(table, distances, rows) if table is not None else _folded(distances, rows)
+    if found is None:
+        raise UnsupportedPattern(
+            f"{weights.name!r} is of scores to which numbers by distance are added, by no buckets that are known",
+            "position_bias",
+        )
+    return found
+
+
+def _summed(names: tuple[str, ...], values: Mapping[str, Array], H: int, S: int) -> Array:
+    """The numbers [H, S, S] that are added in the first item; −∞ where one of them hides."""
+    total = np.zeros((H, S, S))
+    for name in names:
+        value = values.get(name)
+        if value is not None and value.ndim >= 2 and value.dtype.kind == "f":
+            first = value[0] if value.ndim == 4 else value[:H] if value.ndim == 3 else value
+            total += np.where(hides(first), -np.inf, first.astype(np.float64))
+    return total
+
+
+def _is_all_of(short: Array, weights: Weights) -> bool:
+    """Whether these are the numbers [H, S, S] that the softmax was found to add, but for one of each row."""
+    assert weights.constant is not None
+    seen = np.isfinite(weights.constant[0]) & np.isfinite(short)
+    with np.errstate(all="ignore"):
+        apart = np.where(seen, weights.constant[0] - short, 0.0)
+    counts = np.maximum(seen.sum(-1, keepdims=True), 1)
+    rest = np.where(seen, apart - apart.sum(-1, keepdims=True) / counts, 0.0)
+    return bool(np.abs(rest).max() <= 1e-3 * max(1.0, np.abs(short[np.isfinite(short)]).max(initial=0)))
+
+
+def _by_distance(added: Array, S: int, name: str) -> tuple[Array, RH]:
+    """The distances key − query that are seen, and the numbers of each [n, H]."""
+    distances, rows = [], []
+    for apart in range(1 - S, S):
+        line = np.diagonal(added, apart, 1, 2)  # [H, …]
+        if not np.isfinite(line).all():
+            continue
+        if np.abs(line - line[:, :1]).max() > CLOSE * max(1.0, np.abs(line).max()):
+            raise UnsupportedPattern(
+                f"{name!r} is of scores to which numbers are added, not by distance", "position_bias"
+            )
+        distances.append(apart)
+        rows.append(line[:, 0])
+    return np.array(distances), np.array(rows)
+
+
+def _table(trace: SymbolicTrace, names: tuple[str, ...], rows: RH, H: int) -> WeightSource | None:
+    """The table [R, H] of the file that has every row."""
+    needed = trace.graph.needed_by(names)
+    for name in trace.graph.constants:
+        value = trace.graph.constants[name]
+        if name not in needed or value.ndim != 2 or value.dtype.kind not in "fV" or H not in value.shape:
+            continue
+        source = trace.source(name)
+        for each in ([source] if value.shape[1] == H else []) + ([_turned(source)] if value.shape[0] == H else []):
+            if _nearest(each.value.astype(np.float64), rows) is not None:
+                return each
+    return None
+
+
+def _turned(source: WeightSource) -> WeightSource:
+    return source.arranged(lambda values: values.T)
+
+
+def _nearest(table: RH, rows: RH) -> Array | None:
+    """The number of the table's row that each of `rows` is; None where one is none of them."""
+    found = np.array([int(np.abs(table - row).max(1).argmin()) for row in rows])
+    return found if np.abs(table[found] - rows).max() <= CLOSE * max(1.0, np.abs(table).max()) else None
+
+
+def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | None:
+    R, values = len(table.value), table.value.astype(np.float64)
+    if R < 4 or R % 2:
+        raise UnsupportedPattern(f"a bias by distance out of a table of {R} rows: buckets go in pairs, from 4 on")
+    for form in FORMS:
+        fitting = [
+            distance
+            for distance in _candidates(R, distances)
+            if np.abs(values[form(distances, R, distance)] - rows).max() <= CLOSE * max(1.0, np.abs(values).max())
+        ]
+        if fitting:
+            told = 4 * max(np.abs(distances)) not in fitting
+            return BucketBias(R, fitting[0], table, told, _said(R, fitting[0], distances, told))
+    return None
+
+
+def _folded(distances: Array, rows: RH) -> BucketBias | None:
+    """The buckets that distances of equal numbers share, and a table made of those numbers."""
+    for R in _FOLDED:
+        for distance in _candidates(R, distances):
+            bucket, table = both_ways(distances, R, distance), np.zeros((R, rows.shape[1]))
+            table[bucket] = rows
+            if np.abs(table[bucket] - rows).max() <= CLOSE * max(1.0, np.abs(rows).max()):
+                if len(np.unique(rows, axis=0)) < len(np.unique(bucket)):
+                    continue
+                source = WeightSource(table.astype(np.float32), None)
+                return BucketBias(R, distance, source, False, _said(R, distance, distances, told=False))
+    return None
+
+
+def _candidates(R: int, distances: Array) -> Iterator[int]:
+    """Largest distances to try: beyond what the sequence shows, all are alike."""
+    least, most = R // 4 + 1, 4 * int(max(np.abs(distances)))
+    usual = [distance for distance in USUAL if least <= distance]
+    yield from dict.fromkeys([*usual, *range(least, most + 1)])
+
+
+def _said(R: int, max_distance: int, distances: Array, told: bool) -> str:
+    shown = f"distances up to {max(np.abs(distances))} take rows of a table of {R}"
+    return shown if told else f"{shown}, and leave open where the last begins: {max_distance} is usual"

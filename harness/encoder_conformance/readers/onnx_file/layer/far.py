@@ -1,0 +1,123 @@
+"""What a long sequence shows of each layer's attention: the window of a query, and the numbers added by distance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance import Masks, Tensors
+from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
+from encoder_conformance.readers.onnx_file.layer.buckets import BucketBias, buckets_of
+from encoder_conformance.readers.onnx_file.layer.layout import layout_of
+from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, View, Weights
+from encoder_conformance.readers.onnx_file.tracing.softmax import hides
+from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
+from encoder_conformance.spec.axes import BSD, ST, Array
+
+LENGTHS = (300, 66, 33, 17)
+"""Beyond windows of 128 to either side, and where the last bucket of 128 begins; the first that the file takes."""
+
+
+@dataclass(frozen=True)
+class FarRun:
+    """One run of the file on a drawn x [B, S, D], with masks that hide nothing, and the `values` that were wanted."""
+
+    x: BSD
+    values: Tensors
+
+    @property
+    def S(self) -> int:
+        return self.x.shape[1]
+
+
+@dataclass(frozen=True)
+class FarChoices:
+    """What a layer's attention does by distance. `window`: the keys before a query and after it that it sees."""
+
+    window: tuple[int, int] | None
+    buckets: BucketBias | None
+    evidence: str
+
+
+def far_run(graph: Graph, semantics: InputSemantics, runner: ModelRunner, names: Sequence[str], H: int) -> FarRun:
+    """The longest run that the file takes; raises ExecutionError where it takes none."""
+    declared = semantics.x.shape or (None, None, None)
+    batch, sequence = {"BSD": (0, 1), "SBD": (1, 0), "SD": (None, 0)}[semantics.layout]
+    B = declared[batch] if batch is not None and isinstance(declared[batch], int) else 1
+    fixed = declared[sequence]
+    lengths = (fixed,) if isinstance(fixed, int) else LENGTHS[graph.model.ByteSize() > LARGE :]
+    tried = [(B, S) for S in lengths] + [(semantics.B, S) for S in lengths] + [(semantics.B, semantics.S)]
+    for number, (B, S) in enumerate(dict.fromkeys(tried), 1):
+        assert isinstance(B, int) and isinstance(S, int)
+        x = np.random.default_rng(11).normal(size=(B, S, semantics.d_model)).astype(np.dtype(semantics.x.dtype))
+        try:
+            feeds = mask_feeds(semantics, Masks(None, None), B, S, H)
+            given = {semantics.x.name: np.ascontiguousarray(semantics.laid_out(x)), **feeds}
+            return FarRun(x, {**feeds, **runner.values([semantics.output.name, *names], given)})
+        except (ExecutionError, NotImplementedError):
+            if number == len(set(tried)):
+                raise
+    raise AssertionError
+
+
+def names_of(weights: Weights) -> list[str]:
+    """The values of a run that show what a layer's attention does by distance."""
+    shown = weights.mask if weights.of.fused_in else weights.name
+    return [name for name in (shown, *weights.added) if name]
+
+
+def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
+    """Raises UnsupportedPattern for what the layer language has no key for."""
+    seen = _visible(trace, weights, run)
+    window = _window(seen, weights.name)
+    evidence = f"of {run.S} positions, by the weights {weights.name!r}"
+    buckets = buckets_of(trace, weights, run.values, run.S) if weights.added else None
+    return FarChoices(window, buckets, evidence)
+
+
+def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST:
+    """Which key [S, S] some item's query sees in some head."""
+    S, values = run.S, run.values
+    if weights.of.fused_in:
+        return _seen_in_node(weights, values, S)
+    view = trace.values[weights.name]
+    H = weights.shape[1]
+    sizes = {"B": trace.B, "H": H, "Q": trace.S, "K": trace.S}
+    layout = layout_of(view.index, "BHQK", sizes) if isinstance(view, View) else None
+    if layout is None or weights.name not in values:
+        return np.ones((S, S), np.bool_)
+    long = {"B": len(run.x), "H": H, "Q": S, "K": S}
+    whole = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long)
+    return np.asarray((whole > 0).any((0, 1)))
+
+
+def _seen_in_node(weights: Weights, values: Mapping[str, Array], S: int) -> ST:
+    apart = np.arange(S) - np.arange(S)[:, None]
+    left, right = weights.near or (-1, -1)
+    seen = ((-apart <= left) | (left < 0)) & ((apart <= right) | (right < 0))
+    if weights.mask in values:
+        given = values[weights.mask]
+        open_ = given if given.dtype == np.bool_ else ~hides(given)
+        seen &= np.broadcast_to(open_, (*open_.shape[:-2], S, S)).reshape(-1, S, S).any(0)
+    return np.asarray(seen)
+
+
+def _window(seen: ST, name: str) -> tuple[int, int] | None:
+    """Keys that every query sees, or that it does not, are no window; nor is a causal mask, which masks tell of."""
+    S = len(seen)
+    apart = np.arange(S) - np.arange(S)[:, None]
+    used = seen.any(0)
+    left, right = int(max(0, (-apart)[seen].max(initial=0))), int(max(0, apart[seen].max(initial=0)))
+    band = (-apart <= left) & (apart <= right)
+    if (seen | ~used == band | ~used).all():
+        if left >= S - 1 and right in (0, S - 1):
+            return None
+        if left < S - 1 and right < S - 1:
+            return left, right
+    far = f"of {S} positions, {left} before a query at most and {right} after it"
+    raise UnsupportedPattern(
+        f"{name!r} sees some keys and not others, and no window is made of them: {far}", "own_mask"
+    )
