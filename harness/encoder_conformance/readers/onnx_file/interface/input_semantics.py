@@ -16,6 +16,7 @@ from encoder_conformance.readers.onnx_file.interface.mask_semantics import (
     Polarity,
     additive,
     axes_at,
+    placed,
     polarities_of,
 )
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface
@@ -121,7 +122,9 @@ def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics 
     """The semantics under these polarities; None where the output is not finite."""
     ports, (*sizes, _) = probe.interface.masks, probe.x.shape
     open_masks = {
-        port.name: np.full(probe.shapes[port.name], polarity.open, np.dtype(port.dtype))
+        port.name: placed(probe.shapes[port.name], port.dtype)
+        if port.name in probe.interface.positions
+        else np.full(probe.shapes[port.name], polarity.open, np.dtype(port.dtype))
         for port, polarity in zip(ports, polarities, strict=True)
     }
     influences = [probe.influence(open_masks, axis) for axis in range(len(sizes))]
@@ -185,6 +188,8 @@ class _Flagging:
         """Whether a flagged key loses its influence on every other position, and along which axis of the mask."""
         shape = self.probe.shapes[port.name]
         axes = axes_at(shape, self.found.B, self.found.S)
+        if port.name in self.probe.interface.positions:
+            return MaskSemantics(port.name, port.dtype, shape, axes, None, places=True)
         places = [int(place) for place in np.argsort(-self.influence.max(1)) if self.influence[place].any()]
         for key_axis in reversed(range(len(shape))):
             if shape[key_axis] != self.found.S or not places:
@@ -233,7 +238,7 @@ def _mark_past_softmax(graph: Graph, found: InputSemantics) -> InputSemantics:
         return found
     masks = []
     for mask in found.masks:
-        past = graph.depending_on(mask.name).isdisjoint(first.output)
+        past = not mask.places and graph.depending_on(mask.name).isdisjoint(first.output)
         seeming = past and mask.leakage  # it is added to the weights, where 0 changes nothing
         masks.append(replace(replace(mask, polarity=None, fill=0.0) if seeming else mask, past_softmax=past))
     return replace(found, masks=tuple(masks))
@@ -243,7 +248,7 @@ def _mark_counted(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
     """Marks, of the masks that hide no flagged position, those whose ones are only counted: they mean `attend`."""
     masks = tuple(
         replace(mask, polarity=ATTEND, counted=True)
-        if mask.polarity is None and not mask.past_softmax and _is_counted(probe, found, mask)
+        if mask.polarity is None and not mask.past_softmax and not mask.places and _is_counted(probe, found, mask)
         else mask
         for mask in found.masks
     )

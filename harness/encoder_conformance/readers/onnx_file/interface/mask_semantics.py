@@ -38,6 +38,7 @@ class MaskSemantics:
     `polarity` None: flagging a position hides it from no other; `fill` is then what lets positions see each other, and
     `flipped` says that +1e9 hides, where -1e9 should. `past_softmax`: the scores do not depend on it. `leakage` is the
     influence left to a hidden position. `counted`: only how many ones it has counts, and they are taken for the first.
+    `places`: it is no mask, and says where positions lie.
     """
 
     name: str
@@ -51,6 +52,7 @@ class MaskSemantics:
     flipped: bool = False
     past_softmax: bool = False
     counted: bool = False
+    places: bool = False
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -67,12 +69,19 @@ class MaskSemantics:
         return self.polarity.open if self.polarity else self.fill
 
     def filled(self, value: float, shape: tuple[int, ...] | None = None) -> Array:
-        """A mask of this number everywhere, at the sizes of the probe or at others."""
+        """A mask of this number everywhere, at the sizes of the probe or at others; of `places` 0, 1, 2 …"""
+        if self.places:
+            return placed(self.shape if shape is None else shape, self.dtype)
         return np.full(self.shape if shape is None else shape, value, np.dtype(self.dtype))
 
     def as_input(self) -> GraphMask:
         meaning = self.polarity.meaning if self.polarity else None
         return GraphMask(name=self.name, axes=self.axes, meaning=meaning, counted=self.counted)
+
+
+def placed(shape: tuple[int, ...], dtype: str) -> Array:
+    """0 … S − 1 along the last axis."""
+    return np.broadcast_to(np.arange(shape[-1], dtype=np.dtype(dtype)), shape).copy()
 
 
 def axes_at(shape: tuple[int, ...], B: int, S: int) -> str:

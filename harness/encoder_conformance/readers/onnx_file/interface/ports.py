@@ -13,11 +13,13 @@ INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 
 @dataclass(frozen=True)
 class Interface:
-    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x."""
+    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x. `positions`: the names
+    of those that say where positions lie, and nothing else."""
 
     x: Port
     output: Port
     masks: tuple[Port, ...]
+    positions: frozenset[str] = frozenset()
 
 
 def port_of(info: onnx.ValueInfoProto) -> Port:

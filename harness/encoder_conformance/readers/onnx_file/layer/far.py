@@ -30,16 +30,18 @@ class FarRun:
 
     @property
     def S(self) -> int:
-        return self.x.shape[1]
+        return int(self.x.shape[1])
 
 
 @dataclass(frozen=True)
 class FarChoices:
-    """What a layer's attention does by distance. `window`: the keys before a query and after it that it sees."""
+    """What a layer's attention does by distance. `window`: the keys before a query and after it that it sees. `shown`:
+    whether the run shows what is seen at all."""
 
     window: tuple[int, int] | None
     buckets: BucketBias | None
     evidence: str
+    shown: bool = True
 
 
 def far_run(graph: Graph, semantics: InputSemantics, runner: ModelRunner, names: Sequence[str], H: int) -> FarRun:
@@ -72,14 +74,14 @@ def names_of(weights: Weights) -> list[str]:
 def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
     """Raises UnsupportedPattern for what the layer language has no key for."""
     seen = _visible(trace, weights, run)
-    window = _window(seen, weights.name)
+    window = None if seen is None else _window(seen, weights.name)
     evidence = f"of {run.S} positions, by the weights {weights.name!r}"
     buckets = buckets_of(trace, weights, run.values, run.S) if weights.added else None
-    return FarChoices(window, buckets, evidence)
+    return FarChoices(window, buckets, evidence, seen is not None)
 
 
-def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST:
-    """Which key [S, S] some item's query sees in some head."""
+def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST | None:
+    """Which key [S, S] some item's query sees in some head; None where the run does not show it."""
     S, values = run.S, run.values
     if weights.of.fused_in:
         return _seen_in_node(weights, values, S)
@@ -88,7 +90,7 @@ def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST:
     sizes = {"B": trace.B, "H": H, "Q": trace.S, "K": trace.S}
     layout = layout_of(view.index, "BHQK", sizes) if isinstance(view, View) else None
     if layout is None or weights.name not in values:
-        return np.ones((S, S), np.bool_)
+        return None
     long = {"B": len(run.x), "H": H, "Q": S, "K": S}
     whole = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long)
     return np.asarray((whole > 0).any((0, 1)))

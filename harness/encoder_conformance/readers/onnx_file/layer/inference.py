@@ -16,6 +16,7 @@ from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.locality import window_in_file
 from encoder_conformance.readers.onnx_file.layer.description import describe
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, FarRun, far_run, names_of, read_far
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
@@ -142,7 +143,11 @@ def _far(
         far = far_run(graph, run.semantics, run.runner, names, encoder.layers[0].heads)
     except ExecutionError as error:
         raise UnsupportedPattern(f"it does not run at any length anew: {error}") from None
-    return far, [read_far(trace, each, far) for each in weights]
+    choices = [read_far(trace, each, far) for each in weights]
+    unseen = not all(each.shown for each in choices)
+    if unseen and (seen := window_in_file(graph, run.semantics, run.runner)):
+        raise UnsupportedPattern(seen, "window")
+    return far, choices
 
 
 def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
@@ -178,7 +183,7 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
     stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
     verdicts = verify(layer, inferred.given(run.x), stages, format)
     off, at = next((verdict for verdict in verdicts if not verdict.conforms), None), ""
-    if off is None and (far := inferred.far) is not None and layer.reads_position:
+    if off is None and (far := inferred.far) is not None and layer.reads_positions:
         output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
         more = verify(layer, inferred.given(far.x), {"output": np.ascontiguousarray(output)}, format)
         off, at, verdicts = (None if more[0].conforms else more[0]), f" at a sequence of {far.S}", (*verdicts, *more)

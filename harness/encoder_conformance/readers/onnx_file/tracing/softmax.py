@@ -20,8 +20,8 @@ _SEEN, _HIDDEN = 1e-3, 100.0
 class SoftmaxForm:
     """softmax(cap · tanh((scale · scores + constant) / cap)), or softmax(scale · scores + constant) without a cap.
 
-    A `cap` of 0 is none. `constant` [B, H, Q, K] is −∞ where the file hides a key, and None for nothing. Without a cap it is as large as its
-    row's largest is 0; with one it is what is added.
+    A `cap` of 0 is none. `constant` [B, H, Q, K] is −∞ where the file hides a key, and None for nothing. Without a cap
+    the largest of each row is 0; with one it is what is added.
     """
 
     scale: float
