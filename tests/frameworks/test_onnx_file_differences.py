@@ -204,6 +204,14 @@ def test_gains_are_layer_scales_of_their_sub_layers(tmp_path: Path) -> None:
     assert layer_of(tmp_path, ends).layer_scale == ("feed_forward",)
 
 
+@pytest.mark.parametrize("number", [1.0, 0.1])
+def test_gains_that_are_one_number_are_gains(tmp_path: Path, number: float) -> None:
+    """As models have them before they are trained."""
+    edit = OUTPUT, "os = Mul(ob, ones)  r1 = Add(x, os)"
+    layer = layer_of(tmp_path, edit, ones=np.full(D, number, np.float32))
+    assert (layer.layer_scale, layer.residual_scale) == (("attention",), 1.0)
+
+
 def test_numbers_before_both_sums_are_one(tmp_path: Path) -> None:
     half = {"half": np.float32(0.5)}
     ends = ("output = Add(r1, fb)", "fs = Mul(fb, half)  output = Add(r1, fs)")
