@@ -230,21 +230,21 @@ def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
 
 def _rope(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     """The rotation of queries and of keys, which is one (E-22)."""
-    turned = {name: layer.steps[name] for name in ("query_rotated", "key_rotated") if name in layer.steps}
-    forms = {name: step.form for name, step in turned.items() if isinstance(step, RowMap)}
+    steps = (layer.steps.get(name) for name in ("query_rotated", "key_rotated"))
+    turned = [step for step in steps if isinstance(step, RowMap)]
+    forms = [step.form for step in turned]
     if not forms:
         return
     if len(forms) < 2:
         raise UnsupportedPattern(f"{where}of query and key one alone is turned by its position", "rope")
-    one, *others = forms.values()
-    if others and one != others[0]:
+    one, other = forms
+    if one != other:
         raise UnsupportedPattern(f"{where}query and key are turned by different angles", "rope")
     assert isinstance(one, Rotation)
     rope: dict[str, Any] = {"theta": one.theta, "pairing": one.pairing}
     if one.size != layer.head_dim:
         rope["rotated"] = one.size
-    step = next(iter(turned.values()))
-    yield _fact("attention.rope", rope, f"{step.name!r}, by its values on unit vectors: {map_text(step)}")
+    yield _fact("attention.rope", rope, f"{turned[0].name!r}, by its values on unit vectors: {map_text(turned[0])}")
 
 
 def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
