@@ -417,7 +417,7 @@ def test_a_gain_and_a_shift_that_are_equal_are_told_apart(strangers: ModuleType,
             "over something else than the scores of one row",
         ),
         (("h = MatMul(n2, W1)", "h = MatMul(r1, W1)"), "no norm as norm2"),
-        (("sg = Sigmoid(hb)", "sg = MatMul(n2, W1)"), "the feed-forward network is gated (GLU)"),
+        (("sg = Sigmoid(hb)", "sg = MatMul(n2, W1)"), "the feed-forward network multiplies two maps otherwise"),
     ],
 )
 def test_what_is_no_encoder_layer_is_said_and_not_guessed(saved: Make, change: tuple[str, str], said: str) -> None:

@@ -19,6 +19,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Scores,
     Times,
     TracedNorm,
+    UnsupportedPattern,
     Weights,
 )
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
@@ -133,7 +134,7 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
 def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
     forms = {name: norm.form for name, norm in layer.of(TracedNorm).items()}
     kinds = {layer.norms[name].form.kind if name in layer.norms else "" for name in forms} - {""}
-    if len(kinds) > 1 or len({form.epsilon for form in forms.values()}) > 1:
+    if len(kinds) > 1 or len({np.float32(form.epsilon) for form in forms.values()}) > 1:
         each = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
         count = "two norms" if len(forms) == 2 else "norms"
         findings.error("layer", f"{where}the {count} differ: {each}", "in the specification they are equal")
@@ -184,14 +185,17 @@ def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterat
     query = layer.steps["query"].name
     if H * d != D:
         yield _fact("attention.head_dim", d, f"{H} heads of {d} features, of linear map {query!r}, and d_model is {D}")
+    if layer.columns["value"].size != layer.columns["key"].size:
+        counts = f"{layer.kv_heads} heads of key and {layer.columns['value'].size // d} of value"
+        raise UnsupportedPattern(f"{where}{counts}, and in E-28 they are as many", "grouped_queries")
     if layer.kv_heads != H:
         key = layer.steps["key"].name
         yield _fact("attention.kv_heads", layer.kv_heads, f"linear map {key!r}: {layer.kv_heads} heads for {H}")
     if gates := layer.of(Gate):
         gate = next(iter(gates.values()))
         yield _fact("feed_forward.gated", True, f"product {gate.name!r} of two maps, of which one is activated")
-    yield from _norm_of_heads(layer, where, findings)
-    yield from _rope(layer, where, findings)
+    yield from _norm_of_heads(layer, where)
+    yield from _rope(layer, where)
     yield from _of_branches(layer, where, findings)
     weights = layer.first(Weights)
     if weights.cap:
@@ -208,39 +212,39 @@ def _by_distance(far: FarChoices) -> Iterator[Fact]:
         yield _fact("attention.position_bias", chosen, bias.evidence)
 
 
-def _norm_of_heads(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     norms = layer.head_norms
     if not norms:
         return
     if len(norms) < len(QK_NORMS):
         only = QK_NORMS[next(iter(norms))]
-        findings.error("layer", f"{where}{only} alone is normed before the product", "E-27 norms both or none")
-    forms = {(norm.form.kind, norm.width, norm.form.shift is not None) for norm in norms.values()}
-    if len(forms) > 1:
-        findings.error("layer", f"{where}query and key are normed otherwise", "in E-27 their norms are alike")
+        raise UnsupportedPattern(f"{where}{only} alone is normed, and E-27 norms both or none", "qk_norm")
     norm = next(iter(norms.values()))
     over = "head" if norm.width == layer.head_dim else "all"
+    forms = {(each.form.kind, each.width == layer.head_dim, each.form.shift is not None) for each in norms.values()}
+    if len(forms) > 1:
+        raise UnsupportedPattern(f"{where}query has another norm than key, and in E-27 they are alike", "qk_norm")
     chosen = {"kind": norm.form.kind, "over": over, "shift": norm.form.shift is not None}
     yield _fact("attention.qk_norm", chosen, f"norm {norm.name!r}, of {norm.width or norm.shape[-1]} features each")
 
 
-def _rope(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+def _rope(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     """The rotation of queries and of keys, which is one (E-22)."""
-    turned = {name: layer.steps[name] for name in ("query_rotated", "key_rotated") if name in layer.steps}
-    forms = {name: step.form for name, step in turned.items() if isinstance(step, RowMap)}
+    steps = (layer.steps.get(name) for name in ("query_rotated", "key_rotated"))
+    turned = [step for step in steps if isinstance(step, RowMap)]
+    forms = [step.form for step in turned]
     if not forms:
         return
     if len(forms) < 2:
-        findings.error("layer", f"{where}of query and key one alone is turned by its position", "E-22 turns both")
-    one, *others = forms.values()
-    if others and one != others[0]:
-        findings.error("layer", f"{where}query and key are turned by different angles", "E-22 turns both alike")
+        raise UnsupportedPattern(f"{where}of query and key one alone is turned by its position", "rope")
+    one, other = forms
+    if one != other:
+        raise UnsupportedPattern(f"{where}query and key are turned by different angles", "rope")
     assert isinstance(one, Rotation)
     rope: dict[str, Any] = {"theta": one.theta, "pairing": one.pairing}
     if one.size != layer.head_dim:
         rope["rotated"] = one.size
-    step = next(iter(turned.values()))
-    yield _fact("attention.rope", rope, f"{step.name!r}, by its values on unit vectors: {map_text(step)}")
+    yield _fact("attention.rope", rope, f"{turned[0].name!r}, by its values on unit vectors: {map_text(turned[0])}")
 
 
 def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:

@@ -31,6 +31,7 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.parameters import unlike
 from encoder_conformance.spec.plan import layer_sizes, with_attributes
 
 
@@ -95,6 +96,10 @@ def infer_layer(
     except ValidationError as problem:
         errors = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
         findings.error("layer", f"the specification's language does not hold it: {errors}")
+        return inferred
+    if different := unlike(inferred.layer, {name: value.shape for name, value in inferred.values.items()}):
+        findings.error("layer", f"its parameters are not those of the layer that it looks like: {different}")
+        inferred.layer = None
         return inferred
     if verified and graph.quantised and (judged := judge_rounding(graph, inferred.stages, run.feeds, findings)):
         inferred.facts.append(judged)

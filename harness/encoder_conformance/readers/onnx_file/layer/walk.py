@@ -174,7 +174,7 @@ class Walk:
 
     def strip(self, operation: Operation, kind: type[Operation], step: Step) -> Operation:
         """The operation under what the plan does not have there."""
-        normed = False
+        normed = step.makes in {QK_NORMS[made] for made in QK_NORMS if made in self.steps}
         while not isinstance(operation, kind):
             if isinstance(operation, Gate) and kind is Activation:
                 sides = operation.one.operation, operation.other.operation
@@ -183,16 +183,14 @@ class Walk:
                 self.differ("a product with another linear map after", step, operation, FEATURES[Gate, step.form])
                 operation = next(side for side in sides if isinstance(side, kind))
             elif isinstance(operation, TracedNorm):
-                self.differ(f"{_norm_text(operation)} after", step, operation, FEATURES.get((TracedNorm, step.form)))
+                self.differ(f"{_norm_text(operation)} after", step, operation, _feature(TracedNorm, step))
                 normed, operation = True, operation.of.operation
             elif isinstance(operation, Times):
                 self.differ(f"a factor of {operation.factor:.6g} after", step, operation, "residual_scale")
                 operation = operation.of.operation
             elif isinstance(operation, RowMap):
                 after = " before the norm, after" if normed else " after"
-                of_value = isinstance(operation.form, Rotation) and step.makes == "value"
-                feature = None if of_value else FEATURES.get((type(operation.form), step.form))
-                self.differ(map_text(operation) + after, step, operation, feature)
+                self.differ(map_text(operation) + after, step, operation, _feature(type(operation.form), step))
                 operation = operation.of.operation
             else:
                 break
@@ -208,6 +206,11 @@ class Walk:
             beside = isinstance(known, Sum) and operation in known.sides
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
             self.differ(what, step, operation, "parallel" if beside else None)
+
+
+def _feature(kind: type, step: Step) -> Feature | None:
+    """What it is known by. Of values there is none: rotations and norms of heads are of queries and keys."""
+    return None if step.makes == "value" else FEATURES.get((kind, step.form))
 
 
 def _norm_text(norm: TracedNorm) -> str:

@@ -111,7 +111,7 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
     observed, inputs = function(values), values.reshape(-1)[expression.index]
     factor = scale_of(observed, inputs)
     if factor is not None:
-        if factor != 1 and isinstance(operation, Linear | TracedNorm):
+        if isinstance(operation, Linear | TracedNorm):
             table.uniform_gains[id(operation), factor] = _gain_operand(table, name, expression, function)
         return View(operation, expression.index, factor)
     if isinstance(operation, Scores | Weights):

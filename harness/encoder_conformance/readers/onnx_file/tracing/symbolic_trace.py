@@ -266,11 +266,12 @@ class SymbolicTrace(ValueTable):
 
     def _weighed(self, side: View) -> View:
         """A side of a residual sum: what is multiplied by a number, or by one of each feature, is an operation."""
-        if side.factor == 1:
+        gain = self.uniform_gains.get((id(side.operation), side.factor))
+        if side.factor == 1 and gain is None:
             return side
         operation, N, F = side.operation, *side.operation.shape
         whole = View(operation, np.arange(N * F).reshape(N, F))
-        if gain := self.uniform_gains.get((id(operation), side.factor)):
+        if gain is not None:
             form = Gain(np.full(F, side.factor), gain)
             return View(RowMap(operation.shape, operation.name, whole, form), side.index)
         return View(Times(operation.shape, operation.name, whole, side.factor), side.index)

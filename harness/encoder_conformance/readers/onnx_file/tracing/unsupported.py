@@ -1,4 +1,4 @@
-"""The parts that some encoder layers have and the specification has not: a plain sentence for each, and what to do.
+"""The parts that some encoder layers have otherwise than the specification: a plain sentence for each, and what to do.
 
 A pattern that is not followed names its node. Where it is one of these, the user is told which.
 """
@@ -17,11 +17,11 @@ _PLAIN = "validate the file from before the optimiser: the same layer in ONNX's 
 SENTENCES: dict[Feature, tuple[str, str]] = {
     "rope": ("query or key is turned by its position otherwise than rotary positions (E-22) are", _SOURCE),
     "layer_scale": (
-        "a layer scale multiplies each feature of a sub-layer's output by its own number; the specification has none",
+        "each feature of a sub-layer's output is multiplied by its own number elsewhere than before the sum (E-31)",
         f"multiply it into the linear map before it, which computes the same, or {_SOURCE}",
     ),
-    "gated": ("the feed-forward network is gated (GLU): it multiplies two maps; the specification has none", _SOURCE),
-    "qk_norm": ("query or key is normed before their product (qk-norm); the specification has no such norm", _SOURCE),
+    "gated": ("the feed-forward network multiplies two maps otherwise than a gated one does (E-19)", _SOURCE),
+    "qk_norm": ("query and key are normed before their product otherwise than by qk-norm (E-27)", _SOURCE),
     "softcap": ("the scores are capped otherwise than by c · tanh(score / c) before the mask (E-30)", _SOURCE),
     "position_bias": (
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
@@ -35,13 +35,13 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
-    "sandwich": ("a norm stands between a sub-layer and its sum (sandwich norm); the specification has none", _SOURCE),
+    "sandwich": ("a norm stands after a sub-layer, and not before and after each (sandwich norms, E-25)", _SOURCE),
     "residual_scale": (
-        "a residual sum weighs its two sides; the specification adds them as they are",
+        "a residual sum weighs its sides otherwise than by one number for what both sub-layers give (E-29)",
         f"multiply the number into the linear map before it, which computes the same, or {_SOURCE}",
     ),
     "grouped_queries": (
-        "several heads of queries share one key and value (grouped queries); the specification has one each",
+        "heads of queries share keys and values otherwise than in groups of neighbours (grouped queries, E-28)",
         f"repeat the key's and the value's columns, which computes the same, or {_SOURCE}",
     ),
     "parallel": (
