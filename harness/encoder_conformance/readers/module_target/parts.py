@@ -17,6 +17,29 @@ class Tree(Protocol):
         """Counts the parameters of it and its parts that have two axes or more."""
 
 
+class Parts(Protocol):
+    """The layers in a model."""
+
+    def listed(self) -> list[str]:
+        """Their paths, in the order of the model."""
+
+    def at(self, path: str) -> Any:
+        """The one of this path, called as its model calls it; None where it is called by itself."""
+
+
+class PartsOfTree:
+    """Those that the structure shows."""
+
+    def __init__(self, tree: Tree, module: Any) -> None:
+        self._tree, self._module = tree, module
+
+    def listed(self) -> list[str]:
+        return candidates(self._tree, self._module)
+
+    def at(self, path: str) -> None:
+        return None
+
+
 def at(tree: Tree, module: Any, path: str | None) -> Any:
     """The submodule of this path, or the module itself. Raises BadTarget, with the names that are there."""
     found = module
