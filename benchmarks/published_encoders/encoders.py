@@ -40,23 +40,23 @@ class Encoder:
     kinds: tuple[Choices, ...] = ()
 
 
-_TEXT = {
+TEXT = {
     "hidden_size": 64,
     "num_attention_heads": 4,
     "intermediate_size": 128,
     "num_hidden_layers": 2,
     "vocab_size": 99,
 }
-_VISION = {k: v for k, v in _TEXT.items() if k != "vocab_size"} | {"image_size": 32, "patch_size": 8}
-_WITHOUT_SIZE = {k: v for k, v in _VISION.items() if k != "image_size"}
-_AUDIO = {k: v for k, v in _TEXT.items() if k != "vocab_size"} | {
+VISION = {k: v for k, v in TEXT.items() if k != "vocab_size"} | {"image_size": 32, "patch_size": 8}
+_WITHOUT_SIZE = {k: v for k, v in VISION.items() if k != "image_size"}
+AUDIO = {k: v for k, v in TEXT.items() if k != "vocab_size"} | {
     "num_conv_pos_embeddings": 16,
     "num_conv_pos_embedding_groups": 4,
     "conv_dim": [32, 32],
     "conv_kernel": [10, 3],
     "conv_stride": [5, 2],
 }
-_TWO = {
+TWO = {
     "d_model": 64,
     "encoder_layers": 2,
     "decoder_layers": 1,
@@ -66,22 +66,22 @@ _TWO = {
     "decoder_ffn_dim": 128,
     "vocab_size": 99,
 }
-_T5 = {"d_model": 64, "num_heads": 4, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 1, "vocab_size": 99}
-_GEMMA = _TEXT | {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8}
+T5 = {"d_model": 64, "num_heads": 4, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 1, "vocab_size": 99}
+GEMMA = TEXT | {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8}
 _TOKENS = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2, "decoder_start_token_id": 2}
 
-_POST = {"norm.placement": "post", "norm.epsilon": 1e-12}
+POST = {"norm.placement": "post", "norm.epsilon": 1e-12}
 _NO_BIASES = {"attention.qkv_bias": False, "attention.output_bias": False, "feed_forward.bias": False}
-_GATED = {"feed_forward.gated": True, **_NO_BIASES}
-_RMS = {"norm.kind": "rms_norm", **_NO_BIASES}
-_KEYLESS = {"attention.key_bias": False}
+GATED = {"feed_forward.gated": True, **_NO_BIASES}
+RMS = {"norm.kind": "rms_norm", **_NO_BIASES}
+NO_KEY_BIAS = {"attention.key_bias": False}
 
 
-def _rope(theta: float, pairing: str = "halves") -> Choices:
+def rope(theta: float, pairing: str = "halves") -> Choices:
     return {"attention.rope": {"theta": theta, "pairing": pairing}}
 
 
-def _buckets(buckets: int, distance: int) -> Choices:
+def buckets_of(buckets: int, distance: int) -> Choices:
     return {"attention.position_bias": {"buckets": buckets, "max_distance": distance}}
 
 
@@ -89,9 +89,9 @@ def _window(left: int, right: int) -> Choices:
     return {"attention.window": {"left": left, "right": right}}
 
 
-_T5_LAYER = {**_RMS, "norm.epsilon": 1e-6, "attention.scale": 1.0, **_buckets(32, 128)}
-_GEMMA_LAYER = {
-    **_GATED,
+T5_LAYER = {**RMS, "norm.epsilon": 1e-6, "attention.scale": 1.0, **buckets_of(32, 128)}
+GEMMA_LAYER = {
+    **GATED,
     "norm.placement": "sandwich",
     "norm.kind": "rms_norm",
     "norm.epsilon": 1e-6,
@@ -99,23 +99,21 @@ _GEMMA_LAYER = {
     "feed_forward.activation": "gelu_tanh",
 }
 _QK = {"attention.qk_norm": {"kind": "rms_norm", "over": "head", "shift": False}}
-_MODERN = {**_GATED, "norm.shift": False}
+_MODERN = {**GATED, "norm.shift": False}
 
 ENCODERS: Mapping[str, Encoder] = {
-    "bert": Encoder("bert", _TEXT, (_POST,)),
-    "roberta": Encoder("roberta", {**_TEXT, "layer_norm_eps": 1e-5}, ({**_POST, "norm.epsilon": 1e-5},)),
-    "electra": Encoder("electra", {**_TEXT, "embedding_size": 64}, (_POST,)),
+    "bert": Encoder("bert", TEXT, (POST,)),
+    "roberta": Encoder("roberta", {**TEXT, "layer_norm_eps": 1e-5}, ({**POST, "norm.epsilon": 1e-5},)),
+    "electra": Encoder("electra", {**TEXT, "embedding_size": 64}, (POST,)),
     "distilbert": Encoder(
-        "distilbert", {"dim": 64, "n_heads": 4, "hidden_dim": 128, "n_layers": 2, "vocab_size": 99}, (_POST,)
+        "distilbert", {"dim": 64, "n_heads": 4, "hidden_dim": 128, "n_layers": 2, "vocab_size": 99}, (POST,)
     ),
-    "albert": Encoder(
-        "albert", {**_TEXT, "embedding_size": 32}, ({**_POST, "feed_forward.activation": "gelu_tanh"},)
-    ),
-    "mpnet": Encoder("mpnet", _TEXT, ({**_POST, **_buckets(32, 128)},)),
+    "albert": Encoder("albert", {**TEXT, "embedding_size": 32}, ({**POST, "feed_forward.activation": "gelu_tanh"},)),
+    "mpnet": Encoder("mpnet", TEXT, ({**POST, **buckets_of(32, 128)},)),
     "deberta_v2": Encoder(
         "deberta-v2",
         {
-            **_TEXT,
+            **TEXT,
             "relative_attention": True,
             "position_buckets": 8,
             "max_relative_positions": -1,
@@ -125,16 +123,16 @@ ENCODERS: Mapping[str, Encoder] = {
             "max_position_embeddings": 32,
         },
     ),
-    "megatron_bert": Encoder("megatron-bert", _TEXT, ({"norm.epsilon": 1e-12},)),
-    "xlm_roberta_xl": Encoder("xlm-roberta-xl", _TEXT, ({},)),
-    "roberta_prelayernorm": Encoder("roberta-prelayernorm", _TEXT, ({"norm.epsilon": 1e-12},)),
-    "t5": Encoder("t5", {**_T5, "d_kv": 16}, ({**_T5_LAYER, "feed_forward.activation": "relu"},)),
+    "megatron_bert": Encoder("megatron-bert", TEXT, ({"norm.epsilon": 1e-12},)),
+    "xlm_roberta_xl": Encoder("xlm-roberta-xl", TEXT, ({},)),
+    "roberta_prelayernorm": Encoder("roberta-prelayernorm", TEXT, ({"norm.epsilon": 1e-12},)),
+    "t5": Encoder("t5", {**T5, "d_kv": 16}, ({**T5_LAYER, "feed_forward.activation": "relu"},)),
     "umt5": Encoder(
         "umt5",
-        {**_T5, "d_kv": 24},
+        {**T5, "d_kv": 24},
         (
             {
-                **_T5_LAYER,
+                **T5_LAYER,
                 "attention.head_dim": 24,
                 "feed_forward.gated": True,
                 "feed_forward.activation": "gelu_tanh",
@@ -143,108 +141,96 @@ ENCODERS: Mapping[str, Encoder] = {
     ),
     "t5gemma": Encoder(
         "t5gemma",
-        {"encoder": _GEMMA, "decoder": _GEMMA},
-        tuple(
-            {**_GEMMA_LAYER, "attention.softcap": 50.0, **_rope(1e4), **more} for more in ({}, _window(8, 8))
-        ),
+        {"encoder": GEMMA, "decoder": GEMMA},
+        tuple({**GEMMA_LAYER, "attention.softcap": 50.0, **rope(1e4), **more} for more in ({}, _window(8, 8))),
     ),
     "t5gemma2": Encoder(
         "t5gemma2",
         {
             "encoder": {
-                "text_config": _GEMMA,
-                "vision_config": {k: v for k, v in _VISION.items()},
+                "text_config": GEMMA,
+                "vision_config": VISION,
                 "mm_tokens_per_image": 4,
             },
-            "decoder": _GEMMA,
+            "decoder": GEMMA,
         },
-        ({**_GEMMA_LAYER, **_QK, **_rope(1e4), **_window(3, 4)},),
+        ({**GEMMA_LAYER, **_QK, **rope(1e4), **_window(3, 4)},),
     ),
     "gemma3": Encoder(
         "gemma3_text",
-        {**_GEMMA, "use_bidirectional_attention": True},
-        ({**_GEMMA_LAYER, **_QK, **_rope(1e4), **_window(4, 4)},),
+        {**GEMMA, "use_bidirectional_attention": True},
+        ({**GEMMA_LAYER, **_QK, **rope(1e4), **_window(4, 4)},),
     ),
     "embedding_gemma2": Encoder("embedding_gemma2", {}),
     "modernbert": Encoder(
         "modernbert",
-        {**_TEXT, "num_hidden_layers": 4, "local_attention": 8, "pad_token_id": 0},
+        {**TEXT, "num_hidden_layers": 4, "local_attention": 8, "pad_token_id": 0},
         (
-            {**_MODERN, "norm.first": False, **_rope(160000.0)},
-            {**_MODERN, **_rope(160000.0)},
-            {**_MODERN, **_rope(1e4), **_window(4, 4)},
+            {**_MODERN, "norm.first": False, **rope(160000.0)},
+            {**_MODERN, **rope(160000.0)},
+            {**_MODERN, **rope(1e4), **_window(4, 4)},
         ),
     ),
-    "nomic_bert": Encoder(
-        "nomic_bert", _TEXT, ({**_POST, **_GATED, "feed_forward.activation": "silu", **_rope(1000.0)},)
-    ),
-    "jina_embeddings_v3": Encoder(
-        "jina_embeddings_v3", _TEXT, ({**_POST, "norm.epsilon": 1e-5, **_rope(20000.0)},)
-    ),
+    "nomic_bert": Encoder("nomic_bert", TEXT, ({**POST, **GATED, "feed_forward.activation": "silu", **rope(1000.0)},)),
+    "jina_embeddings_v3": Encoder("jina_embeddings_v3", TEXT, ({**POST, "norm.epsilon": 1e-5, **rope(20000.0)},)),
     "eurobert": Encoder(
         "eurobert",
-        {**_TEXT, "num_key_value_heads": 4, "pad_token_id": 0},
-        ({**_RMS, **_GATED, "feed_forward.activation": "silu", **_rope(10000.0)},),
+        {**TEXT, "num_key_value_heads": 4, "pad_token_id": 0},
+        ({**RMS, **GATED, "feed_forward.activation": "silu", **rope(10000.0)},),
     ),
-    "roformer": Encoder(
-        "roformer", {**_TEXT, "embedding_size": 64}, ({**_POST, **_rope(1e4, "interleaved")},)
-    ),
+    "roformer": Encoder("roformer", {**TEXT, "embedding_size": 64}, ({**POST, **rope(1e4, "interleaved")},)),
     "esm": Encoder(
         "esm",
-        {**_TEXT, "position_embedding_type": "rotary", "pad_token_id": 1, "mask_token_id": 2},
-        ({"norm.epsilon": 1e-12, **_rope(1e4)},),
+        {**TEXT, "position_embedding_type": "rotary", "pad_token_id": 1, "mask_token_id": 2},
+        ({"norm.epsilon": 1e-12, **rope(1e4)},),
     ),
     "esmc": Encoder(
         "esmc",
-        _TEXT,
+        TEXT,
         (
             {
-                **_GATED,
+                **GATED,
                 "feed_forward.activation": "silu",
-                **_rope(1e4),
+                **rope(1e4),
                 "attention.qk_norm": {"kind": "layer_norm", "over": "all", "shift": False},
                 "residual_scale": (2 / 36) ** -0.5,
             },
         ),
     ),
-    "bart": Encoder("bart", _TWO, ({"norm.placement": "post"},)),
+    "bart": Encoder("bart", TWO, ({"norm.placement": "post"},)),
     "marian": Encoder(
         "marian",
-        {**_TWO, "activation_function": "swish", "pad_token_id": 1},
+        {**TWO, "activation_function": "swish", "pad_token_id": 1},
         ({"norm.placement": "post", "feed_forward.activation": "silu"},),
     ),
-    "m2m_100": Encoder("m2m_100", _TWO, ({"feed_forward.activation": "relu"},)),
-    "whisper": Encoder("whisper", {**_TWO, **_TOKENS}, (_KEYLESS,)),
-    "wav2vec2": Encoder("wav2vec2", _AUDIO, ({"norm.placement": "post"},)),
-    "hubert": Encoder("hubert", {**_AUDIO, "do_stable_layer_norm": True}, ({},)),
-    "wavlm": Encoder("wavlm", _AUDIO),
-    "vit": Encoder("vit", _VISION, ({"norm.epsilon": 1e-12},)),
-    "deit": Encoder("deit", _VISION, ({"norm.epsilon": 1e-12},)),
+    "m2m_100": Encoder("m2m_100", TWO, ({"feed_forward.activation": "relu"},)),
+    "whisper": Encoder("whisper", {**TWO, **_TOKENS}, (NO_KEY_BIAS,)),
+    "wav2vec2": Encoder("wav2vec2", AUDIO, ({"norm.placement": "post"},)),
+    "hubert": Encoder("hubert", {**AUDIO, "do_stable_layer_norm": True}, ({},)),
+    "wavlm": Encoder("wavlm", AUDIO),
+    "vit": Encoder("vit", VISION, ({"norm.epsilon": 1e-12},)),
+    "deit": Encoder("deit", VISION, ({"norm.epsilon": 1e-12},)),
     "audio_spectrogram_transformer": Encoder(
         "audio-spectrogram-transformer",
         {**_WITHOUT_SIZE, "max_length": 64, "num_mel_bins": 32},
         ({"norm.epsilon": 1e-12},),
     ),
-    "beit": Encoder(
-        "beit", {**_VISION, "use_relative_position_bias": True, "use_absolute_position_embeddings": False}
-    ),
+    "beit": Encoder("beit", {**VISION, "use_relative_position_bias": True, "use_absolute_position_embeddings": False}),
     "dinov2": Encoder(
         "dinov2",
-        {**{k: v for k, v in _VISION.items() if k != "intermediate_size"}, "mlp_ratio": 2},
+        {**{k: v for k, v in VISION.items() if k != "intermediate_size"}, "mlp_ratio": 2},
         ({"norm.epsilon": 1e-6, "layer_scale": ("attention", "feed_forward")},),
     ),
-    "dinov3_vit": Encoder("dinov3_vit", _VISION),
-    "clip": Encoder("clip_vision_model", _VISION, ({"feed_forward.activation": "quick_gelu"},)),
-    "siglip": Encoder(
-        "siglip_vision_model", _VISION, ({"norm.epsilon": 1e-6, "feed_forward.activation": "gelu_tanh"},)
-    ),
+    "dinov3_vit": Encoder("dinov3_vit", VISION),
+    "clip": Encoder("clip_vision_model", VISION, ({"feed_forward.activation": "quick_gelu"},)),
+    "siglip": Encoder("siglip_vision_model", VISION, ({"norm.epsilon": 1e-6, "feed_forward.activation": "gelu_tanh"},)),
     "siglip2": Encoder(
         "siglip2_vision_model",
         {**_WITHOUT_SIZE, "num_patches": 16},
         ({"norm.epsilon": 1e-6, "feed_forward.activation": "gelu_tanh"},),
     ),
     "layoutlmv3": Encoder(
-        "layoutlmv3", {**_TEXT, "coordinate_size": 8, "shape_size": 16, "input_size": 32, "patch_size": 8}
+        "layoutlmv3", {**TEXT, "coordinate_size": 8, "shape_size": 16, "input_size": 32, "patch_size": 8}
     ),
     "vjepa2": Encoder(
         "vjepa2",
@@ -268,7 +254,7 @@ ENCODERS: Mapping[str, Encoder] = {
     "mllama": Encoder(
         "mllama_vision_model",
         {
-            **{k: v for k, v in _VISION.items() if k != "num_attention_heads"},
+            **{k: v for k, v in VISION.items() if k != "num_attention_heads"},
             "attention_heads": 4,
             "num_global_layers": 1,
             "max_num_tiles": 4,
@@ -277,8 +263,8 @@ ENCODERS: Mapping[str, Encoder] = {
         ({"attention.qkv_bias": False, "attention.output_bias": False},),
     ),
     "wav2vec2_conformer": Encoder(
-        "wav2vec2-conformer", {**_AUDIO, "position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 7}
+        "wav2vec2-conformer", {**AUDIO, "position_embeddings_type": "rotary", "conv_depthwise_kernel_size": 7}
     ),
-    "longformer": Encoder("longformer", {**_TEXT, "attention_window": [8, 8]}),
-    "nystromformer": Encoder("nystromformer", {**_TEXT, "segment_means_seq_len": 16, "num_landmarks": 4}),
+    "longformer": Encoder("longformer", {**TEXT, "attention_window": [8, 8]}),
+    "nystromformer": Encoder("nystromformer", {**TEXT, "segment_means_seq_len": 16, "num_landmarks": 4}),
 }

@@ -150,12 +150,15 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
         hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
         raise BadTarget(f"transformers has no model type {name!r}", hint)
     config = without_input(lambda: AutoConfig.for_model(name, **arguments))
-    made = AutoModel if type(config) in AutoModel._model_mapping else _class_of(config)
-    return without_input(lambda: made.from_config(config) if made is AutoModel else made(config))
+    model = _class_of(config, AutoModel._model_mapping)
+    return without_input(lambda: model._from_config(config))
 
 
-def _class_of(config: Any) -> Any:
-    """The model of a configuration that transformers gives no name to: a part of another. Raises BadTarget."""
+def _class_of(config: Any, known: Mapping[Any, Any]) -> Any:
+    """The model of a configuration: the one that is known; of a part of a model the one beside it. Raises BadTarget."""
+    if type(config) in known:
+        found = known[type(config)]
+        return found[0] if isinstance(found, (list, tuple)) else found
     source = type(config).__module__.replace(".configuration_", ".modeling_")
     module = without_input(lambda: importlib.import_module(source))
     of_it = [each for each in vars(module).values() if getattr(each, "config_class", None) is type(config)]

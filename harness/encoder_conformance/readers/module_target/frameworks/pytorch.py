@@ -35,6 +35,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered i
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     Found,
     InModel,
+    encoder_path,
     found_in,
     in_model,
     without_cache,
@@ -108,6 +109,8 @@ class TorchModule(LiveModule):
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
         first = {id(value): name for name, value in self.module.named_parameters()}
         every = self.module.named_parameters(remove_duplicate=False)
+        if isinstance(self.module, InModel):
+            self.given, self.given_by = self.module.given, type(self.module.model).__name__
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
@@ -333,7 +336,12 @@ class _TorchParts:
         self._found: dict[str, Found] | None = None
 
     def listed(self) -> list[str]:
-        return [*self._layers] or candidates(_PyTorch.tree, self._module)
+        return [*self._layers] or self._by_structure()
+
+    def _by_structure(self) -> list[str]:
+        """Without the layers of a decoder, where the model says that it has both."""
+        found, encoder = candidates(_PyTorch.tree, self._module), encoder_path(self._module)
+        return [path for path in found if path.startswith(encoder)]
 
     def at(self, path: str) -> nn.Module | None:
         if path not in self._layers:

@@ -19,6 +19,8 @@ _SIZES = ((2, 5), (3, 7))
 _LONG = (300, 66)
 """Lengths beyond usual windows: the first that is taken."""
 _DOT = "·"
+_LEAST = 4
+"""The matrices that a layer has at least."""
 _SHUT = -1e3
 """Numbers below hide, where a mask is added to scores."""
 
@@ -73,7 +75,7 @@ def found_in(model: nn.Module) -> list[Found]:
     A model that needs more than one input, or one of an unknown kind, is run part by part.
     """
     found: list[Found] = []
-    waiting = [_encoder_path(model)]
+    waiting = [encoder_path(model)]
     while waiting:
         root = waiting.pop(0)
         part = model.get_submodule(root)
@@ -90,7 +92,7 @@ def ways_of(model: nn.Module, root: str) -> list[Way]:
     return [Way(root, number) for number, _ in enumerate(inputs_of(model.get_submodule(root), *_SIZES[0]))]
 
 
-def _encoder_path(model: nn.Module) -> str:
+def encoder_path(model: nn.Module) -> str:
     """That of the encoder, where there is a decoder too."""
     if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return ""
@@ -103,7 +105,7 @@ def _encoder_path(model: nn.Module) -> str:
 def _is_small(part: nn.Module) -> bool:
     """Whether it is no more than a layer, or cannot be called."""
     held = isinstance(part, (nn.ModuleList, nn.ModuleDict))
-    return held or sum(value.ndim >= 2 for value in part.parameters()) < 4  # noqa: PLR2004
+    return held or sum(value.ndim >= 2 for value in part.parameters()) < _LEAST
 
 
 def _reached(model: nn.Module, root: str) -> list[Found]:
@@ -111,8 +113,9 @@ def _reached(model: nn.Module, root: str) -> list[Found]:
     for way in ways_of(model, root):
         with suppress(Exception), torch.no_grad():
             paths = layers_in(part, lambda way=way: way.run(model, batch, sequence))
-            if paths:
-                return [Found(f"{root}.{path}" if root else path, way) for path in paths]
+            found = [Found(".".join(filter(None, (root, path))), way) for path in paths]
+            if any(each.path for each in found):
+                return found
     return []
 
 
@@ -177,7 +180,8 @@ class InModel(nn.Module):
         self.x, *_ = seen[0]
         shapes = [tuple(each[self.x].shape) for each in seen]
         self.d_model = shapes[0][-1]
-        self.free = shapes == [(*sizes, self.d_model) for sizes in _SIZES]
+        self.swapped = shapes == [(S, B, self.d_model) for B, S in _SIZES]
+        self.free = self.swapped or shapes == [(B, S, self.d_model) for B, S in _SIZES]
         self.length = shapes[0][-2]
         given = {name: value for name, value in seen[0].items() if name != self.x}
         self.arrays = arrays = tuple(name for name, value in given.items() if _is_array(value))
@@ -232,7 +236,7 @@ class InModel(nn.Module):
     def forward(self, x: Tensor, **given: Any) -> Any:
         """`given`: arguments of the layer; where the model makes masks of its own, its mask [B, S]."""
         mask = given.pop("attention_mask", None) if self.by_model else None
-        if mask is not None and mask.ndim != 2:  # noqa: PLR2004
+        if mask is not None and mask.ndim != 2:
             raise ValueError("the mask that its model takes is [batch, sequence]")
         return self.layer(x, **{**self._beside_of(x, mask), **given})
 
@@ -240,7 +244,7 @@ class InModel(nn.Module):
         """What the model gives beside this x [B, S, D]."""
         if not self.arrays and not self.by_model:
             return self.fixed
-        batch, sequence = x.shape[:2]
+        batch, sequence = x.shape[1::-1] if self.swapped else x.shape[:2]
         if not self.free and sequence != self.length:
             names = ", ".join(self.arrays)
             raise ValueError(f"its model gives it {names} for {self.length} positions, and for no other number")
@@ -294,7 +298,9 @@ def in_model(model: nn.Module, found: Found) -> InModel:
             with suppress(Exception, _Reached):
                 other = InModel(model, Found(found.path, way))
                 of_both = other._arguments(batch, layer.length), layer._arguments(batch, layer.length)
-                if other.free and all(_same(each.get(name), of_both[0].get(name)) for each in of_both[1:] for name in layer.given):
+                if other.free and all(
+                    _same(each.get(name), of_both[0].get(name)) for each in of_both[1:] for name in layer.given
+                ):
                     return other
     return layer
 

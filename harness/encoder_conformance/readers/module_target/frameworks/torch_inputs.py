@@ -24,6 +24,8 @@ def inputs_of(module: nn.Module, batch: int, sequence: int) -> Iterator[Inputs]:
     for several in (texts, {name: value for name, value in by_name.items() if name not in texts}, by_name):
         if several:
             yield several
+    if (sound := by_name.get("input_features")) is not None:
+        yield {"input_features": sound.transpose(1, 2)}
     if names and not by_name:
         first, *_ = names
         for width in _widths(module):

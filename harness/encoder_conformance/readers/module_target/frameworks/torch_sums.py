@@ -17,10 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 _MAPS = {"mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "matmul", "_grouped_mm", "mkldnn_rnn_layer"}
 _PRODUCTS = {"bmm", "baddbmm", "mm", "matmul"}
-_PLAIN = frozenset(
-    "view _unsafe_view reshape expand permute transpose t squeeze unsqueeze slice alias clone _to_copy contiguous detach "
-    "native_dropout select split unbind roll mul".split()
-)
+_SHAPING = {"view", "_unsafe_view", "reshape", "expand", "permute", "transpose", "t", "squeeze", "unsqueeze", "roll"}
+_TAKING = {"slice", "alias", "clone", "_to_copy", "contiguous", "detach", "select", "split", "unbind"}
+_PLAIN = {*_SHAPING, *_TAKING, "native_dropout", "mul"}
 """Operators behind which a value is still the same one for a sum, in another shape, format or size."""
 
 
@@ -99,10 +98,10 @@ class _Recording(TorchDispatchMode):
 
 
 def layers_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
-    """The paths of the layers that `run` calls, in the order in which it does."""
+    """The paths of the layers that `run` calls, in the order in which it does; "" where the module is one itself."""
     with _recorded(module) as recording, torch.no_grad():
         run()
-    return list(dict.fromkeys(call.path for call in _layers(recording.whole) if call.path))
+    return list(dict.fromkeys(call.path for call in _layers(recording.whole)))
 
 
 def _layers(call: _Call) -> list[_Call]:
