@@ -1,4 +1,4 @@
-"""`python -m benchmarks.published_encoders [NAME …]`: the verdict on each, whether it is true, and processor seconds.
+"""`python -m benchmarks.published_encoders [NAME … | others]`: the verdict on each, whether it is true, and processor seconds.
 
 A verdict is true where each layer was judged as what it is, and does that; refused where none was judged; in part where
 some were; wrong otherwise; broken where the program ended in no verdict. Exit status 1 for those two.
@@ -25,7 +25,7 @@ _TIMEOUT = 900
 def main(names: list[str]) -> int:
     counts = Counter[str]()
     known = {**ENCODERS, **OTHERS}
-    for name in names or ENCODERS:
+    for name in OTHERS if names == ["others"] else names or ENCODERS:
         verdict, text, seconds = judged(known[name])
         counts[verdict] += 1
         print(f"{name:<30} {verdict:<8} {seconds:6.1f} s  {text}", flush=True)
@@ -44,7 +44,7 @@ def judged(encoder: Encoder) -> tuple[str, str, float]:
         written = Path(out) / "check.json"
         if not written.is_file():
             text = " ".join(ended.stderr.split())
-            return ("refused" if ended.returncode == 2 and "Error" in text else "broken"), text[-400:], seconds
+            return ("refused" if ended.returncode == 2 and "examine: " not in text else "broken"), text[-400:], seconds
         return *_class_of(json.loads(written.read_text()), encoder, ended.stdout), seconds
 
 

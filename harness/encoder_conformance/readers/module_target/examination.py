@@ -142,7 +142,7 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
     examination = _opened(framework, given)
     semantics, exported = examination.semantics, examination.exported
-    examination.given, examination.given_by = examination.module.given, examination.module.given_by
+    examination.given, examination.given_by = examination.module.supplied, examination.module.supplied_by
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)

@@ -55,9 +55,9 @@ class LiveModule(ABC):
     """The other names of a parameter that several have → its first."""
     seeded: bool = False
     """Whether it draws the same random numbers in every call."""
-    given: tuple[str, ...] = ()
+    supplied: tuple[str, ...] = ()
     """The arguments that its model makes and gives it, beside x."""
-    given_by: str = ""
+    supplied_by: str = ""
     """The class of that model."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""

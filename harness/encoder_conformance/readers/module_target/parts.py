@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 from encoder_conformance.readers.module_target.errors import BadTarget
 
-
 _NORMS, _MATRICES = 2, 4
 """What a layer has at least."""
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
@@ -34,7 +35,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     Found,
-    InModel,
+    call_of,
     encoder_path,
     found_in,
     in_model,
@@ -109,14 +110,15 @@ class TorchModule(LiveModule):
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
         first = {id(value): name for name, value in self.module.named_parameters()}
         every = self.module.named_parameters(remove_duplicate=False)
-        if isinstance(self.module, InModel):
-            self.given, self.given_by = self.module.given, type(self.module.model).__name__
+        if call := call_of(self.module):
+            self.supplied, self.supplied_by = call.given, type(call.model).__name__
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
     def _layer(self) -> nn.Module:
         """The user's own module."""
-        return self.module.layer if isinstance(self.module, InModel) else self.module
+        call = call_of(self.module)
+        return self.module if call is None else call.layer
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -303,11 +305,21 @@ def exported(
     gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
     try:
         alone = _OfFunction(function, module).eval()
-        program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
+        program = _program(alone, torch.zeros(x_shape))
     finally:
         gc.unfreeze()
     model: onnx.ModelProto = program.model_proto
     return model
+
+
+def _program(module: nn.Module, x: Tensor) -> Any:
+    """The export; step by step where the exporter stumbles over PyTorch's attention in one: it does over a bias that
+    has a gradient."""
+    try:
+        return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+    except Exception:
+        with sdpa_kernel(SDPBackend.MATH):
+            return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
 
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
@@ -398,8 +410,8 @@ class _PyTorch(ModuleFramework):
         except Exception as error:
             hint = "name a function that makes it"
             raise BadTarget(f"it cannot be copied: {type(error).__name__}: {error}", hint) from None
-        if isinstance(copied, InModel):
-            return TorchModule(copied, Signature(copied.x, copied.masks), _Way())
+        if call := call_of(copied):
+            return TorchModule(copied, Signature(call.x, call.masks), _Way())
         forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
         return TorchModule(copied, signature_of(forward, name, flags=False), _Way())
 

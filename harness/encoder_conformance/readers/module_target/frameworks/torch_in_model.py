@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ _SIZES = ((2, 5), (3, 7))
 _LONG = (300, 66)
 """Lengths beyond usual windows: the first that is taken."""
 _DOT = "·"
+_LISTS = (nn.ModuleList, nn.ModuleDict)
 _LEAST = 4
 """The matrices that a layer has at least."""
 _SHUT = -1e3
@@ -104,7 +105,7 @@ def encoder_path(model: nn.Module) -> str:
 
 def _is_small(part: nn.Module) -> bool:
     """Whether it is no more than a layer, or cannot be called."""
-    held = isinstance(part, (nn.ModuleList, nn.ModuleDict))
+    held = isinstance(part, _LISTS)
     return held or sum(value.ndim >= 2 for value in part.parameters()) < _LEAST
 
 
@@ -141,42 +142,29 @@ def arguments_of(model: nn.Module, path: str, work: Callable[[], Any]) -> dict[s
     raise LookupError(f"{path} is not called")
 
 
-class InModel(nn.Module):
-    """A layer with its own parameters, buffers and parts, called as its model calls it.
-
-    What the model gives beside x is made by the model, for the batch and length of each x; an argument that is given
-    takes the place of the model's. Parameters of the model that those are made of are counted among its own. The model
-    is shared with copies, and stays in float32, unless there are such parameters.
-    """
+class LayerCall:
+    """How a model calls one of its layers: what it gives beside x, for any batch and length."""
 
     def __init__(self, model: nn.Module, found: Found) -> None:
         """Raises whatever the model does where it is run."""
-        super().__init__()
         self.path, self.way = found.path, found.way
-        self._hold(model, model.get_submodule(found.path))
+        self.hold(model, model.get_submodule(found.path))
         self._look()
         self.borrowed = self._parameters_beside()
-        self._hold(*self._held)
 
-    def _hold(self, model: nn.Module, layer: nn.Module) -> None:
-        self._held = (model, layer)  # a tuple: no part of this module
-        self._modules, self._buffers = layer._modules, layer._buffers
-        borrowed = {name.replace(".", _DOT): model.get_parameter(name) for name in getattr(self, "borrowed", ())}
-        self._parameters = {**layer._parameters, **borrowed}
-        self.training = layer.training
+    def hold(self, model: nn.Module, layer: nn.Module) -> None:
+        self.model, self.layer = model, layer
         self._made: dict[Any, dict[str, Any]] = {}
 
-    @property
-    def model(self) -> nn.Module:
-        return self._held[0]
-
-    @property
-    def layer(self) -> nn.Module:
-        return self._held[1]
+    def of(self, model: nn.Module, layer: nn.Module) -> "LayerCall":
+        """The same of a copy."""
+        other = copy(self)
+        other.hold(model, layer)
+        return other
 
     def _look(self) -> None:
         """Find out what the model gives, what of it depends on the length, and what is a mask of its own."""
-        seen = [self._arguments(*sizes) for sizes in _SIZES]
+        seen = [self.arguments(*sizes) for sizes in _SIZES]
         self.x, *_ = seen[0]
         shapes = [tuple(each[self.x].shape) for each in seen]
         self.d_model = shapes[0][-1]
@@ -184,20 +172,20 @@ class InModel(nn.Module):
         self.free = self.swapped or shapes == [(B, S, self.d_model) for B, S in _SIZES]
         self.length = shapes[0][-2]
         given = {name: value for name, value in seen[0].items() if name != self.x}
-        self.arrays = arrays = tuple(name for name, value in given.items() if _is_array(value))
+        self._arrays = tuple(name for name, value in given.items() if _is_array(value))
         longest = self._longest() if self.free else seen[0]
         own_masks = [name for name in longest if may_be_mask(name) and _hides(longest[name])]
-        self.fixed = {name: value for name, value in given.items() if name not in arrays}
+        self._fixed = {name: value for name, value in given.items() if name not in self._arrays}
         self.by_model = self.free and (bool(own_masks) or self._enters_elsewhere())
-        self.given = tuple(name for name in arrays if name in own_masks or not may_be_mask(name))
+        self.given = tuple(name for name in self._arrays if name in own_masks or not may_be_mask(name))
         names = signature_of(self.layer.forward, type(self.layer).__name__, flags=False).masks
         self.masks = ("attention_mask",) if self.by_model else tuple(name for name in names if name not in self.given)
 
     def _longest(self) -> Mapping[str, Any]:
         for sequence in _LONG:
             with suppress(Exception):
-                return self._arguments(1, sequence)
-        return self._arguments(*_SIZES[0])
+                return self.arguments(1, sequence)
+        return self.arguments(*_SIZES[0])
 
     def _enters_elsewhere(self) -> bool:
         """Whether padding that the model is told of changes another argument than the layer's mask."""
@@ -205,13 +193,13 @@ class InModel(nn.Module):
         padded = torch.ones(B, S, dtype=torch.int64)
         padded[-1, -2:] = 0
         try:
-            open_, shut = self._arguments(B, S), self._arguments(B, S, padded)
+            open_, shut = self.arguments(B, S), self.arguments(B, S, padded)
         except Exception:
             return False
         names = [name for name in open_ if name != self.x and not may_be_mask(name)]
-        return any(not _same(open_[name], shut.get(name)) for name in names)
+        return any(not same(open_[name], shut.get(name)) for name in names)
 
-    def _arguments(self, batch: int, sequence: int, mask: Tensor | None = None) -> dict[str, Any]:
+    def arguments(self, batch: int, sequence: int, mask: Tensor | None = None) -> dict[str, Any]:
         """What the model gives the layer, x first."""
         with torch.no_grad():
             return arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
@@ -233,20 +221,20 @@ class InModel(nn.Module):
         given = arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
         return {name: value for name, value in given.items() if name != self.x}
 
-    def forward(self, x: Tensor, **given: Any) -> Any:
-        """`given`: arguments of the layer; where the model makes masks of its own, its mask [B, S]."""
+    def output(self, x: Tensor, given: dict[str, Any]) -> Any:
+        """The answer of the layer. `given`: arguments of it; where the model makes the masks, its mask [B, S]."""
         mask = given.pop("attention_mask", None) if self.by_model else None
-        if mask is not None and mask.ndim != 2:
-            raise ValueError("the mask that its model takes is [batch, sequence]")
         return self.layer(x, **{**self._beside_of(x, mask), **given})
 
     def _beside_of(self, x: Tensor, mask: Tensor | None) -> dict[str, Any]:
-        """What the model gives beside this x [B, S, D]."""
-        if not self.arrays and not self.by_model:
-            return self.fixed
+        """What the model gives beside this x, [B, S, D] or [S, B, D]."""
+        if not self._arrays and not self.by_model:
+            return self._fixed
         batch, sequence = x.shape[1::-1] if self.swapped else x.shape[:2]
+        if mask is not None and mask.shape != (batch, sequence):
+            raise ValueError(f"the mask that its model takes is {[batch, sequence]}, and not {list(mask.shape)}")
         if not self.free and sequence != self.length:
-            names = ", ".join(self.arrays)
+            names = ", ".join(self._arrays)
             raise ValueError(f"its model gives it {names} for {self.length} positions, and for no other number")
         key = batch, sequence, x.dtype
         if mask is None and key in self._made:
@@ -256,53 +244,53 @@ class InModel(nn.Module):
             self._made[key] = made
         return made
 
+
+class InModel(nn.Module):
+    """A layer with its own parameters, buffers and parts, called as its model calls it.
+
+    What the model gives beside x is made by the model, for the batch and length of each x; an argument that is given
+    takes the place of the model's. Parameters of the model that those are made of are counted among its own. The model
+    is shared with copies, and stays in float32, unless there are such parameters.
+    """
+
+    def __init__(self, call: LayerCall) -> None:
+        super().__init__()
+        self._follow(call)
+
+    def _follow(self, call: LayerCall) -> None:
+        """Any other attribute could have the name of one of the layer's parts."""
+        self._call = call
+        self._modules, self._buffers = call.layer._modules, call.layer._buffers
+        borrowed = {name.replace(".", _DOT): call.model.get_parameter(name) for name in call.borrowed}
+        self._parameters = {**call.layer._parameters, **borrowed}
+        self.training = call.layer.training
+
+    def forward(self, x: Tensor, **given: Any) -> Any:
+        return self._call.output(x, given)
+
     def train(self, mode: bool = True) -> "InModel":
         self.training = mode
-        self.layer.train(mode)
+        self._call.layer.train(mode)
         return self
 
     def _apply(self, fn: Any, recurse: bool = True) -> "InModel":
-        self._made = {}
-        (self.model if self.borrowed else self.layer)._apply(fn, recurse)
-        self._hold(*self._held)
+        call = self._call
+        (call.model if call.borrowed else call.layer)._apply(fn, recurse)
+        call.hold(call.model, call.layer)
+        self._follow(call)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "InModel":
-        other = InModel.__new__(InModel)
-        nn.Module.__init__(other)
-        vars(other).update({name: value for name, value in vars(self).items() if name not in _OF_MODULES})
-        if self.borrowed:
-            model = deepcopy(self.model, memo)
-            other._hold(model, model.get_submodule(self.path))
-        else:
-            other._hold(self.model, deepcopy(self.layer, memo))
-        return other
+        call = self._call
+        if call.borrowed:
+            model = deepcopy(call.model, memo)
+            return InModel(call.of(model, model.get_submodule(call.path)))
+        return InModel(call.of(call.model, deepcopy(call.layer, memo)))
 
 
-_OF_MODULES = frozenset(vars(nn.Module()))
-
-
-def in_model(model: nn.Module, found: Found) -> InModel:
-    """The layer as the model calls it; where that has an image or sound, as a part of it does that takes x of any
-    length, if this gives the same. Raises whatever the model does."""
-    layer = InModel(model, found)
-    if layer.free or not layer.given:
-        return layer
-    batch, _ = _SIZES[0]
-    parts = found.path.split(".")
-    for number in range(len(parts)):
-        root = ".".join(parts[:number])
-        if len(root) <= len(found.way.root) or isinstance(model.get_submodule(root), (nn.ModuleList, nn.ModuleDict)):
-            continue
-        for way in ways_of(model, root):
-            with suppress(Exception, _Reached):
-                other = InModel(model, Found(found.path, way))
-                of_both = other._arguments(batch, layer.length), layer._arguments(batch, layer.length)
-                if other.free and all(
-                    _same(each.get(name), of_both[0].get(name)) for each in of_both[1:] for name in layer.given
-                ):
-                    return other
-    return layer
+def call_of(module: nn.Module) -> LayerCall | None:
+    """How its model calls a layer; None for a module that is called by itself."""
+    return module._call if isinstance(module, InModel) else None
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
@@ -313,6 +301,26 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, Mapping):
         return {name: _cast(each, dtype) for name, each in value.items()}
     return type(value)(_cast(each, dtype) for each in value) if type(value) in (list, tuple) else value
+
+
+def in_model(model: nn.Module, found: Found) -> InModel:
+    """The layer as the model calls it; where that has an image or sound, as a part of it does that takes x of any
+    length, if this gives the same. Raises whatever the model does."""
+    call = LayerCall(model, found)
+    if call.free or not call.given:
+        return InModel(call)
+    batch, _ = _SIZES[0]
+    parts = found.path.split(".")
+    for root in (".".join(parts[:number]) for number in range(len(parts))):
+        if len(root) <= len(found.way.root) or isinstance(model.get_submodule(root), _LISTS):
+            continue
+        for way in ways_of(model, root):
+            with suppress(Exception, _Reached):
+                other = LayerCall(model, Found(found.path, way))
+                one, two = other.arguments(batch, call.length), call.arguments(batch, call.length)
+                if other.free and all(same(one.get(name), two.get(name)) for name in call.given):
+                    return InModel(other)
+    return InModel(call)
 
 
 def _is_array(value: Any) -> bool:
@@ -337,7 +345,7 @@ def _hides(value: Any) -> bool:
     )
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     pairs = [*_leaves([one])], [*_leaves([other])]
     return len(pairs[0]) == len(pairs[1]) and all(
         a.shape == b.shape and torch.equal(a, b) for a, b in zip(*pairs, strict=True)
