@@ -296,8 +296,8 @@ def call_of(module: nn.Module) -> LayerCall | None:
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     """Numbers in this format, and within it."""
     if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
-        limits = torch.finfo(dtype)
-        return value.clamp(limits.min, limits.max).to(dtype)
+        limit = min(torch.finfo(dtype).max, torch.finfo(value.dtype).max)
+        return value.clamp(-limit, limit).to(dtype)
     if isinstance(value, Mapping):
         return {name: _cast(each, dtype) for name, each in value.items()}
     return type(value)(_cast(each, dtype) for each in value) if type(value) in (list, tuple) else value
