@@ -1,4 +1,4 @@
-"""`python -m benchmarks.published_encoders [NAME … | others]`: the verdict on each, whether it is true, and processor seconds.
+"""`python -m benchmarks.published_encoders [NAME … | others]`: the verdict on each, if it is true, processor seconds.
 
 A verdict is true where each layer was judged as what it is, and does that; refused where none was judged; in part where
 some were; wrong otherwise; broken where the program ended in no verdict. Exit status 1 for those two.
@@ -63,7 +63,7 @@ def _class_of(result: Mapping[str, Any], encoder: Encoder, shown: str) -> tuple[
             return "wrong", f"{part['at']}: {text}"
     without = {name for part in judged for name in part["without"]}
     text += f" [without {', '.join(sorted(without))}]" if without else ""
-    return ("true" if len(judged) == len(parts) else "in part"), text
+    return ("true" if len(judged) == len(parts) and not result["refused"] else "in part"), text
 
 
 def _lines(shown: str) -> Iterator[str]:

@@ -15,10 +15,9 @@ from encoder_conformance.spec.layer import Layer, Window
 def window_of(module: LiveModule, semantics: InputSemantics) -> Window | None:
     """None where an end changes the other end, where it is no window, or where no long sequence is taken."""
     for S in LENGTHS:
-        x = np.random.default_rng(11).normal(size=(2, S, semantics.d_model)).astype(np.float32)
+        x, others = np.random.default_rng(11).normal(size=(2, 2, S, semantics.d_model)).astype(np.float32)
         first, last = x.copy(), x.copy()
-        first[:, 0] += 1
-        last[:, -1] += 1
+        first[:, 0], last[:, -1] = others[:, 0], others[:, -1]
         try:
             before, by_first, by_last = (_output(module, semantics, each) for each in (x, first, last))
         except ExecutionError:
