@@ -10,6 +10,10 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "attention.key": ("key", "k", "wk", "wkey", "keys"),
     "attention.value": ("value", "v", "wv", "wvalue", "values"),
     "attention.output": ("out", "o", "wo", "proj", "dense", "output", "merge"),
+    "attention.query_norm": ("q_norm", "query_norm", "q_ln", "norm_q", "q"),
+    "attention.key_norm": ("k_norm", "key_norm", "k_ln", "norm_k", "k"),
+    "attention.position_bias": ("relative_attention_bias", "rel_attn_embed", "position_bias", "relative", "bias"),
+    "feed_forward.gate": ("gate", "gate_proj", "wi_0", "w1", "fc1_g"),
     "feed_forward.hidden": ("linear1", "fc1", "intermediate", "lin1", "w1", "up", "hidden", "fc", "expand", "in"),
     "feed_forward.output": ("linear2", "fc2", "lin2", "w2", "down", "output", "out", "proj", "contract"),
     "norm1": ("norm1", "ln1", "ln_1", "before", "attn", "attention", "sa", "self_attn", "1"),
@@ -49,7 +53,7 @@ def score(own: str, spec: str) -> float:
     """Measures how much an own name sounds like a parameter of the specification: 0 for not at all."""
     words = words_of(own)
     part, _, kind = without_prefix(spec)[1].rpartition(".")
-    found = _best(words, _WORDS[part]) * 2.0
+    found = _best(words, _WORDS.get(part, (part.rpartition(".")[2],))) * 2.0
     place = part.partition(".")[0]
     for other, names in _PLACES.items():
         heard = any(word in names for word in words)
