@@ -96,6 +96,7 @@ GEMMA_LAYER = {
     "norm.kind": "rms_norm",
     "norm.epsilon": 1e-6,
     "attention.kv_heads": 2,
+    "attention.scale": 256.0,
     "feed_forward.activation": "gelu_tanh",
 }
 _QK = {"attention.qk_norm": {"kind": "rms_norm", "over": "head", "shift": False}}

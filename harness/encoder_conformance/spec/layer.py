@@ -281,6 +281,12 @@ class Layer(Strict):
         return tuple(name for name, is_used in ADDITIONS.items() if is_used(self))
 
     @property
+    def reads_positions(self) -> bool:
+        """Whether its output depends on where a position stands, and not on what the others hold alone (I-4)."""
+        attention = self.attention
+        return any(each is not None for each in (attention.rope, attention.position_bias, attention.window))
+
+    @property
     def takes_memory(self) -> bool:
         """Whether keys and values come from a second input, the memory (clause E-17)."""
         return self.part == "attention"

@@ -60,7 +60,7 @@ class Specification:
             )
             for layer in self.layers.values()
             for situation in self.situations.values()
-            if layer.family in situation.families
+            if situation.fits(layer)
         )
         return {case.id: case for case in cases}
 

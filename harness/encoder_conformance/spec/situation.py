@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.layer import TOKEN_FAMILIES, Family
+from encoder_conformance.spec.layer import TOKEN_FAMILIES, Family, Layer
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.plain import plain
@@ -176,6 +176,14 @@ class Situation(Strict):
         if self.flaw and self.given.layout != "batch_first":
             return f"flaw is {self.flaw}, but given.layout is {self.given.layout}: flawed requests are batch_first"
         return ""
+
+    def fits(self, layer: Layer) -> bool:
+        """Whether the layer has a case in this situation, by its family and by what it reads."""
+        return layer.family in self.families and self.holds_for(layer)
+
+    def holds_for(self, layer: Layer) -> bool:
+        """Whether what the situation asks is true of the layer: in one that reads positions they are no set (I-4)."""
+        return not (self.invariant == "permutation" and layer.reads_positions)
 
     @property
     def keys(self) -> int:

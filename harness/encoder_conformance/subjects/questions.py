@@ -84,7 +84,7 @@ def cases_of(layer: Layer, level: Level, seed: int) -> list[Case]:
     """The layer in the situations of its family. In the core are those that the core asks of any layer."""
     specification = load()
     in_core = {name.partition("/")[2] for name in specification.core}
-    fitting = [each for each in specification.situations.values() if layer.family in each.families]
+    fitting = [each for each in specification.situations.values() if each.fits(layer)]
     cases = [Case(layer, each, seed, in_core=each.situation in in_core) for each in fitting]
     return select({case.id: case for case in cases}, (), level)
 

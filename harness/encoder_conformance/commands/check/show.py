@@ -11,6 +11,7 @@ from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.spec.words import more_choices
 
 _WIDTH = 11
 _SHOWN_FAILURES = 4
@@ -69,43 +70,9 @@ def choices(layer: Layer) -> str:
     """`post-norm layer_norm ε 1e-05, relu, D = 64, H = 4, F = 128, 3 layers`."""
     heads, d_ff, norm, stack = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm, layer.stack
     text = f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
-    text += f"{_additions(layer)}, D = {layer.d_model}, H = {heads}, F = {d_ff}"
+    text = ", ".join([text, *more_choices(layer), f"D = {layer.d_model}, H = {heads}, F = {d_ff}"])
     more = f", {stack.layers} layers" if stack.layers > 1 else ""
     return text + more + (", final norm" if stack.final_norm else "")
-
-
-def _additions(layer: Layer) -> str:
-    """`, gated, rope θ 10000 halves, window 4 + 4` of what a layer has beyond the plain one."""
-    attention, said = layer.attention, list[str]()
-    if layer.feed_forward.gated:
-        said.append("gated")
-    if (rope := attention.rope) is not None:
-        part = "" if rope.rotated is None else f" of {rope.rotated} features"
-        said.append(f"rope θ {rope.theta:.6g} {rope.pairing}{part}")
-    if (bias := attention.position_bias) is not None:
-        said.append(f"position bias by {bias.buckets} buckets up to {bias.max_distance}")
-    if (window := attention.window) is not None:
-        said.append(f"window {window.left} + {window.right}")
-    if (norm := attention.qk_norm) is not None:
-        said.append(f"{norm.kind} of queries and keys over {norm.over}")
-    if attention.kv_heads is not None:
-        said.append(f"{attention.kv_heads} heads of keys and values")
-    if attention.head_dim is not None:
-        said.append(f"{attention.head_dim} features a head")
-    if attention.softcap is not None:
-        said.append(f"scores capped at {attention.softcap:.6g}")
-    if not isinstance(attention.scale, str):
-        said.append(f"scores over √{attention.scale:.6g}")
-    if layer.layer_scale:
-        said.append(f"layer scale of {' and '.join(layer.layer_scale)}")
-    if layer.residual_scale != 1.0:
-        said.append(f"sub-layers times {layer.residual_scale:.6g}")
-    if not layer.norm.shift:
-        said.append("norms without shift")
-    if not layer.norm.first:
-        said.append("no first norm")
-    said += [f"no bias of {linear}" for linear in layer.lacks_bias]
-    return "".join(f", {each}" for each in said)
 
 
 def _show_map(screen: Console, described: ModuleDescription) -> None:

@@ -93,7 +93,7 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
 def _unsupported(part: PartResult, layer: Layer) -> dict[str, object]:
     """One entry for all situations of the layer that a check does not ask of the module."""
     limits = InputLimits.of_module(part.described)
-    family = [each for each in load().situations.values() if layer.family in each.families]
+    family = [each for each in load().situations.values() if each.fits(layer)]
     return {
         "when": {"situation": sorted(each.situation for each in family if not limits.ask(each))},
         "reason": "Its masks cannot say this, or it is given in another form than the module's",

@@ -12,6 +12,7 @@ from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.words import more_choices
 
 _AXES: dict[Layout, str] = {
     "BSD": "[batch, sequence, features]",
@@ -117,6 +118,7 @@ def _choices(validation: Validation) -> str:
         f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}",
         f"scores over √{attention.scale}",
         _biases(layer),
+        *more_choices(layer),
         "projections shared by heads" if attention.projections == "shared_by_heads" else "",
         f"D = {layer.d_model}, H = {attention.num_heads}, F = {layer.feed_forward.d_ff}",
         f"N = {layer.stack.layers}" if layer.stack.layers > 1 else "",

@@ -169,7 +169,7 @@ def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
     cases: dict[Phase, list[Case]] = {}
     for phase in VALIDATION_PHASES:
         if phase.situations is not None:
-            asked = phase.situations(limits)
+            asked = (each for each in phase.situations(limits) if each.holds_for(subject.layer))
             asked = sample(asked) if sampled else asked
             cases[phase.name] = list(file_cases(asked, limits, subject.layer, subject.format, held, at_most))
     return cases

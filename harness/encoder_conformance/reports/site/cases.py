@@ -12,6 +12,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.level import LEVELS
 from encoder_conformance.spec.load import clauses, load
+from encoder_conformance.spec.words import more_choices
 
 OTHER = "other"
 """The group of cases that the specification does not have, such as those of --layer."""
@@ -79,10 +80,12 @@ def _choices(case: Case) -> str:
     )
     if layer.part == "attention":
         return f"Attention alone: d_model {layer.d_model}, {attention}."
+    more = "".join(f"{choice}, " for choice in more_choices(layer))
     stack = f"{layer.stack.layers} layers, " if layer.stack.layers > 1 else ""
     return (
         f"{layer.norm.placement}-norm, {layer.norm.kind} with ε = {layer.norm.epsilon:.3g}, "
-        f"{layer.feed_forward.activation}; {stack}d_model {layer.d_model}, d_ff {layer.feed_forward.d_ff}, {attention}."
+        f"{layer.feed_forward.activation}; {more}{stack}d_model {layer.d_model}, d_ff {layer.feed_forward.d_ff}, "
+        f"{attention}."
     )
 
 

@@ -7,9 +7,21 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.readers.onnx_file.tracing.expressions import Activation, Linear, Scores, TracedNorm, Weights
-from encoder_conformance.spec.plan import COMMON_BIAS
+from encoder_conformance.readers.onnx_file.layer.structure import FIRST_NORM, Encoder, EncoderLayer
+from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
+from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Activation,
+    Gate,
+    Linear,
+    Rotation,
+    RowMap,
+    Scores,
+    Times,
+    TracedNorm,
+    Weights,
+)
+from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
+from encoder_conformance.spec.plan import COMMON_BIAS, OWN_BIAS
 
 EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
@@ -28,12 +40,14 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
     for number, layer in enumerate(layers):
         where = f"layer {number}: " if several else ""
         _check_layer(layer, format, where, findings)
-        described.append({fact.key: fact for fact in _choices(layer, format, where, findings)})
+        own = [*_choices(layer, format, where, findings), *_more_choices(layer, where, findings)]
+        described.append({fact.key: fact for fact in own})
     _check_alike(described, findings)
     choices = {key: fact.value for key, fact in described[0].items()}
     _check_final_norm(final, choices, findings)
     facts = [
         *described[0].values(),
+        *_norms_of_all(encoder),
         _fact("stack.layers", len(layers), "counted from the output back to x"),
         _fact("stack.final_norm", final is not None, f"norm {final.name!r}" if final else "none follows"),
     ]
@@ -41,9 +55,9 @@ def describe(encoder: Encoder, d_model: int, format: str, findings: Findings) ->
 
 
 def _layer(facts: list[Fact], d_model: int) -> dict[str, Any]:
-    parts: dict[str, dict[str, Any]] = {"norm": {}, "attention": {}, "feed_forward": {}, "stack": {}}
+    parts: dict[str, dict[str, Any]] = {"": {}, "norm": {}, "attention": {}, "feed_forward": {}, "stack": {}}
     for fact in facts:
-        part, _, name = fact.key.partition(".")
+        part, _, name = fact.key.rpartition(".")
         parts[part][name] = fact.value
     return {
         "layer": "from-file",
@@ -54,6 +68,7 @@ def _layer(facts: list[Fact], d_model: int) -> dict[str, Any]:
         "norm": parts["norm"],
         "attention": {**parts["attention"], "masked_score": "minus_infinity", "fully_masked_row": "unspecified"},
         "feed_forward": parts["feed_forward"],
+        **parts[""],
         "dropout": dict.fromkeys(("attention_weights", "attention_output", "ffn_activation", "ffn_output"), 0.0),
         "stack": parts["stack"],
         "embedding": None,
@@ -79,9 +94,10 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
 
 
 def _value(facts: Mapping[str, Fact], key: str) -> Any:
-    """The value of a choice; of a bias that has no key of its own, what the key of its like says."""
+    """The value of a choice; of a bias that has no key of its own, what the key of its like says; None for nothing."""
     part = key.partition(".")[0]
-    return facts[key if key in facts else f"{part}.{COMMON_BIAS[part]}"].value
+    found = facts.get(f"{part}.{COMMON_BIAS[part]}" if key in OWN_BIAS and key not in facts else key)
+    return None if found is None else found.value
 
 
 def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
@@ -94,12 +110,9 @@ def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], finding
 
 def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
     """Reports what the layer language cannot say of this layer, or not exactly."""
-    D, H, d = _sizes(layer)
     shared = _shared(layer)
     if any(shared) and not all(shared):
         findings.error("layer", f"{where}some of query, key and value are shared by the heads, and some are not")
-    if H * d != D:
-        findings.error("layer", f"{where}{H} heads of {d} features are {H * d} wide, and d_model is {D}")
     _check_norms(layer, format, where, findings)
     activation, constant = layer.first(Activation), layer.first(Weights).constant
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
@@ -112,9 +125,11 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
 
 def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
     forms = {name: norm.form for name, norm in layer.of(TracedNorm).items()}
-    if len({(form.kind, form.epsilon) for form in forms.values()}) > 1:
-        both = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
-        findings.error("layer", f"{where}the two norms differ: {both}", "in the specification they are equal")
+    kinds = {layer.norms[name].form.kind if name in layer.norms else "" for name in forms} - {""}
+    if len(kinds) > 1 or len({form.epsilon for form in forms.values()}) > 1:
+        each = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
+        count = "two norms" if len(forms) == 2 else "norms"
+        findings.error("layer", f"{where}the {count} differ: {each}", "in the specification they are equal")
     for name, form in forms.items():
         if not form.epsilon:
             findings.error(
@@ -128,9 +143,9 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
 
 
 def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -> Iterator[Fact]:
-    norm, scores, linears = layer.first(TracedNorm), layer.first(Scores), layer.of(Linear)
+    norm, scores, linears = next(iter(layer.norms.values())), layer.first(Scores), layer.of(Linear)
     of_linears = {stage: f"linear map {linear.name!r}" for stage, linear in linears.items()}
-    source = "x or a layer's output" if layer.placement == "pre" else "the first residual sum"
+    source = "a residual sum" if layer.placement == "post" else "x, a layer's output or a residual sum"
     yield _fact(
         "norm.placement", layer.placement, f"norm {norm.name!r} of {norm.of.operation.name!r}, which is {source}"
     )
@@ -140,17 +155,102 @@ def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -
     at = f"scores {list(scores.shape)} at batch {scores.shape[0]}, sequence {scores.shape[2]}"
     yield _fact("attention.num_heads", scores.shape[1], f"{made}: {at}")
     yield _fact("attention.projections", "shared_by_heads" if all(_shared(layer)) else "full", of_linears["query"])
-    yield _fact("attention.qkv_bias", any(linears[name].bias for name in layer.columns), of_linears["query"])
-    yield from _own_biases("attention", {name: linears[name] for name in layer.columns})
+    yield _fact("attention.qkv_bias", any(linears[name].bias for name in PROJECTED), of_linears["query"])
+    yield from _own_biases("attention", {name: linears[name] for name in PROJECTED})
     biased = linears["attention_output"].bias is not None
     yield _fact("attention.output_bias", biased, of_linears["attention_output"])
     yield _scale(layer, SCALE_CLOSE.get(format, 1e-4), where, findings)
-    hidden, output, activation = linears["ffn_hidden"], linears["ffn_output"], layer.first(Activation)
-    yield _fact("feed_forward.d_ff", hidden.shape[-1], of_linears["ffn_hidden"])
+    output, activation = linears["ffn_output"], layer.first(Activation)
+    first = {name: linears[f"ffn_{name}"] for name in ("gate", "hidden") if f"ffn_{name}" in linears}
+    yield _fact("feed_forward.d_ff", output.weight.value.shape[0], of_linears["ffn_output"])
     yield _fact("feed_forward.activation", activation.function, f"{activation.name!r}, by its values on probes")
-    biased = hidden.bias is not None or output.bias is not None
-    yield _fact("feed_forward.bias", biased, f"linear maps {hidden.name!r}, {output.name!r}")
-    yield from _own_biases("feed_forward", {"hidden": hidden, "output": output})
+    alike = first | {"output": output}
+    names = ", ".join(dict.fromkeys(repr(linear.name) for linear in alike.values()))
+    biased = any(linear.bias is not None for linear in alike.values())
+    yield _fact("feed_forward.bias", biased, f"linear maps {names}")
+    yield from _own_biases("feed_forward", alike)
+
+
+def _more_choices(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+    """The choices that a layer need not make (L-7), each where it makes it."""
+    D, H, d = _sizes(layer)
+    query = layer.steps["query"].name
+    if H * d != D:
+        yield _fact("attention.head_dim", d, f"{H} heads of {d} features, of linear map {query!r}, and d_model is {D}")
+    if layer.kv_heads != H:
+        key = layer.steps["key"].name
+        yield _fact("attention.kv_heads", layer.kv_heads, f"linear map {key!r}: {layer.kv_heads} heads for {H}")
+    if gates := layer.of(Gate):
+        gate = next(iter(gates.values()))
+        yield _fact("feed_forward.gated", True, f"product {gate.name!r} of two maps, of which one is activated")
+    yield from _norm_of_heads(layer, where, findings)
+    yield from _rope(layer, where, findings)
+    yield from _of_branches(layer, where, findings)
+    weights = layer.first(Weights)
+    if weights.cap:
+        yield _fact("attention.softcap", weights.cap, f"scores {weights.of.name!r} go through cap · tanh(score / cap)")
+
+
+def _norm_of_heads(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+    norms = layer.head_norms
+    if not norms:
+        return
+    if len(norms) < len(QK_NORMS):
+        only = QK_NORMS[next(iter(norms))]
+        findings.error("layer", f"{where}{only} alone is normed before the product", "E-27 norms both or none")
+    forms = {(norm.form.kind, norm.width, norm.form.shift is not None) for norm in norms.values()}
+    if len(forms) > 1:
+        findings.error("layer", f"{where}query and key are normed otherwise", "in E-27 their norms are alike")
+    norm = next(iter(norms.values()))
+    over = "head" if norm.width == layer.head_dim else "all"
+    chosen = {"kind": norm.form.kind, "over": over, "shift": norm.form.shift is not None}
+    yield _fact("attention.qk_norm", chosen, f"norm {norm.name!r}, of {norm.width or norm.shape[-1]} features each")
+
+
+def _rope(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+    """The rotation of queries and of keys, which is one (E-22)."""
+    turned = {name: layer.steps[name] for name in ("query_rotated", "key_rotated") if name in layer.steps}
+    forms = {name: step.form for name, step in turned.items() if isinstance(step, RowMap)}
+    if not forms:
+        return
+    if len(forms) < 2:
+        findings.error("layer", f"{where}of query and key one alone is turned by its position", "E-22 turns both")
+    one, *others = forms.values()
+    if others and one != others[0]:
+        findings.error("layer", f"{where}query and key are turned by different angles", "E-22 turns both alike")
+    assert isinstance(one, Rotation)
+    rope: dict[str, Any] = {"theta": one.theta, "pairing": one.pairing}
+    if one.size != layer.head_dim:
+        rope["rotated"] = one.size
+    step = next(iter(turned.values()))
+    yield _fact("attention.rope", rope, f"{step.name!r}, by its values on unit vectors: {map_text(step)}")
+
+
+def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterator[Fact]:
+    """Layer scale (E-31), and the number by which a sub-layer's output is multiplied (E-29)."""
+    branches = {"attention": "attention_output", "feed_forward": "ffn_output"}
+    scaled = [sublayer for sublayer, stage in branches.items() if f"{stage}_scaled" in layer.steps]
+    if scaled:
+        names = " and ".join(repr(layer.steps[f"{branches[each]}_scaled"].name) for each in scaled)
+        yield _fact("layer_scale", scaled, f"a vector multiplies the features of {names}")
+    weighed = {stage: layer.steps.get(f"{stage}_weighed") for stage in branches.values()}
+    factors = {stage: step.factor if isinstance(step, Times) else 1.0 for stage, step in weighed.items()}
+    if set(factors.values()) != {1.0}:
+        one, other = factors.values()
+        if abs(one - other) > 1e-6 * abs(one):
+            both = " and ".join(f"{stage} by {factor:.6g}" for stage, factor in factors.items())
+            findings.error("layer", f"{where}the two residual sums weigh their branches otherwise: {both}", "see E-29")
+        yield _fact("residual_scale", one, "what the sub-layers give is multiplied by it before the sums")
+
+
+def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:
+    """What is said of the norms of all layers at once: whether they have shifts (E-21), and a first one (E-24)."""
+    first = encoder.layers[0]
+    norm = next(iter(first.norms.values()))
+    if norm.form.kind == "layer_norm" and not encoder.has_shift:
+        yield _fact("norm.shift", False, f"norm {norm.name!r} adds nothing, and no other does")
+    if first.placement != "post" and FIRST_NORM not in first.norms:
+        yield _fact("norm.first", False, f"{first.steps['query'].name!r} is of x itself")
 
 
 def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:
@@ -163,13 +263,12 @@ def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:
 
 def _shared(layer: EncoderLayer) -> list[bool]:
     """Whether the heads share one map, of query, key and value."""
-    return [layer.of(Linear)[name].heads > 1 for name in layer.columns]
+    return [layer.of(Linear)[name].heads > 1 for name in PROJECTED]
 
 
 def _sizes(layer: EncoderLayer) -> tuple[int, int, int]:
     """D, H, d."""
-    H = layer.first(Scores).shape[1]
-    return layer.first(TracedNorm).shape[-1], H, layer.columns["query"].size // H
+    return next(iter(layer.norms.values())).shape[-1], layer.heads, layer.head_dim
 
 
 def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) -> Fact:
@@ -179,6 +278,19 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
     for name, n in (("head_dim", d), ("d_model", D)):
         if abs(weights.scale * n**0.5 - 1) < close:
             return _fact("attention.scale", name, evidence)
+    if (number := _whole_number(weights.scale, close)) is not None:
+        findings.warning(
+            "layer",
+            f"{where}{evidence}, which is 1/√{number:g}, and neither 1/√{d} (head_dim) nor 1/√{D} (d_model)",
+            "if that is not meant: is the scale folded into the weights of query or key, or missing?",
+        )
+        return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")
     return _fact("attention.scale", "head_dim", evidence)
+
+
+def _whole_number(scale: float, close: float) -> float | None:
+    """The whole number by whose square root scores are divided (E-32); None where it is no such."""
+    number = scale**-2
+    return float(round(number)) if number > 0.5 and abs(scale * round(number) ** 0.5 - 1) < close else None

@@ -30,6 +30,7 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.plan import layer_sizes, with_attributes
 
 
 @dataclass
@@ -116,9 +117,9 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
-    B, S, D = semantics.B, semantics.S, semantics.d_model
-    H, F = described["attention"]["num_heads"], described["feed_forward"]["d_ff"]
-    inferred.sizes = {"B": B, "S": S, "Q": S, "K": S, "D": D, "H": H, "d": D // H, "P": D, "F": F}
+    sizes = layer_sizes(with_attributes(described))
+    B, S, heads = semantics.B, semantics.S, {"k": sizes.pop("K")}
+    inferred.sizes = sizes | heads | {"B": B, "S": S, "Q": S, "K": S}
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
     return inferred, described

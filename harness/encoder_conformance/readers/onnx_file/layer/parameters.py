@@ -12,13 +12,13 @@ from onnx import numpy_helper
 from encoder_conformance.protocol.description import Form, InitializerSource
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.readers.onnx_file.tracing.expressions import Linear, TracedNorm, WeightSource
+from encoder_conformance.readers.onnx_file.layer.walk import PLANS, QK_NORMS, recorded
+from encoder_conformance.readers.onnx_file.tracing.expressions import Gain, Linear, RowMap, TracedNorm, WeightSource
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.plan import STEPS_OF_LAYERS, stage_of
 
-LINEAR_MAPS = {stage_of(name): step.owner for name, step in STEPS_OF_LAYERS.items() if "weight" in step.parameters}
-"""Stage → the linear map that makes it, in the names of parameters."""
+OWNERS = {recorded(step): step.owner for steps in PLANS.values() for step in steps if step.owner}
+"""The name of a step → what its parameters' names begin with."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +55,32 @@ def locate_parameters(encoder: Encoder, graph: Graph, dtype: np.dtype[Any]) -> d
     found: dict[str, ParameterLocation] = {}
     for number, layer in enumerate(layers):
         prefix = f"layers.{number}." if stacked else ""
-        found |= {prefix + name: location for name, location in _of_layer(layer, graph, dtype).items()}
+        found |= {
+            prefix + name: location for name, location in _of_layer(layer, encoder.has_shift, graph, dtype).items()
+        }
     if encoder.final_norm is not None:
-        found |= _norm("final_norm", encoder.final_norm, graph, dtype)
+        found |= _norm("final_norm", encoder.final_norm, encoder.has_shift, graph, dtype)
     return found
 
 
-def _of_layer(layer: EncoderLayer, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
+def _of_layer(layer: EncoderLayer, has_shift: bool, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
     found: dict[str, ParameterLocation] = {}
-    for stage, step in layer.steps.items():
+    for name, step in layer.steps.items():
         if isinstance(step, TracedNorm):
-            found |= _norm(stage, step, graph, dtype)
+            shifted, order = has_shift and name not in QK_NORMS, None
+            if name in QK_NORMS and step.width != layer.head_dim:
+                order = layer.columns[name] % (step.width or step.shape[-1])
+            found |= _norm(OWNERS[name], step, shifted, graph, dtype, order)
         elif isinstance(step, Linear):
             weight, bias = step.weight, step.bias
-            if stage in layer.columns and step.heads == 1:
-                columns = _as_slice(layer.columns[stage])
+            if name in layer.columns and step.heads == 1:
+                columns = _as_slice(layer.columns[name])
                 weight, bias = weight.take(slice(None), columns), bias.take(columns) if bias else None
-            found[f"{LINEAR_MAPS[stage]}.weight"] = _locate(weight, None, graph)
+            found[f"{OWNERS[name]}.weight"] = _locate(weight, None, graph)
             if bias is not None:
-                found[f"{LINEAR_MAPS[stage]}.bias"] = _locate(bias, None, graph)
+                found[f"{OWNERS[name]}.bias"] = _locate(bias, None, graph)
+        elif isinstance(step, RowMap) and isinstance(step.form, Gain):
+            found[f"{OWNERS[name]}.gain"] = _locate(step.form.source, None, graph)
     return found
 
 
@@ -82,11 +89,18 @@ def _as_slice(at: Array) -> Array | slice:
     return slice(int(at[0]), int(at[-1]) + 1) if at.size and (np.diff(at) == 1).all() else at
 
 
-def _norm(name: str, norm: TracedNorm, graph: Graph, dtype: np.dtype[Any]) -> dict[str, ParameterLocation]:
-    width = norm.shape[-1]
-    found = {f"{name}.gain": _locate(norm.form.gain, np.ones(width, dtype), graph)}
-    if norm.form.kind == "layer_norm":
-        found[f"{name}.shift"] = _locate(norm.form.shift, np.zeros(width, dtype), graph)
+def _norm(
+    name: str, norm: TracedNorm, has_shift: bool, graph: Graph, dtype: np.dtype[Any], order: Array | None = None
+) -> dict[str, ParameterLocation]:
+    """`has_shift`: another norm of its like has one, so that this one's is 0 where the file has none. `order`: the
+    features, head by head, where its row has them in another order."""
+    width = norm.width or norm.shape[-1]
+    gain, shift = norm.form.gain, norm.form.shift
+    if order is not None:
+        gain, shift = (source.take(order) if source else None for source in (gain, shift))
+    found = {f"{name}.gain": _locate(gain, np.ones(width, dtype), graph)}
+    if norm.form.kind == "layer_norm" and (has_shift or shift is not None):
+        found[f"{name}.shift"] = _locate(shift, np.zeros(width, dtype), graph)
     return found
 
 

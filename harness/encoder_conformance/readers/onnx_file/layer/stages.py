@@ -12,7 +12,15 @@ from encoder_conformance.protocol.description import Anchor
 from encoder_conformance.readers.onnx_file.graph.nodes import node_label
 from encoder_conformance.readers.onnx_file.layer.layout import Layout, Sizes, layout_of
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
-from encoder_conformance.readers.onnx_file.tracing.expressions import Context, Operation, Scores, View, Weights
+from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
+from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Context,
+    Operation,
+    Scores,
+    Times,
+    View,
+    Weights,
+)
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_if_any
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
 from encoder_conformance.spec.axes import Array
@@ -48,13 +56,13 @@ class StageTarget:
 
 
 def axes_read(stage: str) -> str:
-    """The letters of a stage's axes in the layers that are read: their keys have as many heads as their queries."""
-    return axes_of(stage).replace("K", "H").replace("G", "P")
+    """The letters of a stage's axes; k is the heads of keys and values, as K is the keys of pairs."""
+    return axes_of(stage).replace("K", "k")
 
 
 def letters(stage: str) -> str:
     """The letters of a stage's axes: queries and keys, and the features of heads, have axes of their own."""
-    return axes_read(stage).replace("S S", "Q K").replace("P", "H d").replace(" ", "")
+    return axes_read(stage).replace("S S", "Q K").replace("P", "H d").replace("G", "k d").replace(" ", "")
 
 
 def locate_stages(trace: SymbolicTrace, encoder: Encoder, masked: set[str], sizes: Sizes) -> dict[str, StageTensor]:
@@ -80,26 +88,45 @@ def _targets(encoder: Encoder, sizes: Sizes) -> Iterator[tuple[str, StageTarget]
 
 
 def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
-    B, S, H, d = (sizes[letter] for letter in "BSHd")
-
-    def by_heads(flat: Array) -> Array:
-        """[B, S, H, d] as [B, H, S, d], both flat."""
-        return flat.reshape(B, S, H, d).transpose(0, 2, 1, 3).reshape(-1)
-
+    H = layer.heads
     for stage, step in layer.steps.items():
         elements = np.arange(prod(step.shape))
-        if stage in layer.columns:
-            flat = elements.reshape(B * S, -1)[:, layer.columns[stage]].reshape(-1)
-            yield stage, StageTarget(step, flat)
-            yield f"{stage}_heads", StageTarget(step, by_heads(flat))
-        elif isinstance(step, Context):
-            yield stage, StageTarget(step, by_heads(elements))
+        if isinstance(step, Context):
+            yield stage, StageTarget(step, _by_heads(elements, H, sizes))
             yield "context_merged", StageTarget(step, elements)
-        elif not isinstance(step, Scores | Weights):
+        elif stage in layer.columns:
+            yield from _of_columns(layer, stage, step, sizes)
+        elif not isinstance(step, Scores | Weights | Times):
             yield stage, StageTarget(step, elements)
-        elif not layer.first(Scores).fused_in:
+        elif isinstance(step, Scores | Weights) and not layer.first(Scores).fused_in:
             yield stage, _of_pairs(step, layer.first(Weights), elements)
     yield "output", _whole(layer.output, last=True)
+
+
+def _of_columns(layer: EncoderLayer, stage: str, step: Operation, sizes: Sizes) -> Iterator[tuple[str, StageTarget]]:
+    """Query, key and value, and what becomes of them head by head; and maps of which a gate takes a part."""
+    columns, (B, S) = layer.columns[stage], (sizes[letter] for letter in "BS")
+    flat = np.arange(prod(step.shape)).reshape(B * S, -1)[:, columns].reshape(-1)
+    if not stage.startswith(PROJECTED):
+        yield stage, StageTarget(step, flat)
+        return
+    split = StageTarget(step, _by_heads(flat, columns.size // layer.head_dim, sizes))
+    over_all = {QK_NORMS[name] for name, norm in layer.head_norms.items() if norm.width != layer.head_dim}
+    if stage in QK_NORMS and QK_NORMS[stage] in over_all:
+        yield f"{QK_NORMS[stage]}_norm", StageTarget(step, flat)
+        yield f"{QK_NORMS[stage]}_heads", split
+    elif stage in PROJECTED:
+        yield stage, StageTarget(step, flat)
+        if stage not in over_all:
+            yield f"{stage}_heads", split
+    else:
+        yield stage, split
+
+
+def _by_heads(flat: Array, heads: int, sizes: Sizes) -> Array:
+    """[B, S, heads, d] as [B, heads, S, d], both flat."""
+    B, S, d = (sizes[letter] for letter in "BSd")
+    return flat.reshape(B, S, heads, d).transpose(0, 2, 1, 3).reshape(-1)
 
 
 def _of_pairs(step: Scores | Weights, weights: Weights, elements: Array) -> StageTarget:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-from encoder_conformance.readers.onnx_file.layer.walk import PLANS, STAGES, Difference, Walk
+from encoder_conformance.readers.onnx_file.layer.walk import PLANS, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
+    Scores,
     Sum,
     TracedInput,
     TracedNorm,
@@ -21,10 +22,12 @@ Kind = TypeVar("Kind", bound=Operation)
 class EncoderLayer:
     """One encoder layer: stage → the operation that shows it, in the order of the specification.
 
-    `input` is the operation before it, `columns` those of the linear maps that are query, key and value, head by head.
+    `input` is the operation before it, `columns` the features that a stage is in its operation, head by head where it
+    has heads.
     """
 
     placement: str
+    gated: bool
     input: Operation
     steps: dict[str, Operation]
     columns: dict[str, Array]
@@ -37,14 +40,43 @@ class EncoderLayer:
         return next(iter(self.of(kind).values()))
 
     @property
+    def norms(self) -> dict[str, TracedNorm]:
+        """The norms over all features of a row, and not those of queries and keys."""
+        return {stage: norm for stage, norm in self.of(TracedNorm).items() if stage not in QK_NORMS}
+
+    @property
+    def head_norms(self) -> dict[str, TracedNorm]:
+        """The norms of queries and of keys."""
+        return {stage: norm for stage, norm in self.of(TracedNorm).items() if stage in QK_NORMS}
+
+    @property
+    def heads(self) -> int:
+        return self.first(Scores).shape[1]
+
+    @property
+    def head_dim(self) -> int:
+        return self.columns["query"].size // self.heads
+
+    @property
+    def kv_heads(self) -> int:
+        """The heads of key and of value."""
+        return self.columns["key"].size // self.head_dim
+
+    @property
     def output(self) -> Operation:
-        return self.steps[PLANS[self.placement][-1].reads[0]]
+        return self.steps[PLANS[self.placement, self.gated][-1].reads[0]]
 
 
 @dataclass(frozen=True)
 class Encoder:
     layers: list[EncoderLayer]
     final_norm: TracedNorm | None
+
+    @property
+    def has_shift(self) -> bool:
+        """Whether any of its norms has a shift (E-21)."""
+        norms = [norm for layer in self.layers for norm in layer.norms.values()] + [self.final_norm]
+        return any(norm is not None and norm.form.shift is not None for norm in norms)
 
 
 def match_encoder(output: Operation) -> Encoder:
@@ -77,28 +109,36 @@ def _is_post(output: Operation) -> bool:
 
 def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
     """The layers that lead from x to this operation, the first one first."""
-    layers: list[EncoderLayer] = []
-    differences: list[Difference] = []
-    while not layers or not isinstance(last, TracedInput):
+    walks: list[tuple[tuple[str, bool], Walk]] = []
+    while not walks or not isinstance(last, TracedInput):
         ways, reasons = {}, {}
-        for placement, steps in PLANS.items():
+        for chosen, steps in PLANS.items():
             walk = Walk({"output": last})
             try:
                 for step in reversed(steps):
                     walk.take(step)
-                ways[placement] = walk
+                ways[chosen] = walk
             except UnsupportedPattern as reason:
                 reason.others = _named(walk.differences)
-                reasons[placement] = reason
+                reasons[chosen] = reason
         if not ways:
-            raise reasons["post" if isinstance(last, TracedNorm) else "pre"]
-        placement = min(ways, key=lambda way: len(ways[way].differences))
-        walk = ways[placement]
-        found = {stage: walk.steps[stage] for stage in STAGES if stage in walk.steps}
-        last = walk.at["x"]
-        layers.insert(0, EncoderLayer(placement, last, found, walk.columns))
-        differences += walk.differences
-    return layers, differences
+            raise reasons["post" if isinstance(last, TracedNorm) else "pre", False]
+        chosen = min(ways, key=lambda way: len(ways[way].differences))
+        walks.insert(0, (chosen, ways[chosen]))
+        last = ways[chosen].at["x"]
+    differences = [each for _, walk in walks for each in walk.differences]
+    first = walks[0][1]
+    if walks[0][0][0] != "post" and FIRST_NORM in first.absent:
+        differences.remove(first.absent[FIRST_NORM])  # a choice of the language's (E-24)
+    return [_layer(*way) for way in walks], differences
+
+
+FIRST_NORM = "norm1"
+
+
+def _layer(chosen: tuple[str, bool], walk: Walk) -> EncoderLayer:
+    found = {stage: walk.steps[stage] for stage in STAGES if stage in walk.steps}
+    return EncoderLayer(*chosen, walk.at["x"], found, walk.columns)
 
 
 def _named(differences: list[Difference]) -> list[UnsupportedPattern]:

@@ -1,12 +1,14 @@
 """The walk through one layer: the plan, taken back step by step from a layer's output to its x.
 
-Every step of the plan has to be found. Steps that the layer language has no key for may stand between any two: each is
-taken off, and is a difference with a name.
+Every step of the plan has to be found, but for those that a layer may leave out. What the layer language has no key for
+may stand between any two: each is taken off, and is a difference with a name.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+
+import numpy as np
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
@@ -20,6 +22,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     Scores,
     Sum,
+    Times,
     TracedInput,
     TracedNorm,
     UnsupportedPattern,
@@ -30,17 +33,28 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.plan import Step, plan, stage_of, with_attributes
 
-PLANS: Mapping[str, tuple[Step, ...]] = {
-    placement: plan(
+BOTH = ("attention", "feed_forward")
+
+
+def _plan(placement: str, gated: bool) -> tuple[Step, ...]:
+    """The steps of a layer that takes every optional one."""
+    bias = {"buckets": 2, "max_distance": 2}
+    taken = {"kv_heads": 1, "rope": {"theta": 2.0}, "position_bias": bias, "softcap": 1.0}
+    normed = {"qk_norm": {"kind": "layer_norm", "over": "head", "shift": True}}
+    return plan(
         with_attributes({
-            "d_model": 1, "norm": {"placement": placement}, "attention": {"num_heads": 1, "masked_score": 0},
-            "feed_forward": {}, "dropout": {},
+            "d_model": 1, "norm": {"placement": placement},
+            "attention": {"num_heads": 2, "masked_score": 0, **taken, **normed}, "feed_forward": {"gated": gated},
+            "layer_scale": BOTH, "residual_scale": 2.0, "dropout": {},
         })
-    )
-    for placement in ("post", "pre")
-}  # fmt: skip
-"""Placement of the norms → the steps of a layer. Nothing else that a layer chooses moves a step."""
-STAGES = [stage_of(step.step) for step in PLANS["pre"]]
+    )  # fmt: skip
+
+
+PLANS: Mapping[tuple[str, bool], tuple[Step, ...]] = {
+    (placement, gated): _plan(placement, gated) for gated in (False, True) for placement in ("post", "pre", "sandwich")
+}
+"""Placement of the norms, and whether the feed-forward network is gated → the steps of a layer, the optional ones with
+them. Nothing else that a layer chooses moves a step."""
 KINDS: Mapping[str, tuple[type[Operation], str]] = {
     "norm": (TracedNorm, "a norm"),
     "projection": (Linear, "a linear map"),
@@ -49,10 +63,31 @@ KINDS: Mapping[str, tuple[type[Operation], str]] = {
     "softmax": (Weights, "a softmax"),
     "attend": (Context, "attention"),
     "activation": (Activation, "an activation"),
+    "product": (Gate, "a product of two maps"),
     "sum": (Sum, "a residual sum"),
 }
-"""Form of a step → the operation that takes it, and what to call it. A step of another form leaves its value as it
-is."""
+"""Form of a step that is never left out → the operation that takes it, and what to call it."""
+OPTIONAL: Mapping[str, Callable[[Operation], bool]] = {
+    "rotation": lambda found: isinstance(found, RowMap) and isinstance(found.form, Rotation) and found.form.is_plain,
+    "by_feature": lambda found: isinstance(found, RowMap) and isinstance(found.form, Gain) and found.form.is_whole,
+    "times": lambda found: isinstance(found, Times),
+    "norm": lambda found: isinstance(found, TracedNorm),
+}
+"""Form of a step that a layer may leave out → whether an operation is it. A step of another form leaves its value as it
+is: what it does is read off the operation that takes the next one."""
+PROJECTED = ("query", "key", "value")
+QK_NORMS = {"query_heads_norm": "query", "key_heads_norm": "key"}
+"""The norm of queries and that of keys, by head → what it is of. Over all heads the same step stands before the heads
+are split, and only its width tells (E-27)."""
+
+
+def recorded(step: Step) -> str:
+    """The name by which a step of a layer is found: the stage that shows it, or its own where it may be left out."""
+    return stage_of(step.step) if step.form in KINDS and step.makes not in QK_NORMS else step.makes
+
+
+STAGES = [*dict.fromkeys(recorded(step) for steps in PLANS.values() for step in steps)]
+"""The names of all steps, in an order in which they may be taken."""
 FEATURES: Mapping[tuple[type, str], Feature] = {
     (Rotation, "projection"): "rope",
     (OtherRotation, "projection"): "rope",
@@ -76,34 +111,66 @@ class Difference:
 
 @dataclass
 class Walk:
-    """The way back through one layer: the operation `at` each value of the plan, and what was found beside it."""
+    """The way back through one layer: the operation `at` each value of the plan, and what was found beside it.
+
+    `columns`: value → the features that it is in its operation, head by head where it has heads.
+    """
 
     at: dict[str, Operation]
     columns: dict[str, Array] = field(default_factory=dict)
     query_first: bool = True
     steps: dict[str, Operation] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
+    absent: dict[str, Difference] = field(default_factory=dict)
+    """The norms of the plan that are not there, among the differences."""
 
     def take(self, step: Step) -> None:
         """Takes one step back; raises UnsupportedPattern where the file has none."""
-        if step.form not in KINDS:
-            self.reach(step.reads[0], self.at[step.makes], step)
-            if step.makes in self.columns:
-                self.columns[step.reads[0]] = self.columns.pop(step.makes)
+        if step.form not in KINDS or step.makes in QK_NORMS:
+            self.take_if_there(step)
             return
         kind, called = KINDS[step.form]
         found = self.strip(self.at[step.makes], kind, step)
         if isinstance(found, kind):
-            self.steps[stage_of(step.step)] = found
+            self.steps[recorded(step)] = found
             if isinstance(found, TracedNorm) and found.width:
                 self.differ(f"{_norm_text(found)} in place of one over all features as", step, found)
             SOURCES[step.form](self, step, found)
         elif step.form == "norm":
             self.differ("no norm as", step, found)
+            self.absent[step.makes] = self.differences[-1]
             self.reach(step.reads[0], found, step)
         else:
             stage = stage_of(step.step)
             raise UnsupportedPattern(f"{stage} is missing: {called} was looked for, and there is {formula(found)}")
+
+    def take_if_there(self, step: Step) -> None:
+        """Takes a step that a layer may leave out, or that no operation shows by itself."""
+        found, source = self.at[step.makes], step.reads[0]
+        if step.makes in self.columns:
+            self.columns[source] = self.columns[step.makes]
+        if step.form == "repeat_heads":
+            self.columns[source] = self.shared_heads(self.columns[step.makes], step, found)
+        if step.form in OPTIONAL and OPTIONAL[step.form](found):
+            self.steps[recorded(step)] = found
+            found = found.of.operation  # type: ignore[attr-defined]
+        self.reach(source, found, step)
+
+    def shared_heads(self, columns: Array, step: Step, found: Operation) -> Array:
+        """The columns [K · d] of the heads of key or value that queries share, of those of each head [H · d]."""
+        by_head = columns.reshape(self.heads, -1)
+        if not by_head.size or len(own := list(dict.fromkeys(map(bytes, by_head)))) == self.heads:
+            return columns
+        K, times = len(own), self.heads // len(own)
+        number = [own.index(bytes(head)) for head in by_head]
+        if self.heads % K or number != [head // times for head in range(self.heads)]:
+            what = f"{K} heads for {self.heads} of queries, and not one for each {times} neighbours ({number}), in"
+            self.differ(what, step, found, "grouped_queries")
+        return np.stack([by_head[number.index(head)] for head in range(K)]).reshape(-1)
+
+    @property
+    def heads(self) -> int:
+        return next(step for step in self.steps.values() if isinstance(step, Scores)).shape[1]
 
     def strip(self, operation: Operation, kind: type[Operation], step: Step) -> Operation:
         """The operation under what the plan does not have there."""
@@ -118,6 +185,9 @@ class Walk:
             elif isinstance(operation, TracedNorm):
                 self.differ(f"{_norm_text(operation)} after", step, operation, FEATURES.get((TracedNorm, step.form)))
                 normed, operation = True, operation.of.operation
+            elif isinstance(operation, Times):
+                self.differ(f"a factor of {operation.factor:.6g} after", step, operation, "residual_scale")
+                operation = operation.of.operation
             elif isinstance(operation, RowMap):
                 after = " before the norm, after" if normed else " after"
                 feature = FEATURES.get((type(operation.form), step.form))
@@ -148,12 +218,22 @@ def _of(walk: Walk, step: Step, found: TracedNorm | Linear | Activation) -> None
     walk.reach(step.reads[0], found.of.operation, step)
 
 
-def _projected(walk: Walk, step: Step, found: Linear) -> None:
-    """The linear map of which query, key or value are columns."""
-    columns = walk.columns[step.makes]
-    if len(set(columns.tolist())) < len(columns):
-        walk.differ("heads that several share, in", step, found, "grouped_queries")
+def _of_part(walk: Walk, step: Step, found: Activation) -> None:
+    """An activation, which may be of some columns of a linear map: a gate's of one map with what it gates."""
+    if step.makes in walk.columns:
+        walk.columns[step.reads[0]] = walk.columns[step.makes]
     _of(walk, step, found)
+
+
+def _multiplied(walk: Walk, step: Step, found: Gate) -> None:
+    """What is activated, and what is not: of a gate with two activations, or none, nothing tells them apart."""
+    sides = sorted(
+        ((view.operation, columns) for view, columns in found.sides),
+        key=lambda side: not isinstance(side[0], Activation),
+    )
+    for name, (operation, columns) in zip(step.reads, sides, strict=True):
+        walk.columns[name] = columns
+        walk.reach(name, operation, step)
 
 
 def _attended(walk: Walk, step: Step, found: Context) -> None:
@@ -182,23 +262,24 @@ def _added(walk: Walk, step: Step, found: Sum) -> None:
 
 def _kind_of_body(value: str) -> type[Operation]:
     """The operation of the plan that makes a sub-layer what it is: attention, or an activation."""
-    step = next(step for step in PLANS["pre"] if step.makes == value)
+    step = next(step for step in PLANS["pre", False] if step.makes == value)
     kind, _ = KINDS.get(step.form, (Linear, ""))
     return _kind_of_body(step.reads[0]) if kind is Linear else kind
 
 
 def _body(side: Operation) -> Operation:
     """The operation of a sub-layer that is more than norms and maps."""
-    while isinstance(side, TracedNorm | Linear | RowMap):
+    while isinstance(side, TracedNorm | Linear | RowMap | Times):
         side = side.of.operation
     return side
 
 
 SOURCES: Mapping[str, Callable[..., None]] = {
     "norm": _of,
-    "projection": _projected,
+    "projection": _of,
     "linear": _of,
-    "activation": _of,
+    "activation": _of_part,
+    "product": _multiplied,
     "scores": _scored,
     "softmax": _weighed,
     "attend": _attended,
@@ -232,6 +313,6 @@ def formula(operation: Operation, depth: int = 3) -> str:
             return f"({inner(operation.one.operation)} + {inner(operation.other.operation)})"
         case Gate():
             return f"({inner(operation.one.operation)} · {inner(operation.other.operation)})"
-        case RowMap():
+        case RowMap() | Times():
             return f"mapped({inner(operation.of.operation)})"
     return repr(operation.name)

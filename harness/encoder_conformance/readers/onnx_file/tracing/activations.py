@@ -62,12 +62,9 @@ def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tupl
     return function, powers[function], errors[function]
 
 
-_SEEN, _HIDDEN = 1e-3, 100.0
-"""What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
-
-
-def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[float, Array | None]:
-    """`scale` and `constant` [B, H, Q, K] of softmax(scale · scores + constant); raises UnsupportedPattern.
+def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[float, Array | None, float]:
+    """`scale`, `constant` [B, H, Q, K] and `cap` of softmax(cap · tanh(scale · scores / cap) + constant); a cap of 0 is
+    none. Raises UnsupportedPattern.
 
     `of` maps scores [B, H, Q, K] to the value that `expression` is.
     """
@@ -90,14 +87,57 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> tuple[fl
             np.where(open_, values - np.where(open_, values, 0).sum(axis, keepdims=True) / counts, 0)
             for values in (observed - at_zero, scores)
         )
-        scale = float((moved * centred).sum() / (centred * centred).sum())
-        expected = np.exp(scale * scores + at_zero - np.nanmax(np.where(open_, at_zero, np.nan)))
-        expected /= expected.sum(axis=axis, keepdims=True)
-        error = np.abs(np.exp(observed) - expected)
-    if not np.nanmax(error) < 1e-5:
-        raise UnsupportedPattern("the scores go through something over each row that is no softmax")
+        scale, cap = float((moved * centred).sum() / (centred * centred).sum()), 0.0
+        if not _largest_error(weights(scores), scale * scores, at_zero, axis) < _ALIKE:
+            scale, cap = _capped(weights, shape, axis)
+            scores *= 2 * cap / scale
+            if not _largest_error(weights(scores), cap * np.tanh(scale * scores / cap), at_zero, axis) < _ALIKE:
+                raise UnsupportedPattern("the scores go through something over each row that is no softmax")
     even = np.log(1 / shape[axis])
-    return scale, None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True)
+    return scale, None if np.abs(at_zero - even).max() < 1e-5 else at_zero - at_zero.max(axis=axis, keepdims=True), cap
+
+
+_ALIKE = 1e-5
+"""The largest error of a weight."""
+
+
+def _largest_error(observed: Array, scores: Array, at_zero: Array, axis: int) -> float:
+    """Of weights [B, H, Q, K], against the softmax of scores; `at_zero`: the logarithm of those of scores of 0."""
+    expected = np.exp(scores + at_zero - np.nanmax(np.where(np.isfinite(at_zero), at_zero, np.nan)))
+    expected /= expected.sum(axis=axis, keepdims=True)
+    return float(np.nanmax(np.abs(observed - expected)))
+
+
+def _capped(weights: Callable[[Array], Array], shape: tuple[int, ...], axis: int) -> tuple[float, float]:
+    """`scale` and `cap` of scores that go through cap · tanh(scale · scores / cap); raises UnsupportedPattern.
+
+    The weights of two keys tell, of which one has a score and the other 0: a large score gives the cap, a small one the
+    scale.
+    """
+    first, other = (0, 0, 0, 0), (0, 0, 0, 1) if axis == -1 else (0, 0, 1, 0)
+
+    def apart(score: float) -> float:
+        scores = np.zeros(shape)
+        scores[first] = score
+        found = weights(scores)
+        return float(np.log(found[first]) - np.log(found[other]))
+
+    even, cap = apart(0.0), apart(1e9)
+    small = 1e-3
+    cap, scale = cap - even, (apart(small) - even) / small
+    if not (np.isfinite([cap, scale]).all() and cap > 0 and scale > 0):
+        raise UnsupportedPattern("the scores go through something over each row that is no softmax")
+    return scale, _few_digits(cap)
+
+
+def _few_digits(cap: float) -> float:
+    """The number of few digits that it is near."""
+    near = (float(f"{cap:.{digits}g}") for digits in range(1, 6))
+    return next((each for each in near if abs(each / cap - 1) < 1e-5), cap)
+
+
+_SEEN, _HIDDEN = 1e-3, 100.0
+"""What is added to a score: less than the one is rounding, more than the other hides a key (M-6)."""
 
 
 def biases_positions(constant: Array) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
+from encoder_conformance.readers.onnx_file.tracing.activations import biases_positions, hidden_pattern
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Context,
     Scores,
@@ -14,6 +15,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Value,
     View,
     Weights,
+    WeightSource,
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import Product, as_blocks, constant_along, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
@@ -111,32 +113,47 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     query, key, value = (view_of(table, name) for name in node.input[:3])
     if len(node.input) > 4 and any(node.input[4:6]):
         raise UnsupportedPattern("Attention with a cache of keys and values")
-    if attributes.get("softcap"):
-        raise UnsupportedPattern(f"Attention with softcap = {attributes['softcap']}", "softcap")
     heads = [attributes.get("q_num_heads"), attributes.get("kv_num_heads"), attributes.get("kv_num_heads")]
     if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
         heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
-    if heads[0] != heads[1]:
-        message = f"{heads[0]} heads of query that share {heads[1]} of key and value"
-        raise UnsupportedPattern(message, "grouped_queries")
     query, key, value = (
         replace(view, index=_by_heads(view.index, count))
         for view, count in zip((query, key, value), heads, strict=True)
     )
+    times = query.index.shape[1] // key.index.shape[1]
+    key, value = (replace(view, index=np.repeat(view.index, times, axis=1)) for view in (key, value))
     scores = _scores(table, node.output[0], Product("bhid", "bhjd", "bhij"), query, key)
     assert isinstance(scores.operation, Scores)
     scale = float(attributes.get("scale", 0.0) or query.index.shape[-1] ** -0.5) * scores.factor
-    constant = None
-    if attributes.get("is_causal"):
-        constant = np.where(np.tri(table.S, dtype=np.bool_), 0.0, -np.inf) * np.ones(scores.operation.shape)
+    constant, bias = _added(table, node, scores.operation.shape)
     scores.operation.fused_in = node_label(node)
-    weights = Weights(scores.operation.shape, node.output[0], scores.operation, scale, True, constant)
+    cap = float(attributes.get("softcap", 0.0))
+    weights = Weights(scores.operation.shape, node.output[0], scores.operation, scale, True, constant, cap, bias)
     label = np.arange(prod(weights.shape)).reshape(weights.shape)
     context = _context(table, node.output[0], Product("bhij", "bhjd", "bhid"), View(weights, label), value)
     index = context.index
     if len(table.computed[node.output[0]].shape) == 3:
         index = index.transpose(0, 2, 1, 3).reshape(table.B, table.S, -1)
     return [View(context.operation, index, context.factor)]
+
+
+def _added(table: ValueTable, node: onnx.NodeProto, shape: tuple[int, ...]) -> tuple[Array | None, WeightSource | None]:
+    """What an Attention operator adds to scores [B, H, Q, K], and the table that it is of; None for nothing."""
+    constant = np.zeros(shape)
+    bias = None
+    if attributes_of(node).get("is_causal"):
+        constant += np.where(np.tri(table.S, dtype=np.bool_), 0.0, -np.inf)
+    if len(node.input) > 3 and node.input[3]:
+        mask = table.number(node.input[3])
+        added = np.where(mask, 0.0, -np.inf) if mask.dtype == np.bool_ else mask.astype(np.float64)
+        constant += added
+        if biases_positions(added):
+            bias = table.source(node.input[3])
+            if bias.elements is None:
+                raise UnsupportedPattern("Attention with numbers of the file's own for its scores", "position_bias")
+        elif pattern := hidden_pattern(np.broadcast_to(added, shape)):
+            raise UnsupportedPattern("Attention of which the file hides some by itself", pattern)
+    return (constant if constant.any() else None), bias
 
 
 def _by_heads(index: Array, num_heads: object) -> Array:

@@ -99,6 +99,13 @@ class Gain:
     """Each feature is multiplied by its own number, [F] or those of each head, wherever it stands."""
 
     factors: Array
+    source: WeightSource | None = None
+    """The vector [F] that holds the numbers, where the file has one."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each feature has its own number, whatever its head."""
+        return self.source is not None
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,15 @@ class Rotation:
     theta: float
     scale: float
     first: float
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the layer language has it (E-22): from position 0, one radian a position at the first pair."""
+        paired = self.pairing in ("halves", "interleaved")
+        return paired and self.leads and abs(self.first) < 1e-3 and abs(self.scale - 1) < 1e-3
+
+    leads: bool = True
+    """Whether the features that are turned are the first ones of a head."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +154,25 @@ class RowMap(Operation):
 
 
 @dataclass(eq=False)
+class Times(Operation):
+    """An operation times a number, in a residual sum."""
+
+    of: "View"
+    factor: float
+
+
+@dataclass(eq=False)
 class Gate(Operation):
-    """The product of two operations, element by element."""
+    """The product of two operations, element by element; `*_columns` [F]: the features of each that it takes."""
 
     one: "View"
     other: "View"
+    one_columns: Array
+    other_columns: Array
+
+    @property
+    def sides(self) -> tuple[tuple["View", Array], tuple["View", Array]]:
+        return (self.one, self.one_columns), (self.other, self.other_columns)
 
 
 @dataclass(eq=False)
@@ -164,6 +194,10 @@ class Weights(Operation):
     query_first: bool
     constant: Array | None
     """A constant that the file adds to the scores, [B, H, Q, K]."""
+    cap: float = 0.0
+    """Scores become cap · tanh(score / cap) after the scale; 0: they are not capped."""
+    bias: WeightSource | None = None
+    """The constant, [.., H, Q, K], where it is a table's numbers."""
 
 
 @dataclass(eq=False)

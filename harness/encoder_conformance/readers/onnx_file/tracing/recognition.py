@@ -113,13 +113,16 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
     observed, inputs = function(values), values.reshape(-1)[expression.index]
     factor = scale_of(observed, inputs)
     if factor is not None:
+        if factor != 1 and isinstance(operation, Linear | TracedNorm):
+            table.uniform_gains[id(operation), factor] = _gain_operand(table, name, expression, function)
         return View(operation, expression.index, factor)
     if isinstance(operation, Scores | Weights):
         kind = "scores" if isinstance(operation, Scores) else "weights"
         message = f"attention's {kind} go through something that is no scale and no mask"
         raise UnsupportedPattern(message, "softcap" if kind == "scores" else None)
     if (gains := _gains(expression, observed, inputs)) is not None:
-        gained = RowMap(operation.shape, name, _whole(operation), Gain(gains))
+        source = _gain_operand(table, name, expression, function)
+        gained = RowMap(operation.shape, name, _whole(operation), Gain(gains, source))
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     kind, factor, error = activation_of(observed, inputs, name)
     activation = Activation(operation.shape, name, _whole(operation), kind, error)
@@ -128,33 +131,59 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
 
 def _gains(expression: Expression, observed: Elementwise, inputs: Elementwise) -> Array | None:
     """[D], the number that multiplies each feature, wherever it stands; None where that is not what is done."""
-    features = (expression.index % expression.operation.shape[-1]).reshape(-1)
+    features, seen = np.unique(expression.index % expression.operation.shape[-1], return_inverse=True)
+    seen, observed, inputs = seen.reshape(-1), observed.reshape(-1), inputs.reshape(-1)
+    largest = np.lexsort((np.abs(inputs), seen))  # of each feature the largest input is its last one
+    last = largest[np.searchsorted(seen[largest], np.arange(len(features)), side="right") - 1]
     with np.errstate(all="ignore"):
-        factors = (observed / inputs).reshape(-1)
-    first = {int(feature): factor for feature, factor in zip(features, factors, strict=True)}
-    due = np.array([first[int(feature)] for feature in features])
-    if not (np.isfinite(due).all() and np.abs(factors - due).max() <= CLOSE * np.abs(due).max()):
-        return None
-    return np.array([first[feature] for feature in sorted(first)])
+        factors = observed[last] / inputs[last]
+        error = np.abs(observed - factors[seen] * inputs).max()
+    return factors if error <= CLOSE * np.abs(factors).max() * np.abs(inputs).max() else None
+
+
+def _gain_operand(table: ValueTable, name: str, expression: Expression, function: Function) -> WeightSource | None:
+    """The vector [F] of the file that multiplies the features; None where no one vector does."""
+    operation = expression.operation
+    F = operation.shape[-1]
+    values = probe(operation.shape)
+    inputs, drawn = values.reshape(-1)[expression.index], np.random.default_rng(5).uniform(0.5, 1.5, F)
+    due = inputs * drawn[expression.index % F]
+    for operand in norm_operands(table, name, operation, F):
+        if operand.name and operand.source.value.size == F:
+            observed = function(values, {operand.name: np.resize(drawn, operand.shape)})
+            if np.abs(observed - due).max() <= CLOSE * np.abs(due).max():
+                return operand.source
+    return None
 
 
 def _softmax(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
     scores, index = expression.operation, expression.index
     assert isinstance(scores, Scores)
-    try:
-        scale, constant = softmax_of(function, expression)
-    except UnsupportedPattern as reason:
-        capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
-        raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
+    scale, constant, cap = softmax_of(function, expression)
+    bias = None
     if constant is not None and biases_positions(constant):
-        raise UnsupportedPattern(f"{name!r} is a softmax of scores and of numbers that the file holds", "position_bias")
-    if constant is not None and (pattern := hidden_pattern(constant)):
+        bias = _position_bias(table, name, scores)
+        if bias is None:
+            message = f"{name!r} is a softmax of scores and of numbers that the file holds"
+            raise UnsupportedPattern(message, "position_bias")
+    elif constant is not None and (pattern := hidden_pattern(constant)):
         raise UnsupportedPattern(f"{name!r} is a softmax of which the file hides some by itself", pattern)
-    weights = Weights(scores.shape, name, scores, scale, expression.axis == -1, constant)
+    weights = Weights(scores.shape, name, scores, scale, expression.axis == -1, constant, cap, bias)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]
         index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
     return View(table.intern((id(scores), scale, expression.axis), weights), index)
+
+
+def _position_bias(table: ValueTable, name: str, scores: Scores) -> WeightSource | None:
+    """The numbers [.., H, Q, K] that are added to scores, where they are elements of one table of the file."""
+    for node in _nodes_between(table, name, scores):
+        for each in node.input if node.op_type in ("Add", "Attention") else ():
+            if each and each not in table.values and table.number(each).shape[-2:] == scores.shape[-2:]:
+                source = table.source(each)
+                if source.elements is not None and source.value.ndim > 2:
+                    return source
+    return None
 
 
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:

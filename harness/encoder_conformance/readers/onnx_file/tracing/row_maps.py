@@ -146,7 +146,14 @@ def _rotation(matrices: Array, used: Array) -> Form:
     if len(pairs) > 1 and np.abs(slope * exponents + start - logs).max() > 1e-2:
         return OtherRotation(f"a rotation by position ({pairing}) whose angles are those of no one theta")
     scale = float(np.sign(rates[0]) * np.exp(start))
-    return Rotation(pairing, size, d, float(np.exp(-slope)), scale, float(_around(angles[0])[0] / rates[0]))
+    first, leads = float(_around(angles[0])[0] / rates[0]), turned[-1] == size - 1
+    return Rotation(pairing, size, d, _decimal(float(np.exp(-slope))), scale, first, bool(leads))
+
+
+def _decimal(theta: float) -> float:
+    """The number of few digits that it is near, as it was written where the angles were made in float32."""
+    near = (float(f"{theta:.{digits}g}") for digits in range(1, 6))
+    return next((each for each in near if abs(each / theta - 1) < 1e-4), theta)
 
 
 def _around(angle: Elementwise) -> Elementwise:
@@ -163,7 +170,12 @@ def map_text(step: RowMap) -> str:
             return text
         case Rotation(pairing, size, width, theta, scale, first):
             features = f"all {width} features" if size == width else f"{size} of {width} features"
-            parts = [pairing, features, *([f"theta {theta:.5g}"] if size > 2 else [])]
+            parts = [
+                pairing,
+                features,
+                *([] if step.form.leads else ["not the first ones"]),
+                *([f"theta {theta:.5g}"] if size > 2 else []),
+            ]
             parts += [f"from position {first:.4g}"] if abs(first) > 1e-3 else []
             parts += [f"times {scale:.4g}"] if abs(scale - 1) > 1e-3 else []
             return f"a rotation by position ({', '.join(parts)})"

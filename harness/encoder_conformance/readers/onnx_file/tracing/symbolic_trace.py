@@ -25,12 +25,15 @@ from encoder_conformance.readers.onnx_file.tracing.attention import attention_op
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Constant,
     Expression,
+    Gain,
     Gate,
     Linear,
     Mixture,
     Operation,
+    RowMap,
     Scores,
     Sum,
+    Times,
     Unknown,
     UnsupportedPattern,
     Value,
@@ -180,7 +183,8 @@ class SymbolicTrace(ValueTable):
                 return Mixture(operation)
             message = f"{node.op_type} of different elements of {operation.name!r} with each other"
             if node.op_type == "Mul" and isinstance(operation, Linear):
-                return self._gate_of_parts(node, message)
+                one, two = (view_of(self, name) for name in node.input)
+                return self._gate(node, one, two, message)
             raise UnsupportedPattern(message)
         own_rows = rows_of(operation, whole[0], axis, width) if whole else rows[0]
         if any(not np.array_equal(index, own_rows) for index in rows):
@@ -189,16 +193,18 @@ class SymbolicTrace(ValueTable):
             operation, whole[0] if whole else rows[0], any(v.rowwise for v in expressions), not whole, axis, width
         )
 
-    def _gate_of_parts(self, node: onnx.NodeProto, message: str) -> View:
-        """The product of two parts of one linear map, as a gate has it whose two maps are one."""
-        one, two = (view_of(self, name) for name in node.input)
-        N, width = one.operation.shape
-        rows, features = one.index // width, one.index % width
-        if not np.array_equal(rows, two.index // width) or one.factor * two.factor != 1:
+    def _gate(self, node: onnx.NodeProto, one: View, two: View, message: str) -> View:
+        """The product of two operations, or of two parts of one: each feature of a row by one of the same row's."""
+        F, G = one.operation.shape[-1], two.operation.shape[-1]
+        rows, features = one.index // F, one.index % F
+        present, first = np.unique(features, return_index=True)
+        of_other = (two.index % G).reshape(-1)[first] if one.index.shape == two.index.shape else present[:0]
+        at = np.searchsorted(present, features)
+        alike = of_other.size and np.array_equal(of_other[at], two.index % G) and np.array_equal(rows, two.index // G)
+        if not alike or one.factor * two.factor != 1:
             raise UnsupportedPattern(message, "gated")
-        present = np.unique(features)
-        gate = Gate((N, len(present)), node.output[0], one, two)
-        return View(gate, rows * len(present) + np.searchsorted(present, features))
+        shape = one.operation.shape[0], len(present)
+        return View(Gate(shape, node.output[0], one, two, present, of_other), rows * len(present) + at)
 
     def _takes_bias(self, view: View, other: str) -> bool:
         """Whether adding this constant, of which no input is a part, to the view gives a linear map its bias."""
@@ -251,18 +257,23 @@ class SymbolicTrace(ValueTable):
             return self._expression(node, [one, two])  # type: ignore[return-value]
         if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
             raise UnsupportedPattern("a sum of scores or weights of attention with something else that depends on x")
-        alike = one.operation.shape == two.operation.shape and np.array_equal(one.index, two.index)
         if node.op_type == "Mul":
-            if not alike or one.factor * two.factor != 1:
-                raise UnsupportedPattern("Mul of two different things that depend on x", "gated")
-            return View(Gate(one.operation.shape, node.output[0], one, two), one.index)
-        if one.factor != 1 or two.factor != 1:
-            raise UnsupportedPattern(
-                f"a residual sum of {one.factor:.6g} times one and {two.factor:.6g} times the other", "residual_scale"
-            )
-        if not alike:
+            return self._gate(node, one, two, "Mul of two different things that depend on x")
+        one, two = self._weighed(one), self._weighed(two)
+        if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
             raise UnsupportedPattern("a sum of elements of different positions or features")
         return View(Sum(one.operation.shape, node.output[0], one, two), one.index)
+
+    def _weighed(self, side: View) -> View:
+        """A side of a residual sum: what is multiplied by a number, or by one of each feature, is an operation."""
+        if side.factor == 1:
+            return side
+        operation, N, F = side.operation, *side.operation.shape
+        whole = View(operation, np.arange(N * F).reshape(N, F))
+        if gain := self.uniform_gains.get((id(operation), side.factor)):
+            form = Gain(np.full(F, side.factor), gain)
+            return View(RowMap(operation.shape, operation.name, whole, form), side.index)
+        return View(Times(operation.shape, operation.name, whole, side.factor), side.index)
 
     def _rowwise(self, node: onnx.NodeProto) -> Expression:
         """A reduction, or a function of whole rows."""

@@ -32,6 +32,8 @@ class ValueTable:
         self.nodes = NodeRunner(graph.opsets)
         self.dependent = graph.depending_on(x)
         self.interned: dict[tuple[object, ...], Operation] = {}
+        self.uniform_gains: dict[tuple[int, float], WeightSource | None] = {}
+        """Operation and the number that multiplies it → the vector of the file that holds it once for each feature."""
         self.values: dict[str, Value] = {x: View(TracedInput((B * S, index.size // (B * S)), x), index)}
 
     def value(self, name: str) -> Value:
