@@ -129,12 +129,6 @@ def neutral(parameters: Mapping[str, Array], absent: Sequence[str]) -> dict[str,
     return {**parameters, **without}
 
 
-def knows_positions(layer: Layer) -> bool:
-    """Whether it tells its positions apart without a mask, so that their order is no matter of indifference (I-4)."""
-    attention = layer.attention
-    return any(key is not None for key in (attention.rope, attention.position_bias, attention.window))
-
-
 def pool(
     layer: Layer, limits: Sequence[InputLimits], level: Level, dtypes: Collection[str] = ("float32",)
 ) -> Iterator[Case]:
@@ -143,9 +137,8 @@ def pool(
     whole = layer.is_stack or any(each.causal for each in limits)
     for case in cases_of(layer, "required" if level == "core" else level, 0):
         of_level = level != "core" or case.in_core or whole
-        unsaid = case.situation.invariant == "permutation" and knows_positions(layer)
         of_format = not set(dtypes).isdisjoint(case.situation.dtypes)
-        if of_level and of_format and not unsaid and all(each.ask(case.situation) for each in limits):
+        if of_level and of_format and all(each.ask(case.situation) for each in limits):
             yield case
 
 
