@@ -231,6 +231,7 @@ class MapSearch(Frozen):
 class ModuleDescription(Description):
     """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
 
+    `given`: the arguments that the model `given_by` makes and gives it beside x, for each length and batch.
     `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
     are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
     `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
@@ -248,6 +249,8 @@ class ModuleDescription(Description):
     masks: tuple[MaskArgument, ...]
     unusable_masks: tuple[UnusableMask, ...]
     ungiven_arguments: tuple[UngivenArgument, ...]
+    given: tuple[Plain, ...] = ()
+    given_by: Plain = ""
     causal: bool
     always_causal: bool
     across_batch: bool

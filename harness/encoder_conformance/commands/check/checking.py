@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
-from encoder_conformance.commands.check.results import CheckResult, PartResult
+from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.loop import judge
@@ -51,10 +51,12 @@ class Checking:
 
     def result(self) -> CheckResult:
         """Raises InputError for a target that is no module, or holds no layer."""
+        self._refused: list[RefusedPart] = []
         with contextlib.closing(self.module):
             parts = [self.judged(part) for part in self.parts()]
         versions = dict(parts[0].described.versions)
-        return CheckResult(target=self.request.target, versions=versions, parts=tuple(parts))
+        target, refused = self.request.target, tuple(self._refused)
+        return CheckResult(target=target, versions=versions, parts=tuple(parts), refused=refused)
 
     def parts(self) -> Iterator[ExaminedPart]:
         """The module that was named, as a layer or a stack; if it is neither, every layer that is found in it.
@@ -69,14 +71,22 @@ class Checking:
             yield self._part(self.request.at, found)
             return
         first: dict[str, str] = {}
+        problem: Problem | None = None
         for path in paths:
-            part = self._part(path, self.module.examined(path))
+            found = self.module.examined(path)
+            if isinstance(found, Problem):
+                problem = problem or found
+                self._refused.append(RefusedPart(at=path, message=found.message, hint=found.hint))
+                continue
+            part = self._part(path, found)
             described = part.described
             key = described.model_copy(update={"adapter": ""}).model_dump_json()  # which names the part
             proved = described.proof is not None and described.proof.holds
             can_be_judged = part.subject.layer is not None
             yield replace(part, like=first.get(key)) if proved and can_be_judged else part
             first.setdefault(key, path)
+        if problem is not None and not first:
+            raise problem.error(self.request.target)
 
     def _part(self, at: str | None, found: Subject | Problem) -> ExaminedPart:
         if isinstance(found, Problem):

@@ -56,14 +56,23 @@ class PartResult(Frozen):
         return 0 if conforms else 1
 
 
+class RefusedPart(Frozen):
+    """A part of a model that was found to be a layer, and cannot be called."""
+
+    at: str
+    message: str
+    hint: str
+
+
 class CheckResult(Frozen):
     format: Literal["encoder-conformance check"] = "encoder-conformance check"
     version: Literal[1] = 1
     target: str
     versions: dict[str, str]
     parts: tuple[PartResult, ...]
+    refused: tuple[RefusedPart, ...] = ()
 
     @property
     def status(self) -> int:
-        statuses = [part.status for part in self.parts]
+        statuses = [*(part.status for part in self.parts), *(2 for _ in self.refused)]
         return 1 if 1 in statuses else max(statuses, default=2)

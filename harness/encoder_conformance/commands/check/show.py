@@ -7,6 +7,7 @@ from rich.console import Console
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.protocol.arguments import MEANINGS
 from encoder_conformance.protocol.description import ModuleDescription, as_text
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
@@ -22,6 +23,11 @@ def show_check(screen: Console, result: CheckResult) -> None:
     show_line(screen, f"{result.target}  {versions}", "bold")
     for part in result.parts:
         _show_part(screen, part)
+    for refused in result.refused:
+        show_line(screen, "")
+        _row(screen, "module", refused.at)
+        show_finding(screen, Finding(severity="error", message=refused.message, hint=refused.hint))
+        show_line(screen, "It could not be judged: see above.", "bold red")
 
 
 def _show_part(screen: Console, part: PartResult) -> None:
@@ -34,6 +40,8 @@ def _show_part(screen: Console, part: PartResult) -> None:
         _row(screen, "mask", "none")
     for mask in described.masks:
         _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
+    if described.given:
+        _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
     if left := _left_out(described):
         _row(screen, "without", left)
     if described.layer is not None:

@@ -19,7 +19,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap
-from encoder_conformance.readers.module_target.parts import at, candidates
+from encoder_conformance.readers.module_target.parts import Parts, at
 from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.writing import adapter_source
 from encoder_conformance.spec.layer import Layer
@@ -32,6 +32,7 @@ class ModuleTarget(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
         self.opened: tuple[str, ModuleFramework, Any] | None = None
+        self.parts: Parts | None = None
         self.examination: Examination | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
@@ -55,13 +56,17 @@ class ModuleTarget(ModuleAdapter):
         key = json.dumps([message["target"], message["arguments"]])
         if self.opened is None or self.opened[0] != key:
             self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
+            self.parts = self.opened[1].parts(self.opened[2])
         _, framework, module = self.opened
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:
-            return {"candidates": candidates(framework.tree, whole), "type": type(whole).__name__}, {}
+            parts = framework.parts(whole) if message["at"] else self.parts
+            return {"candidates": parts.listed(), "type": type(whole).__name__}, {}
         stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         self.examination = None
+        if message["at"]:
+            whole = self.parts.at(message["at"]) or whole
         found = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         self.examination = found

@@ -40,7 +40,7 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x")
     first, *others = parameters
     arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in _RANDOM)]
-    masks = tuple(name for name in arrays if _may_be_mask(name))
+    masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
     told = {p.name: _EVALUATION[p.name] for p in others if p.name in _EVALUATION} if flags else {}
     needed = [p.name for p in others if p.default is p.empty and p.name not in told]
@@ -59,7 +59,7 @@ def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, An
     return told | ({} if key is None else {name: key for name in _RANDOM if name in names})
 
 
-def _may_be_mask(name: str) -> bool:
+def may_be_mask(name: str) -> bool:
     lower = name.lower()
     return any(word in lower for word in _MASK_WORDS) and not any(word in lower for word in _NO_MASK_WORDS)
 
@@ -71,7 +71,7 @@ def _takes_array(parameter: inspect.Parameter) -> bool:
         return False
     words = set(re.findall(r"\w+", _type_of(parameter))) - _ABSENT
     name = parameter.name
-    switch = name.startswith(_SWITCHES) or (name.startswith(_OF_STATE) and not _may_be_mask(name))
+    switch = name.startswith(_SWITCHES) or (name.startswith(_OF_STATE) and not may_be_mask(name))
     return not switch and not (words and words <= _PLAIN)
 
 

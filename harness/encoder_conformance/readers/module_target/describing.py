@@ -21,6 +21,8 @@ def described(found: Examination) -> ModuleDescription:
         masks=_masks(found),
         unusable_masks=found.offered.unusable if found.offered else (),
         ungiven_arguments=found.offered.ungiven if found.offered else (),
+        given=found.given,
+        given_by=found.given_by,
         causal=semantics.causal,
         always_causal=found.always_causal,
         across_batch=semantics.across_batch,

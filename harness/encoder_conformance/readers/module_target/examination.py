@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Chance, LiveProof, MapSearch, OtherAnswer
+from encoder_conformance.protocol.description import Chance, Fact, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
@@ -15,6 +15,7 @@ from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import denied, head_counts
 from encoder_conformance.readers.module_target.live import LiveModule, Loose
+from encoder_conformance.readers.module_target.local import long_enough, window_of, with_window
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
@@ -35,6 +36,9 @@ from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
+_MOST_UNUSED = 16
+_CHANGED = 1e-5
+"""Of an output's largest number: more than rounding leaves."""
 
 
 @dataclass
@@ -79,6 +83,9 @@ class Examination:
     read_twice: tuple[tuple[str, str, str], ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    """The arguments that its model gives it beside x."""
+    given_by: str = ""
 
     @property
     def heads_denied(self) -> int | None:
@@ -98,6 +105,10 @@ class Examination:
     def bench(self, dtype: DtypeName) -> Bench:
         """A copy of the module in this dtype."""
         return Bench(self.read.in_dtype(dtype), self.semantics, dtype, self.always_causal)
+
+    def long_bench(self, dtype: DtypeName, layer: Layer) -> Bench:
+        """The same, with so many positions that the layer's window shows."""
+        return replace(self.bench(dtype), semantics=long_enough(self.semantics, layer))
 
 
 def examine(
@@ -127,13 +138,14 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
-    exported, notes = _without_window(read, semantics, export_and_infer(read, semantics)), framework.notes(given)
+    exported, notes = _with_window(read, semantics, export_and_infer(read, semantics)), framework.notes(given)
     return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
 
 
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
     examination = _opened(framework, given)
     semantics, exported = examination.semantics, examination.exported
+    examination.given, examination.given_by = examination.module.supplied, examination.module.supplied_by
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
         map, examination.tied, examination.read_twice = _separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
@@ -152,13 +164,23 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     return examination
 
 
-def _without_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
-    """A layer that was read at a few positions is none that is known where many show that attention is local."""
-    if exported.layer is None or exported.layer.attention.window is not None:
+def _with_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
+    """A layer is read at a few positions, and whether its attention is local seen at many: as a window, or else it is
+    none that is known."""
+    if exported.layer is None:
+        return exported
+    own, window = exported.layer.attention.window, window_of(module, semantics)
+    if window is not None and own is None:
+        evidence = f"a position changes none that is further than {window.right} before it, or {window.left} behind it"
+        fact = Fact(key="attention.window", value=window.model_dump(), evidence=evidence)
+        return replace(exported, layer=with_window(exported.layer, window), facts=(*exported.facts, fact))
+    if window is not None and own == window:
         return exported
     seen = window_seen(lambda x: semantics.batch_first(module.run({"x": x})["output"]), semantics, LENGTHS)
+    if not seen:
+        return exported
     problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({seen})"
-    return Exported(problem=problem, notes=exported.notes) if seen else exported
+    return Exported(problem=problem, notes=exported.notes)
 
 
 def _compare_ways(examination: Examination) -> None:
@@ -215,6 +237,8 @@ def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     layer = examination.layer
     if layer is not None and examination.map is not None:
         _prove(examination, examination.map, layer)
+        if _is_misread(examination):
+            layer = None
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
         found = search_map(bench, alternatives)
@@ -235,11 +259,41 @@ def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
     """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that."""
     widest, *narrower = examination.dtypes
-    examination.proof = prove(examination.bench(widest), map, layer, examination.absent)
+    examination.proof = prove(examination.long_bench(widest, layer), map, layer, examination.absent)
     if narrower and not examination.proof.holds:
-        narrow = prove(examination.bench("float32"), map, layer, examination.absent)
+        narrow = prove(examination.long_bench("float32", layer), map, layer, examination.absent)
         if narrow.holds:
             examination.proof, examination.dtypes, examination.narrow_inside = narrow, ("float32",), True
+
+
+def _is_misread(examination: Examination) -> bool:
+    """Whether the live module is something else than what was read off it, for no reason that is known. Nothing of that
+    is kept, then."""
+    proof = examination.proof
+    if proof is None or proof.holds or examination.read_twice or examination.unread or examination.tied:
+        return False
+    live = _changing(examination)
+    seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
+    problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
+    examination.exported = Exported(problem=problem, notes=examination.exported.notes)
+    examination.layer = examination.map = examination.proof = None
+    examination.absent = ()
+    return True
+
+
+def _changing(examination: Examination) -> list[str]:
+    """The own parameters that are in no map and change the output, a few of them."""
+    assert examination.map is not None
+    bench, own = examination.bench("float32"), examination.map.own
+    before, right = bench.module.flat().copy(), bench.output(bench.x())
+    found = []
+    for name in examination.map.unused()[:_MOST_UNUSED]:
+        moved = before.copy()
+        moved[own.elements(name).reshape(-1)] += np.sin(np.arange(np.prod(own.shapes[name], dtype=int)))
+        bench.module.assign(moved)
+        if not np.allclose(bench.output(bench.x()), right, rtol=0, atol=_CHANGED * np.abs(right).max()):
+            found.append(name)
+    return found
 
 
 def _fits(examination: Examination, stated: Layer) -> bool:

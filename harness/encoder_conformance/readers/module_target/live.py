@@ -55,6 +55,10 @@ class LiveModule(ABC):
     """The other names of a parameter that several have → its first."""
     seeded: bool = False
     """Whether it draws the same random numbers in every call."""
+    supplied: tuple[str, ...] = ()
+    """The arguments that its model makes and gives it, beside x."""
+    supplied_by: str = ""
+    """The class of that model."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 

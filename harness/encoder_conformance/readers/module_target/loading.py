@@ -149,4 +149,20 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
         matches = difflib.get_close_matches(name, list(CONFIG_MAPPING), n=3)
         hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
         raise BadTarget(f"transformers has no model type {name!r}", hint)
-    return without_input(lambda: AutoModel.from_config(AutoConfig.for_model(name, **arguments)))
+    config = without_input(lambda: AutoConfig.for_model(name, **arguments))
+    model = _class_of(config, AutoModel._model_mapping)
+    return without_input(lambda: model._from_config(config))
+
+
+def _class_of(config: Any, known: Mapping[Any, Any]) -> Any:
+    """The model of a configuration: the one that is known; of a part of a model the one beside it. Raises BadTarget."""
+    if type(config) in known:
+        found = known[type(config)]
+        return found[0] if isinstance(found, (list, tuple)) else found
+    source = type(config).__module__.replace(".configuration_", ".modeling_")
+    module = without_input(lambda: importlib.import_module(source))
+    of_it = [each for each in vars(module).values() if getattr(each, "config_class", None) is type(config)]
+    models = [each for each in of_it if each.__name__.endswith("Model") and "PreTrained" not in each.__name__]
+    if not models:
+        raise BadTarget(f"transformers has no model for {type(config).__name__}", "name the model that it is a part of")
+    return models[0]

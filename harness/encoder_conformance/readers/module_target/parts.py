@@ -1,9 +1,12 @@
-"""Finds what may be encoder layers in a model: parts that have two norms and four matrices each."""
+"""Finds what may be encoder layers in a model that is not run: parts that have two norms and four matrices each."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from encoder_conformance.readers.module_target.errors import BadTarget
+
+_NORMS, _MATRICES = 2, 4
+"""What a layer has at least."""
 
 
 class Tree(Protocol):
@@ -15,6 +18,29 @@ class Tree(Protocol):
 
     def matrices(self, module: Any) -> int:
         """Counts the parameters of it and its parts that have two axes or more."""
+
+
+class Parts(Protocol):
+    """The layers in a model."""
+
+    def listed(self) -> list[str]:
+        """Their paths, in the order of the model."""
+
+    def at(self, path: str) -> Any:
+        """The one of this path, called as its model calls it; None where it is called by itself."""
+
+
+class PartsOfTree:
+    """Those that the structure shows."""
+
+    def __init__(self, tree: Tree, module: Any) -> None:
+        self._tree, self._module = tree, module
+
+    def listed(self) -> list[str]:
+        return candidates(self._tree, self._module)
+
+    def at(self, path: str) -> None:
+        return None
 
 
 def at(tree: Tree, module: Any, path: str | None) -> Any:
@@ -75,9 +101,34 @@ def candidates(tree: Tree, module: Any) -> list[str]:
 
 
 def _is_layer(tree: Tree, module: Any) -> bool:
-    """Two norms and no more, and at least four matrices."""
-    if tree.is_container(module):
+    """Two norms and four matrices at least, and no part that has as many, but for attention with norms of its own."""
+    if not _may_be_layer(tree, module):
         return False
-    parts = (part[0] if isinstance(part, tuple) else part for _, part in walk(tree, module))  # Linen's have variables
-    norms = [part for part in parts if "norm" in type(part).__name__.lower()]
-    return len(norms) == 2 and tree.matrices(module) >= 4
+    inner = [part for path, part in walk(tree, module) if path and _may_be_layer(tree, part)]
+    return not inner or (not _holds_list(tree, module) and _is_within(tree, module, inner[0]))
+
+
+def _may_be_layer(tree: Tree, module: Any) -> bool:
+    return not tree.is_container(module) and len(_norms(tree, module)) >= _NORMS and tree.matrices(module) >= _MATRICES
+
+
+def _is_within(tree: Tree, module: Any, inner: Any) -> bool:
+    """Whether the module has the two norms of a layer, and its feed-forward network, beside this part of it."""
+    norms = len(_norms(tree, module)) - len(_norms(tree, inner))
+    return norms >= _NORMS and tree.matrices(module) - tree.matrices(inner) >= _MATRICES // 2
+
+
+def _holds_list(tree: Tree, module: Any) -> bool:
+    """Whether parts that may be layers stand in a list: it is a stack."""
+    lists = (part for _, part in walk(tree, module) if tree.is_container(part))
+    return any(_may_be_layer(tree, each) for part in lists for each in tree.children(part).values())
+
+
+def _norms(tree: Tree, module: Any) -> list[Any]:
+    """Its parts that are named as norms, and have no parts themselves."""
+    found = []
+    for _, part in walk(tree, module):
+        kind = part[0] if isinstance(part, tuple) else part  # Linen's have variables
+        if "norm" in type(kind).__name__.lower() and not tree.children(part):
+            found.append(part)
+    return found

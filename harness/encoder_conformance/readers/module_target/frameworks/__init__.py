@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.parts import Tree
+from encoder_conformance.readers.module_target.parts import Parts, PartsOfTree, Tree
 
 
 class ModuleFramework(ABC):
@@ -32,6 +32,10 @@ class ModuleFramework(ABC):
     @abstractmethod
     def notes(self, module: Any) -> tuple[str, ...]:
         """Says what that copy is not."""
+
+    def parts(self, module: Any) -> Parts:
+        """The layers in a model; by itself those that its structure shows, called by themselves."""
+        return PartsOfTree(self.tree, module)
 
     def wrappers(self, module: Any) -> tuple[str, ...]:
         """What it was given in, as compiled code, the outermost first."""

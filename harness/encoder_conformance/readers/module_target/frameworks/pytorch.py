@@ -5,7 +5,7 @@ import logging
 import random
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,14 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
+    Found,
+    call_of,
+    encoder_path,
+    found_in,
+    in_model,
+    without_cache,
+)
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -43,7 +51,7 @@ from encoder_conformance.readers.module_target.live import (
     like_x,
     pieces,
 )
-from encoder_conformance.readers.module_target.parts import Tree, walk
+from encoder_conformance.readers.module_target.parts import Parts, Tree, candidates, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -97,11 +105,19 @@ class TorchModule(LiveModule):
 
     def __init__(self, given: nn.Module, signature: Signature, way: _Way) -> None:
         self.given, self.module, self.signature, self.way = given, inside(given), signature, way
-        kind = type(self.module)
+        kind = type(self._layer)
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
         first = {id(value): name for name, value in self.module.named_parameters()}
         every = self.module.named_parameters(remove_duplicate=False)
+        if call := call_of(self.module):
+            self.supplied, self.supplied_by = call.given, type(call.model).__name__
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
+
+    @property
+    def _layer(self) -> nn.Module:
+        """The user's own module."""
+        call = call_of(self.module)
+        return self.module if call is None else call.layer
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -207,7 +223,7 @@ class TorchModule(LiveModule):
 
         with torch.no_grad():
             right = output()
-            held = [each for each in unregistered(self.module) if each.changes(output, right)]
+            held = [each for each in unregistered(self._layer) if each.changes(output, right)]
         for each in held:
             if each.is_weight and not each.shared:
                 self.module.register_parameter(each.path.replace(".", _DOT), cast(nn.Parameter, each.value))
@@ -232,7 +248,7 @@ class TorchModule(LiveModule):
             return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
 
     def objects(self) -> Iterator[object]:
-        yield from self.module.modules()
+        yield from self._layer.modules()
 
 
 class _InTraining(TorchModule):
@@ -288,11 +304,20 @@ def exported(
     gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
     try:
         alone = _OfFunction(function, module).eval()
-        program = torch.onnx.export(alone, (torch.zeros(x_shape),), dynamo=True, verbose=False)
+        program = _program(alone, torch.zeros(x_shape))
     finally:
         gc.unfreeze()
     model: onnx.ModelProto = program.model_proto
     return model
+
+
+def _program(module: nn.Module, x: Tensor) -> Any:
+    """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
+    try:
+        return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+    except Exception:
+        with torch.no_grad():
+            return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
 
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
@@ -311,6 +336,38 @@ class _TorchTree:
 
     def matrices(self, module: nn.Module) -> int:
         return sum(value.ndim == 2 for value in module.parameters())
+
+
+class _TorchParts:
+    """The layers of a model that its residual sums show; of one that cannot be run, those that its structure does."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._found: dict[str, Found] | None = None
+
+    def listed(self) -> list[str]:
+        return [*self._layers] or self._by_structure()
+
+    def _by_structure(self) -> list[str]:
+        """Without the layers of a decoder, where the model says that it has both."""
+        found, encoder = candidates(_PyTorch.tree, self._module), encoder_path(self._module)
+        return [path for path in found if path.startswith(encoder)]
+
+    def at(self, path: str) -> nn.Module | None:
+        if path not in self._layers:
+            return None
+        with suppress(Exception):
+            return in_model(self._model, self._layers[path])
+        return None
+
+    @property
+    def _layers(self) -> dict[str, Found]:
+        if self._found is None:
+            self._found = {}
+            with suppress(Exception):
+                self._model = without_cache(copy_of(self._module).to("cpu", torch.float32).eval())
+                self._found = {each.path: each for each in found_in(self._model)}
+        return self._found
 
 
 class _PyTorch(ModuleFramework):
@@ -351,6 +408,8 @@ class _PyTorch(ModuleFramework):
         except Exception as error:
             hint = "name a function that makes it"
             raise BadTarget(f"it cannot be copied: {type(error).__name__}: {error}", hint) from None
+        if call := call_of(copied):
+            return TorchModule(copied, Signature(call.x, call.masks), _Way())
         forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
         return TorchModule(copied, signature_of(forward, name, flags=False), _Way())
 
@@ -359,6 +418,9 @@ class _PyTorch(ModuleFramework):
         devices = {value.device.type for value in module.parameters()} - {"cpu"}
         judged = "a copy of it is judged, in float32 on the CPU"
         return tuple(f"its parameters are {each}; {judged}" for each in {*others, *devices})
+
+    def parts(self, module: nn.Module) -> Parts:
+        return _TorchParts(module)
 
     @contextmanager
     def undisturbed(self) -> Generator[None]:

@@ -1,0 +1,1 @@
+"""What `conform check hf:NAME` says of 46 published encoders."""

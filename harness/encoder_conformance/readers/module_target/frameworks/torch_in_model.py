@@ -1,0 +1,352 @@
+"""A layer of a PyTorch model, called as the model calls it: with what the model's own modules make beside it."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from encoder_conformance.readers.module_target.calling import may_be_mask, signature_of
+from encoder_conformance.readers.module_target.frameworks.torch_inputs import Inputs, inputs_of
+from encoder_conformance.readers.module_target.frameworks.torch_sums import layers_in
+
+_SIZES = ((2, 5), (3, 7))
+"""Batches and lengths at which a model is looked at."""
+_LONG = (300, 66)
+"""Lengths beyond usual windows: the first that is taken."""
+_DOT = "·"
+_LISTS = (nn.ModuleList, nn.ModuleDict)
+_LEAST = 4
+"""The matrices that a layer has at least."""
+_SHUT = -1e3
+"""Numbers below hide, where a mask is added to scores."""
+
+
+class _Reached(BaseException):
+    """A layer was reached, with these arguments: the rest of the model need not run. No `except Exception` stops it."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.given = given
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to run a model: the path of what is called in it, and the number of the inputs that it takes."""
+
+    root: str
+    number: int
+
+    def inputs(self, model: nn.Module, batch: int, sequence: int) -> Inputs:
+        return list(inputs_of(model.get_submodule(self.root), batch, sequence))[self.number]
+
+    def run(self, model: nn.Module, batch: int, sequence: int, mask: Tensor | None = None) -> Any:
+        """Raises whatever the model does. `mask`: [B, S], true for what is there."""
+        root, inputs = model.get_submodule(self.root), self.inputs(model, batch, sequence)
+        dtype = next((value.dtype for value in model.parameters() if value.is_floating_point()), torch.float32)
+        cast = {name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()}
+        masks = {} if mask is None else {"attention_mask": mask}
+        first, *others = cast
+        return root(cast[first], **{name: cast[name] for name in others}, **masks)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A layer in a model, and how the model is run to reach it."""
+
+    path: str
+    way: Way
+
+
+def without_cache(model: nn.Module) -> nn.Module:
+    """The model, set to keep nothing of a call for the next."""
+    for part in model.modules():
+        if hasattr(getattr(part, "config", None), "use_cache"):
+            part.config.use_cache = False  # type: ignore[union-attr]
+    return model
+
+
+def found_in(model: nn.Module) -> list[Found]:
+    """The layers of a model, in its order: those that it calls, or else those that parts of it do.
+
+    A model that needs more than one input, or one of an unknown kind, is run part by part.
+    """
+    found: list[Found] = []
+    waiting = [encoder_path(model)]
+    while waiting:
+        root = waiting.pop(0)
+        part = model.get_submodule(root)
+        here = [] if _is_small(part) else _reached(model, root)
+        if here:
+            found += here
+        else:
+            waiting += [f"{root}.{name}" if root else name for name, _ in part.named_children()]
+    order = {name: number for number, (name, _) in enumerate(model.named_modules())}
+    return sorted(found, key=lambda each: order[each.path])
+
+
+def ways_of(model: nn.Module, root: str) -> list[Way]:
+    return [Way(root, number) for number, _ in enumerate(inputs_of(model.get_submodule(root), *_SIZES[0]))]
+
+
+def encoder_path(model: nn.Module) -> str:
+    """That of the encoder, where there is a decoder too."""
+    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return ""
+    with suppress(Exception):
+        encoder = model.get_encoder()  # type: ignore[operator]
+        return next(name for name, part in model.named_modules() if part is encoder)
+    return ""
+
+
+def _is_small(part: nn.Module) -> bool:
+    """Whether it is no more than a layer, or cannot be called."""
+    held = isinstance(part, _LISTS)
+    return held or sum(value.ndim >= 2 for value in part.parameters()) < _LEAST
+
+
+def _reached(model: nn.Module, root: str) -> list[Found]:
+    part, (batch, sequence) = model.get_submodule(root), _SIZES[0]
+    for way in ways_of(model, root):
+        with suppress(Exception), torch.no_grad():
+            paths = layers_in(part, lambda way=way: way.run(model, batch, sequence))
+            found = [Found(".".join(filter(None, (root, path))), way) for path in paths]
+            if any(each.path for each in found):
+                return found
+    return []
+
+
+def arguments_of(model: nn.Module, path: str, work: Callable[[], Any]) -> dict[str, Any]:
+    """What the model gives its layer while `work` runs it, by name, x first. Raises LookupError where it is not
+    reached, or whatever the model does."""
+    layer = model.get_submodule(path)
+    signature = inspect.signature(layer.forward)
+
+    def stop(part: nn.Module, given: Any, named: Any) -> None:
+        bound = signature.bind(*given, **named).arguments
+        free = [p.name for p in signature.parameters.values() if p.kind == p.VAR_KEYWORD]
+        flat = {name: value for name, value in bound.items() if name not in free}
+        raise _Reached(flat | {name: value for each in free for name, value in bound.get(each, {}).items()})
+
+    hook = layer.register_forward_pre_hook(stop, with_kwargs=True)
+    try:
+        work()
+    except _Reached as reached:
+        return dict(reached.given)
+    finally:
+        hook.remove()
+    raise LookupError(f"{path} is not called")
+
+
+class LayerCall:
+    """How a model calls one of its layers: what it gives beside x, for any batch and length."""
+
+    def __init__(self, model: nn.Module, found: Found) -> None:
+        """Raises whatever the model does where it is run."""
+        self.path, self.way = found.path, found.way
+        self.hold(model, model.get_submodule(found.path))
+        self._look()
+        self.borrowed = self._parameters_beside()
+
+    def hold(self, model: nn.Module, layer: nn.Module) -> None:
+        self.model, self.layer = model, layer
+        self._made: dict[Any, dict[str, Any]] = {}
+
+    def of(self, model: nn.Module, layer: nn.Module) -> "LayerCall":
+        """The same of a copy."""
+        other = copy(self)
+        other.hold(model, layer)
+        return other
+
+    def _look(self) -> None:
+        """Find out what the model gives, what of it depends on the length, and what is a mask of its own."""
+        seen = [self.arguments(*sizes) for sizes in _SIZES]
+        self.x, *_ = seen[0]
+        shapes = [tuple(each[self.x].shape) for each in seen]
+        self.d_model = shapes[0][-1]
+        self.swapped = shapes == [(S, B, self.d_model) for B, S in _SIZES]
+        self.free = self.swapped or shapes == [(B, S, self.d_model) for B, S in _SIZES]
+        self.length = shapes[0][-2]
+        given = {name: value for name, value in seen[0].items() if name != self.x}
+        self._arrays = tuple(name for name, value in given.items() if _is_array(value))
+        longest = self._longest() if self.free else seen[0]
+        own_masks = [name for name in longest if may_be_mask(name) and _hides(longest[name])]
+        self._fixed = {name: value for name, value in given.items() if name not in self._arrays}
+        self.by_model = self.free and (bool(own_masks) or self._enters_elsewhere())
+        self.given = tuple(name for name in self._arrays if name in own_masks or not may_be_mask(name))
+        names = signature_of(self.layer.forward, type(self.layer).__name__, flags=False).masks
+        self.masks = ("attention_mask",) if self.by_model else tuple(name for name in names if name not in self.given)
+
+    def _longest(self) -> Mapping[str, Any]:
+        for sequence in _LONG:
+            with suppress(Exception):
+                return self.arguments(1, sequence)
+        return self.arguments(*_SIZES[0])
+
+    def _enters_elsewhere(self) -> bool:
+        """Whether padding that the model is told of changes another argument than the layer's mask."""
+        B, S = _SIZES[0]
+        padded = torch.ones(B, S, dtype=torch.int64)
+        padded[-1, -2:] = 0
+        try:
+            open_, shut = self.arguments(B, S), self.arguments(B, S, padded)
+        except Exception:
+            return False
+        names = [name for name in open_ if name != self.x and not may_be_mask(name)]
+        return any(not same(open_[name], shut.get(name)) for name in names)
+
+    def arguments(self, batch: int, sequence: int, mask: Tensor | None = None) -> dict[str, Any]:
+        """What the model gives the layer, x first."""
+        with torch.no_grad():
+            return arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
+
+    def _parameters_beside(self) -> tuple[str, ...]:
+        """The names of those of the model that what it gives is made of."""
+        known = {id(value) for value in self.layer.parameters()}
+        others = {name: value for name, value in self.model.named_parameters() if id(value) not in known}
+        for value in others.values():
+            value.requires_grad_(True)
+        with torch.enable_grad():
+            made = [each for each in _leaves(self._beside(*_SIZES[0], None)) if each.requires_grad]
+            if not (made and others):
+                return ()
+            found = torch.autograd.grad([each.sum() for each in made], [*others.values()], allow_unused=True)
+        return tuple(name for name, gradient in zip(others, found, strict=True) if gradient is not None)
+
+    def _beside(self, batch: int, sequence: int, mask: Tensor | None) -> dict[str, Any]:
+        given = arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
+        return {name: value for name, value in given.items() if name != self.x}
+
+    def output(self, x: Tensor, given: dict[str, Any]) -> Any:
+        """The answer of the layer. `given`: arguments of it; where the model makes the masks, its mask [B, S]."""
+        mask = given.pop("attention_mask", None) if self.by_model else None
+        return self.layer(x, **{**self._beside_of(x, mask), **given})
+
+    def _beside_of(self, x: Tensor, mask: Tensor | None) -> dict[str, Any]:
+        """What the model gives beside this x, [B, S, D] or [S, B, D]."""
+        if not self._arrays and not self.by_model:
+            return self._fixed
+        batch, sequence = x.shape[1::-1] if self.swapped else x.shape[:2]
+        if mask is not None and mask.shape != (batch, sequence):
+            raise ValueError(f"the mask that its model takes is {[batch, sequence]}, and not {list(mask.shape)}")
+        if not self.free and sequence != self.length:
+            names = ", ".join(self._arrays)
+            raise ValueError(f"its model gives it {names} for {self.length} positions, and for no other number")
+        key = batch, sequence, x.dtype
+        if mask is None and key in self._made:
+            return self._made[key]
+        made = {name: _cast(value, x.dtype) for name, value in self._beside(batch, sequence, mask).items()}
+        if mask is None and not self.borrowed and not torch.compiler.is_exporting():
+            self._made[key] = made
+        return made
+
+
+class InModel(nn.Module):
+    """A layer with its own parameters, buffers and parts, called as its model calls it.
+
+    What the model gives beside x is made by the model, for the batch and length of each x; an argument that is given
+    takes the place of the model's. Parameters of the model that those are made of are counted among its own. The model
+    is shared with copies, and stays in float32, unless there are such parameters.
+    """
+
+    def __init__(self, call: LayerCall) -> None:
+        super().__init__()
+        self._follow(call)
+
+    def _follow(self, call: LayerCall) -> None:
+        """Any other attribute could have the name of one of the layer's parts."""
+        self._call = call
+        self._modules, self._buffers = call.layer._modules, call.layer._buffers
+        borrowed = {name.replace(".", _DOT): call.model.get_parameter(name) for name in call.borrowed}
+        self._parameters = {**call.layer._parameters, **borrowed}
+        self.training = call.layer.training
+
+    def forward(self, x: Tensor, **given: Any) -> Any:
+        return self._call.output(x, given)
+
+    def train(self, mode: bool = True) -> "InModel":
+        self.training = mode
+        self._call.layer.train(mode)
+        return self
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "InModel":
+        call = self._call
+        (call.model if call.borrowed else call.layer)._apply(fn, recurse)
+        call.hold(call.model, call.layer)
+        self._follow(call)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "InModel":
+        call = self._call
+        if call.borrowed:
+            model = deepcopy(call.model, memo)
+            return InModel(call.of(model, model.get_submodule(call.path)))
+        return InModel(call.of(call.model, deepcopy(call.layer, memo)))
+
+
+def call_of(module: nn.Module) -> LayerCall | None:
+    """How its model calls a layer; None for a module that is called by itself."""
+    return module._call if isinstance(module, InModel) else None
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    """Numbers in this format, and within it."""
+    if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
+        limit = min(torch.finfo(dtype).max, torch.finfo(value.dtype).max)
+        return value.clamp(-limit, limit).to(dtype)
+    if isinstance(value, Mapping):
+        return {name: _cast(each, dtype) for name, each in value.items()}
+    return type(value)(_cast(each, dtype) for each in value) if type(value) in (list, tuple) else value
+
+
+def in_model(model: nn.Module, found: Found) -> InModel:
+    """The layer as the model calls it; where that has an image or sound, as a part of it does that takes x of any
+    length, if this gives the same. Raises whatever the model does."""
+    call = LayerCall(model, found)
+    if call.free or not call.given:
+        return InModel(call)
+    batch, _ = _SIZES[0]
+    parts = found.path.split(".")
+    for root in (".".join(parts[:number]) for number in range(len(parts))):
+        if len(root) <= len(found.way.root) or isinstance(model.get_submodule(root), _LISTS):
+            continue
+        for way in ways_of(model, root):
+            with suppress(Exception, _Reached):
+                other = LayerCall(model, Found(found.path, way))
+                one, two = other.arguments(batch, call.length), call.arguments(batch, call.length)
+                if other.free and all(same(one.get(name), two.get(name)) for name in call.given):
+                    return InModel(other)
+    return InModel(call)
+
+
+def _is_array(value: Any) -> bool:
+    return any(True for _ in _leaves([value]))
+
+
+def _leaves(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, Mapping):
+        for each in values.values():
+            yield from _leaves(each)
+    elif isinstance(values, (list, tuple)):
+        for each in values:
+            yield from _leaves(each)
+
+
+def _hides(value: Any) -> bool:
+    """Whether a mask of a model's own hides something."""
+    return any(
+        bool((~each).any()) if each.dtype == torch.bool else bool((each < _SHUT).any()) for each in _leaves([value])
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    pairs = [*_leaves([one])], [*_leaves([other])]
+    return len(pairs[0]) == len(pairs[1]) and all(
+        a.shape == b.shape and torch.equal(a, b) for a, b in zip(*pairs, strict=True)
+    )
