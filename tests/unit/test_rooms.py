@@ -35,6 +35,10 @@ LONGEST, MOST = 40, 6
 PUBLISHED = {
     "commands.check.from_python:check": "the public function, whose options are keywords",
     "impls.system_b_lucid_interface.encoder:__init__": "the signature that was published",
+    "impls.keras_tf.embedding:__init__": "the parts of an embedding, each by its name",
+    "impls.keras_tf.stack:call": "Keras' own arguments beside the layer's",
+    "impls.pytorch.stack:forward": "the layer's arguments, and where and of what types tokens are",
+    "oracle.forms.learned_positions:learned": "a form's choices are keywords",
 }
 """Functions that may have more parameters, and why."""
 LATE_IMPORTS = ("commands.", "engine.head_start", "pytest_plugin", "impls.", "readers.")

@@ -178,7 +178,8 @@ that no tensor of the check shows to the rule. *Ordinary inputs* are `no-mask` a
 take token ids `tokens` and `tokens-padding`. *False alarms* are checks of PyTorch's encoder, which is right, that the
 rule calls wrong, of all cases; [how-it-judges.md](how-it-judges.md) has σ of four encoders. A rule that calls right
 stages wrong may miss none of them, and says nothing: those that σ misses at the stages are within float32's own noise
-(*Only in float64*, below), or show in a case that asks for the output alone. In float64 `atol 1e-4` sees none of these at the output; σ sees each, at 10⁷ σ or more.
+(*Only in float64*, below), or show in a case that asks for the output alone. In float64 `atol 1e-4` sees none of these
+at the output; σ sees each, at 10⁷ σ or more.
 
 {summary}
 

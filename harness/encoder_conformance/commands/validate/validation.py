@@ -1,6 +1,6 @@
 """Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -167,6 +167,7 @@ def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
     sampled = is_sampled(subject)
     at_most = (BATCH, SEQUENCE) if sampled else None
     cases: dict[Phase, list[Case]] = {}
+    asked: Iterator[Situation]
     for phase in VALIDATION_PHASES:
         if phase.situations is not None:
             asked = (each for each in phase.situations(limits) if each.holds_for(subject.layer))

@@ -133,7 +133,7 @@ _TABLES: dict[str, Callable[..., RH]] = {
     "added-twice": lambda a, table, head_dim: a.add(table, table),
     "subtracted": lambda a, table, head_dim: -table,
 }
-_BUCKETS: dict[str, Buckets] = {
+WRONG_BUCKETS: dict[str, Buckets] = {
     "one-way": one_way,
     "either-way": either_way,
     "turned-about": turned_about,
@@ -159,9 +159,10 @@ _SHARED = of_layer(lambda layer: layer.stack.shared_position_bias and layer.stac
 POSITION_BIAS = Form(
     {
         "standard": by_bucket(both_ways),
-        **{name: forward_only(_value_of(buckets)) for name, buckets in _BUCKETS.items()},
+        **{name: forward_only(_value_of(buckets)) for name, buckets in WRONG_BUCKETS.items()},
         **{name: _of_table(change) for name, change in _TABLES.items()},
         "missing": forward_only(missing),
+        "in-layer-0-alone": forward_only(in_layer_0_alone),
     },
     {"standard": "{0} + by_bucket({table}, {max_distance})"},
     ("table",),

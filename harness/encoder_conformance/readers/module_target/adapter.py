@@ -58,6 +58,7 @@ class ModuleTarget(ModuleAdapter):
             self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
             self.parts = self.opened[1].parts(self.opened[2])
         _, framework, module = self.opened
+        assert self.parts is not None
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:

@@ -23,8 +23,9 @@ def window_of(module: LiveModule, semantics: InputSemantics) -> Window | None:
         except ExecutionError:
             continue
         left, right = _reach(before, by_first), _reach(before[:, ::-1], by_last[:, ::-1])
-        found = left is not None and right is not None and max(left, right) < S - 1
-        return Window(left=left, right=right) if found else None
+        if left is None or right is None or max(left, right) >= S - 1:
+            return None
+        return Window(left=left, right=right)
     return None
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -66,7 +67,7 @@ def without_cache(model: nn.Module) -> nn.Module:
     """The model, set to keep nothing of a call for the next."""
     for part in model.modules():
         if hasattr(getattr(part, "config", None), "use_cache"):
-            part.config.use_cache = False  # type: ignore[union-attr]
+            part.config.use_cache = False
     return model
 
 
@@ -98,8 +99,8 @@ def encoder_path(model: nn.Module) -> str:
     if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return ""
     with suppress(Exception):
-        encoder = model.get_encoder()  # type: ignore[operator]
-        return next(name for name, part in model.named_modules() if part is encoder)
+        encoder = model.get_encoder()
+        return str(next(name for name, part in model.named_modules() if part is encoder))
     return ""
 
 
@@ -113,7 +114,7 @@ def _reached(model: nn.Module, root: str) -> list[Found]:
     part, (batch, sequence) = model.get_submodule(root), _SIZES[0]
     for way in ways_of(model, root):
         with suppress(Exception), torch.no_grad():
-            paths = layers_in(part, lambda way=way: way.run(model, batch, sequence))
+            paths = layers_in(part, partial(way.run, model, batch, sequence))
             found = [Found(".".join(filter(None, (root, path))), way) for path in paths]
             if any(each.path for each in found):
                 return found

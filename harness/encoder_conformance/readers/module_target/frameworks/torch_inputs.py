@@ -88,7 +88,7 @@ def _widths(module: nn.Module) -> list[int]:
 def _image_sizes(module: nn.Module) -> Iterator[tuple[int, int]]:
     said = _setting(module, "image_size", "img_size", "crop_size", "input_size")
     for size in [*([said] if said else []), *_IMAGE_SIZES]:
-        yield tuple(size)[-2:] if isinstance(size, (tuple, list)) else (size, size)  # type: ignore[misc]
+        yield tuple(size)[-2:] if isinstance(size, (tuple, list)) else (size, size)
 
 
 def _setting(module: nn.Module, *names: str) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.oracle.forms.position_bias import both_ways, clipped, one_way, turned_about
+from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS, both_ways
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights, WeightSource
 from encoder_conformance.readers.onnx_file.tracing.softmax import hides
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
@@ -16,7 +16,7 @@ USUAL = (128, 256, 64, 32, 512, 1024, 16, 8)
 """Largest distances, by preference where a short sequence does not tell."""
 _FOLDED = (32, 64, 16, 8)
 """Numbers of buckets, by preference where the table was folded into the numbers that are added."""
-FORMS: tuple[Callable[[Array, int, int], Array], ...] = (both_ways, one_way, turned_about, clipped)
+FORMS: tuple[Callable[[Array, int, int], Array], ...] = (both_ways, *WRONG_BUCKETS.values())
 """The right buckets first, and wrong ones that the catalogue knows: with those the file is read, and found wrong."""
 
 
