@@ -18,7 +18,8 @@ from encoder_conformance.spec.stages import stages
 
 FOLDER = Path(__file__).resolve().parents[2] / "impls" / "jax_pure"
 FILES = (
-    "dropout", "primitives", "positions", "softmax", "attention", "feed_forward", "encoder", "stack", "building",
+    "dropout", "primitives", "positions", "softmax", "attention", "feed_forward", "encoder", "embedding", "stack",
+    "building",
 )  # fmt: skip
 FUNCTIONS = {
     "EncoderLayer.__call__": ("output",),

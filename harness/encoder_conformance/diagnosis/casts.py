@@ -23,7 +23,7 @@ _rounded_results = partial(rounded_forms, forms=of_the_result)
 
 
 @dataclass(frozen=True)
-class Rounded:
+class RoundedStep:
     """What explains all: the deviations that are `left`, and the equations of the right results that were rounded."""
 
     left: tuple[Deviation, ...]
@@ -31,7 +31,7 @@ class Rounded:
     rms: float
 
 
-def rounded_in_its_place(best: Match, evidence: Sequence[Evidence]) -> Rounded | None:
+def rounded_in_its_place(best: Match, evidence: Sequence[Evidence]) -> RoundedStep | None:
     """Return what explains all in the place of `best`, with right results that were rounded for the deviations of it
     whose grid alone was seen; None where that does not."""
     by_grid = [each for each in best.deviations if not best.gives_values_of(each)]
@@ -45,7 +45,7 @@ def rounded_in_its_place(best: Match, evidence: Sequence[Evidence]) -> Rounded |
         return None
     left = tuple(each for each in best.deviations if each not in by_grid)
     match = Match.of((*left, *deviations_of(patches_of(equations))), evidence, measured=True)
-    return Rounded(left, tuple(equations), match.rms) if match.explains else None
+    return RoundedStep(left, tuple(equations), match.rms) if match.explains else None
 
 
 def _wrong_stages(deviations: Sequence[Deviation], evidence: Sequence[Evidence]) -> list[str]:

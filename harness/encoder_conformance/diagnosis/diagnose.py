@@ -8,7 +8,7 @@ step is looked for (`identify`), with experiments where a live implementation sh
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from encoder_conformance.diagnosis.casts import Rounded, rounded_in_its_place
+from encoder_conformance.diagnosis.casts import RoundedStep, rounded_in_its_place
 from encoder_conformance.diagnosis.catalogue_search import EARNED, OutOfTime, search_catalogue
 from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.closest import standing
@@ -77,8 +77,7 @@ def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catal
         return unknown
     if ranked and _is_explained(ranked[0], failing.repeats):
         named = _named(unknown, ranked, failing.repeats)
-        rounded = rounded_in_its_place(ranked[0], evidence)
-        return named if rounded is None else _with_rounded(unknown, rounded)
+        return named if (step := rounded_in_its_place(ranked[0], evidence)) is None else _with_rounded(unknown, step)
     if match := softmax_by_log_sum(evidence):
         sentences = tuple(each.sentence for each in match.deviations)
         cause = {"confidence": "explained", "rms": match.rms, "deviations": match.ids}
@@ -97,9 +96,9 @@ def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catal
     diagnosis = _with_equations(_closest(unknown, ranked, null, every, failing.repeats), identified, evidence)
     if diagnosis.confidence == "explained":
         return diagnosis
-    outputs = () if shows_stages else describe_outputs(comparable)
+    more = () if shows_stages else describe_outputs(comparable)
     depends = () if failing.ask is None else dependence(comparable, failing.ask)
-    return diagnosis.model_copy(update={"observed": (*unlike, *outputs, *diagnosis.observed, *depends)})
+    return diagnosis.model_copy(update={"observed": (*unlike, *more, *diagnosis.observed, *depends)})
 
 
 def _offered(chosen: Sequence[Observation], repeats: Repeats) -> list[Deviation]:
@@ -176,7 +175,7 @@ def _named(unknown: Diagnosis, ranked: Sequence[Match], repeats: Repeats) -> Dia
     )
 
 
-def _with_rounded(unknown: Diagnosis, rounded: Rounded) -> Diagnosis:
+def _with_rounded(unknown: Diagnosis, rounded: RoundedStep) -> Diagnosis:
     """State the equations of right results that were rounded, and name the deviations beside them."""
     left = Match(rounded.left)
     named = _named(unknown, [left], "unknown") if rounded.left else unknown

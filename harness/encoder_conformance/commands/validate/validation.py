@@ -56,6 +56,7 @@ from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits, file_cases
 from encoder_conformance.subjects.opening import inspected
 from encoder_conformance.subjects.starting import new_session

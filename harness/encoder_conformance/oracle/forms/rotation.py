@@ -12,7 +12,7 @@ from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only
 from encoder_conformance.oracle.forms.needs import NORMED_HEADS, PARTLY_ROTATED, PLACED, not_its_theta
 from encoder_conformance.oracle.forms.norm import VARIANTS as NORMS
 from encoder_conformance.oracle.tape import Pullback, Step
-from encoder_conformance.spec.axes import BSA, Array, BHSd, BHTd, D
+from encoder_conformance.spec.axes import BSA, Array, BHSd, BHTd, D, Elementwise
 
 Pairs = tuple[Array, Array]
 """The first and the second feature of each pair."""
@@ -86,7 +86,7 @@ class Turned:
 
         return turn(x, 1.0), lambda g: (turn(g, -1.0),)
 
-    def _angle_of(self, features: Array, n: int) -> Array:
+    def _angle_of(self, features: Elementwise, n: int) -> Elementwise:
         """The number of the angle that each of the features is turned by."""
         number = np.empty(n, dtype=np.int64)
         for of_pair in (self.laid_by or self.pairs)(n):
@@ -107,7 +107,7 @@ class Turned:
         cos, sin = a.cos(angle), a.sin(angle)
         return (sin, cos) if self.exchanged else (cos, sin)
 
-    def _narrowed(self, x: Array) -> Array:
+    def _narrowed(self, x: Elementwise) -> Elementwise:
         return narrowed(x, self.narrow) if self.narrow else x
 
     @property

@@ -19,7 +19,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap
-from encoder_conformance.readers.module_target.parts import Parts, at
+from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.writing import adapter_source
 from encoder_conformance.spec.layer import Layer
@@ -32,7 +32,7 @@ class ModuleTarget(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
         self.opened: tuple[str, ModuleFramework, Any] | None = None
-        self.parts: Parts | None = None
+        self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 

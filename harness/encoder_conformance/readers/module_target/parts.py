@@ -20,7 +20,7 @@ class Tree(Protocol):
         """Counts the parameters of it and its parts that have two axes or more."""
 
 
-class Parts(Protocol):
+class PartsOfModule(Protocol):
     """The layers in a model."""
 
     def listed(self) -> list[str]:

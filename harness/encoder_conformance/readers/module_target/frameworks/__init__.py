@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.parts import Parts, PartsOfTree, Tree
+from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
 
 
 class ModuleFramework(ABC):
@@ -33,7 +33,7 @@ class ModuleFramework(ABC):
     def notes(self, module: Any) -> tuple[str, ...]:
         """Says what that copy is not."""
 
-    def parts(self, module: Any) -> Parts:
+    def parts(self, module: Any) -> PartsOfModule:
         """The layers in a model; by itself those that its structure shows, called by themselves."""
         return PartsOfTree(self.tree, module)
 

@@ -51,7 +51,7 @@ from encoder_conformance.readers.module_target.live import (
     like_x,
     pieces,
 )
-from encoder_conformance.readers.module_target.parts import Parts, Tree, candidates, walk
+from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree, candidates, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -419,7 +419,7 @@ class _PyTorch(ModuleFramework):
         judged = "a copy of it is judged, in float32 on the CPU"
         return tuple(f"its parameters are {each}; {judged}" for each in {*others, *devices})
 
-    def parts(self, module: nn.Module) -> Parts:
+    def parts(self, module: nn.Module) -> PartsOfModule:
         return _TorchParts(module)
 
     @contextmanager

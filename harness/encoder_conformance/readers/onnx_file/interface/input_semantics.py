@@ -28,7 +28,7 @@ HIDDEN = 1e-3
 HIDDEN_IN_PART = 0.3
 """The influence that a mask may leave to a hidden position and still count as a mask."""
 ACROSS = 3.0
-"""Times its influence on other items, up to which a position's influence in its own may have come the same way."""
+"""Weighed its influence on other items, up to which a position's influence in its own may have come the same way."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
 

@@ -110,12 +110,13 @@ def _turned(source: WeightSource) -> WeightSource:
 
 
 def _nearest(table: RH, rows: RH) -> Array | None:
-    """The number of the table's row that each of `rows` is; None where one is none of them."""
+    """The number of the table's row that each of `rows` [n, H] is, [n]; None where one is none of them."""
     found = np.array([int(np.abs(table - row).max(1).argmin()) for row in rows])
     return found if np.abs(table[found] - rows).max() <= CLOSE * max(1.0, np.abs(table).max()) else None
 
 
 def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | None:
+    """The buckets by which distances [n] take `rows` [n, H] of the table [R, H]; None where none do."""
     R, values = len(table.value), table.value.astype(np.float64)
     if R < 4 or R % 2:
         raise UnsupportedPattern(f"a bias by distance out of a table of {R} rows: buckets go in pairs, from 4 on")
@@ -130,14 +131,14 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
 
 
 def _takes(table: RH, bucket: Array, rows: RH) -> bool:
-    """Whether these rows of the table are `rows`; a wrong form may name rows that there are none of."""
+    """Whether the rows `bucket` [n] of the table are `rows` [n, H]; a wrong form may name rows that there are none of."""
     if bucket.min() < 0 or bucket.max() >= len(table):
         return False
     return bool(np.abs(table[bucket] - rows).max() <= CLOSE * max(1.0, np.abs(table).max()))
 
 
 def _folded(distances: Array, rows: RH) -> BucketBias | None:
-    """The buckets that distances of equal numbers share, and a table made of those numbers."""
+    """The buckets that distances [n] of equal numbers, `rows` [n, H], share, and a table made of those numbers."""
     for R in _FOLDED:
         for distance in _candidates(R, distances):
             bucket, table = both_ways(distances, R, distance), np.zeros((R, rows.shape[1]))

@@ -17,9 +17,9 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Rotation,
     RowMap,
     Scores,
-    Times,
     TracedNorm,
     UnsupportedPattern,
+    Weighed,
     Weights,
 )
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
@@ -255,7 +255,7 @@ def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterato
         names = " and ".join(repr(layer.steps[f"{branches[each]}_scaled"].name) for each in scaled)
         yield _fact("layer_scale", scaled, f"a vector multiplies the features of {names}")
     weighed = {stage: layer.steps.get(f"{stage}_weighed") for stage in branches.values()}
-    factors = {stage: step.factor if isinstance(step, Times) else 1.0 for stage, step in weighed.items()}
+    factors = {stage: step.factor if isinstance(step, Weighed) else 1.0 for stage, step in weighed.items()}
     if set(factors.values()) != {1.0}:
         one, other = factors.values()
         if abs(one - other) > 1e-6 * abs(one):

@@ -17,8 +17,8 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Context,
     Operation,
     Scores,
-    Times,
     View,
+    Weighed,
     Weights,
 )
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_if_any
@@ -96,7 +96,7 @@ def _of_layer(layer: EncoderLayer, sizes: Sizes) -> Iterator[tuple[str, StageTar
             yield "context_merged", StageTarget(step, elements)
         elif stage in layer.columns:
             yield from _of_columns(layer, stage, step, sizes)
-        elif not isinstance(step, Scores | Weights | Times):
+        elif not isinstance(step, Scores | Weights | Weighed):
             yield stage, StageTarget(step, elements)
         elif isinstance(step, Scores | Weights) and not layer.first(Scores).fused_in:
             yield stage, _of_pairs(step, layer.first(Weights), elements)

@@ -22,10 +22,10 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     Scores,
     Sum,
-    Times,
     TracedInput,
     TracedNorm,
     UnsupportedPattern,
+    Weighed,
     Weights,
 )
 from encoder_conformance.readers.onnx_file.tracing.row_maps import map_text
@@ -70,7 +70,7 @@ KINDS: Mapping[str, tuple[type[Operation], str]] = {
 OPTIONAL: Mapping[str, Callable[[Operation], bool]] = {
     "rotation": lambda found: isinstance(found, RowMap) and isinstance(found.form, Rotation) and found.form.is_plain,
     "by_feature": lambda found: isinstance(found, RowMap) and isinstance(found.form, Gain) and found.form.is_whole,
-    "times": lambda found: isinstance(found, Times),
+    "times": lambda found: isinstance(found, Weighed),
     "norm": lambda found: isinstance(found, TracedNorm),
 }
 """Form of a step that a layer may leave out → whether an operation is it. A step of another form leaves its value as it
@@ -185,7 +185,7 @@ class Walk:
             elif isinstance(operation, TracedNorm):
                 self.differ(f"{_norm_text(operation)} after", step, operation, _feature(TracedNorm, step))
                 normed, operation = True, operation.of.operation
-            elif isinstance(operation, Times):
+            elif isinstance(operation, Weighed):
                 self.differ(f"a factor of {operation.factor:.6g} after", step, operation, "residual_scale")
                 operation = operation.of.operation
             elif isinstance(operation, RowMap):
@@ -273,7 +273,7 @@ def _kind_of_body(value: str) -> type[Operation]:
 
 def _body(side: Operation) -> Operation:
     """The operation of a sub-layer that is more than norms and maps."""
-    while isinstance(side, TracedNorm | Linear | RowMap | Times):
+    while isinstance(side, TracedNorm | Linear | RowMap | Weighed):
         side = side.of.operation
     return side
 
@@ -317,6 +317,6 @@ def formula(operation: Operation, depth: int = 3) -> str:
             return f"({inner(operation.one.operation)} + {inner(operation.other.operation)})"
         case Gate():
             return f"({inner(operation.one.operation)} · {inner(operation.other.operation)})"
-        case RowMap() | Times():
+        case RowMap() | Weighed():
             return f"mapped({inner(operation.of.operation)})"
     return repr(operation.name)

@@ -154,7 +154,7 @@ class RowMap(Operation):
 
 
 @dataclass(eq=False)
-class Times(Operation):
+class Weighed(Operation):
     """An operation times a number, in a residual sum."""
 
     of: "View"

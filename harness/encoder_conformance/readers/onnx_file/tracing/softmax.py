@@ -53,6 +53,7 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
 
 
 def _linear(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: int) -> SoftmaxForm | None:
+    """Without a cap, of scores and logarithms of weights [B, H, Q, K]; `open_` is true where a key is not hidden."""
     counts = open_.sum(axis=axis, keepdims=True)
     moved, centred = (
         np.where(open_, values - np.where(open_, values, 0).sum(axis, keepdims=True) / counts, 0)
@@ -69,12 +70,13 @@ def _linear(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: 
 def _capped(
     logs: Callable[[Array], Array], scores: Array, at_zero: Array, observed: Array, axis: int
 ) -> SoftmaxForm | None:
-    """Of every row one key keeps a score of 0. Raised and lowered beyond the cap, the others show where that is."""
+    """With a cap, of scores and logarithms of weights [B, H, Q, K]. Of every row one key keeps a score of 0. Raised and
+    lowered beyond the cap, the others show where that is."""
     kept = np.zeros(scores.shape, np.bool_)
     np.put_along_axis(kept, at_zero.argmax(axis, keepdims=True), True, axis)
     others = np.isfinite(at_zero) & ~kept
 
-    def over_kept(values: Array) -> Array:
+    def over_kept(values: Elementwise) -> Elementwise:
         """How much larger each logarithm is than that of its row's kept key."""
         found = logs(np.where(kept, 0.0, values))
         return np.asarray(found - np.where(kept, found, 0).sum(axis, keepdims=True))
@@ -88,7 +90,7 @@ def _capped(
     if cap <= 0 or np.abs(caps - cap).max() > CLOSE * cap or np.abs(of_kept - row)[others].max() > 10 * CLOSE * cap:
         return None
 
-    def before_cap(values: Array) -> Array:
+    def before_cap(values: Elementwise) -> Elementwise:
         return np.asarray(cap * np.arctanh(np.clip(values / cap, -1, 1)))
 
     added = before_cap(np.where(kept, row, over_kept(np.zeros(scores.shape)) + row))
@@ -103,7 +105,8 @@ def _capped(
 
 
 def _error(due: Array, observed: Array, axis: int) -> float:
-    """The largest error of weights, of what the exponential is taken of, and the logarithms that are observed."""
+    """The largest error of weights, of what the exponential is taken of, and the logarithms that are observed, all
+    [B, H, Q, K]."""
     expected = np.exp(due - np.nanmax(np.where(np.isfinite(due), due, np.nan), axis=axis, keepdims=True))
     expected /= expected.sum(axis=axis, keepdims=True)
     return float(np.nanmax(np.abs(np.exp(observed) - expected)))

@@ -33,11 +33,11 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     Scores,
     Sum,
-    Times,
     Unknown,
     UnsupportedPattern,
     Value,
     View,
+    Weighed,
     Weights,
     WeightSource,
     rows_of,
@@ -274,7 +274,7 @@ class SymbolicTrace(ValueTable):
         if gain is not None:
             form = Gain(np.full(F, side.factor), gain)
             return View(RowMap(operation.shape, operation.name, whole, form), side.index)
-        return View(Times(operation.shape, operation.name, whole, side.factor), side.index)
+        return View(Weighed(operation.shape, operation.name, whole, side.factor), side.index)
 
     def _rowwise(self, node: onnx.NodeProto) -> Expression:
         """A reduction, or a function of whole rows."""
