@@ -163,10 +163,11 @@ def _of_either_norm(numerator: Numerator) -> dict[str, Step]:
         "over-positions-and-features": over(1, 2),
         "over-batch": over(0, 1),  # as BatchNorm in training
         # Gain and shift applied to x, which is then normed.
-        "gain-before-norm": forward_only(lambda a, x, gain, shift, e: normed(a, _scaled(a, x, gain, shift), e)),
+        "gain-before-norm": forward_only(
+            lambda a, x, gain, shift, epsilon: normed(a, _scaled(a, x, gain, shift), epsilon)
+        ),
         "gain-plus-one": forward_only(gain_plus_one),
-        # Of heads [B, H, S, d]: the features of all heads of a position.
-        "over-all-heads": over(1, 3),
+        "over-all-heads": over(1, 3),  # of heads [B, H, S, d]: the features of all heads of a position
         "unit-length": _scaling(unit_length),
         "skipped": _SKIPPED,
         "left-to-rotation": _SKIPPED,  # of queries and keys: what turns them norms them then

@@ -131,7 +131,7 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
 
 
 def _takes(table: RH, bucket: Array, rows: RH) -> bool:
-    """Whether the rows `bucket` [n] of the table are `rows` [n, H]; a wrong form may name rows that there are none of."""
+    """Whether the rows `bucket` [n] of the table are `rows` [n, H]; a wrong form may name some that do not exist."""
     if bucket.min() < 0 or bucket.max() >= len(table):
         return False
     return bool(np.abs(table[bucket] - rows).max() <= CLOSE * max(1.0, np.abs(table).max()))
