@@ -467,32 +467,39 @@ def test_numbers_that_the_file_adds_to_the_scores_are_no_layer_of_the_specificat
     signature = "(float[b,5,24] x) => (float[b,5,24] y)"
     seen = inspect(saved(parsed(signature, body, 18, {**SHAPING, "table": table}, **SIZES)), None)
     [found] = [f for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
-    assert "numbers of its own are added to the scores (relative positions, ALiBi)" in found.message
+    assert "numbers of its own are added to the scores, and are no table's by buckets of distance" in found.message
     assert seen.description()["layer"] is None
 
 
 NEAR = np.abs(np.arange(7)[:, None] - np.arange(7))
 HIDES = {
-    "window": (NEAR > 2, "a position attends to those near it alone (a sliding window, local attention)"),
-    "causal window": ((NEAR > 2) | ~np.tri(7, dtype=np.bool_), "a position attends to those near it alone"),
-    "blocks": (np.arange(7)[:, None] // 3 != np.arange(7) // 3, "a position attends to those near it alone"),
-    "every other": (NEAR % 2 == 1, "some positions are hidden from some others by a pattern of its own"),
-    "causal": (~np.tri(7, dtype=np.bool_), ""),
-    "folded padding": (np.arange(7)[None] > np.full((7, 1), 4), ""),
+    "window": (NEAR > 2, "", {"left": 2, "right": 2}),
+    "causal window": ((NEAR > 2) | ~np.tri(7, dtype=np.bool_), "", {"left": 2, "right": 0}),
+    "blocks": (
+        np.arange(7)[:, None] // 3 != np.arange(7) // 3,
+        "some positions are hidden from some others by a pattern of its own",
+        None,
+    ),
+    "every other": (NEAR % 2 == 1, "some positions are hidden from some others by a pattern of its own", None),
+    "causal": (~np.tri(7, dtype=np.bool_), "", None),
+    "folded padding": (np.arange(7)[None] > np.full((7, 1), 4), "", None),
 }
-"""What a file hides by itself, [query, key], and what is said of it; "": it is a layer, and has a mask too many."""
+"""What a file hides by itself, [query, key], and what is said of it; "": it is a layer, with this window or with a mask
+too many."""
 
 
 @pytest.mark.parametrize("kind", HIDES)
 def test_what_hides_by_itself_is_named_and_is_no_plain_layer(saved: Make, kind: str) -> None:
-    hidden, said = HIDES[kind]
+    hidden, said, window = HIDES[kind]
     body = f"{NORM1} {HEADS} masked = Add(scores, table) {REST}"
     table = np.where(hidden, np.float32(-1e9), np.float32(0))[None, None]
     signature = "(float[b,7,24] x) => (float[b,7,24] y)"
     seen = inspect(saved(parsed(signature, body, 18, {**SHAPING, "table": table}, **SIZES)), None)
     found = [f.message for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
     assert [said in message for message in found] == ([True] if said else [])
-    assert (seen.description()["layer"] is None) == bool(said)
+    layer = seen.description()["layer"]
+    assert (layer is None) == bool(said)
+    assert layer is None or layer["attention"].get("window") == window, found
 
 
 def test_a_window_that_is_wider_than_the_graph_is_read_at_is_seen_at_many_positions(saved: Make) -> None:
@@ -506,9 +513,8 @@ def test_a_window_that_is_wider_than_the_graph_is_read_at_is_seen_at_many_positi
     }  # fmt: skip
     file = saved(parsed("(float[b,s,24] x) => (float[b,s,24] y)", body, 18, {**SHAPING, **held}, **SIZES))
     seen = inspect(file, None)
-    [found] = [f.message for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
-    assert "of 300 positions one at the end changes none that is further than 64 away" in found
-    assert seen.description()["layer"] is None
+    assert not [f.message for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
+    assert seen.description()["layer"]["attention"]["window"] == {"left": 64, "right": 64}
 
 
 def test_what_a_worker_says_is_what_the_harness_reads(saved: Make) -> None:

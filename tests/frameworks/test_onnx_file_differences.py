@@ -82,7 +82,7 @@ INTERLEAVED = """qx = Reshape(qp, pairs)  q1, q2 = Split<axis=-1, num_outputs=2>
  qw = Concat<axis=-1>(qn, q1)  qs = Reshape(qw, whole)  qc = Mul(qp, cos)  qm = Mul(qs, sin)  qt = Add(qc, qm)"""
 PARTIAL = f"qa, qb_ = Split<axis=-1>(qp, parts)  {halves('q', of='qa', out='qe')}  qt = Concat<axis=-1>(qe, qb_)"
 SHAPES = {"pairs": np.array([0, 0, 0, d // 2, 2]), "whole": np.array([0, 0, 0, d]), "parts": np.array([4, 4])}
-ROPE = "rotary positions (RoPE) turn query and key before their product"
+ROPE = "query or key is turned by its position otherwise than rotary positions (E-22) are"
 
 
 @pytest.mark.parametrize(

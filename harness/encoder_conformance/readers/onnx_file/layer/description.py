@@ -299,7 +299,7 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
     for name, n in (("head_dim", d), ("d_model", D)):
         if abs(weights.scale * n**0.5 - 1) < close:
             return _fact("attention.scale", name, evidence)
-    if (number := _whole_number(weights.scale, close)) is not None:
+    if (number := _whole_number(weights.scale, close)) is not None and not _is_classic(layer):
         findings.warning(
             "layer",
             f"{where}{evidence}, which is 1/√{number:g}, and neither 1/√{d} (head_dim) nor 1/√{D} (d_model)",
@@ -309,6 +309,15 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")
     return _fact("attention.scale", "head_dim", evidence)
+
+
+def _is_classic(layer: EncoderLayer) -> bool:
+    """Whether it has LayerNorms with shifts and biases of query and key: published layers of that kind scale scores by
+    the root of a size, so that another scale is a mistake until somebody states it (E-32)."""
+    form = next(iter(layer.norms.values())).form
+    linears = layer.of(Linear)
+    biased = all(linears[name].bias is not None for name in ("query", "key"))
+    return form.kind == "layer_norm" and form.shift is not None and biased and not layer.head_norms
 
 
 def _whole_number(scale: float, close: float) -> float | None:

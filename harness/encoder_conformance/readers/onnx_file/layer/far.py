@@ -112,13 +112,12 @@ def _window(seen: ST, name: str) -> tuple[int, int] | None:
     S = len(seen)
     apart = np.arange(S) - np.arange(S)[:, None]
     used = seen.any(0)
+    if any((seen | ~used == pattern | ~used).all() for pattern in (apart < S, apart <= 0)):
+        return None
     left, right = int(max(0, (-apart)[seen].max(initial=0))), int(max(0, apart[seen].max(initial=0)))
     band = (-apart <= left) & (apart <= right)
-    if (seen | ~used == band | ~used).all():
-        if left >= S - 1 and right in (0, S - 1):
-            return None
-        if left < S - 1 and right < S - 1:
-            return left, right
+    if (seen | ~used == band | ~used).all() and left < S - 1 and right < S - 1:
+        return left, right
     far = f"of {S} positions, {left} before a query at most and {right} after it"
     raise UnsupportedPattern(
         f"{name!r} sees some keys and not others, and no window is made of them: {far}", "own_mask"

@@ -45,7 +45,7 @@ def _plan(placement: str, gated: bool) -> tuple[Step, ...]:
         with_attributes({
             "d_model": 1, "norm": {"placement": placement},
             "attention": {"num_heads": 2, "masked_score": 0, **taken, **normed}, "feed_forward": {"gated": gated},
-            "layer_scale": BOTH, "residual_scale": 2.0, "dropout": {},
+            "layer_scale": BOTH, "residual_scale": 2.0, "dropout": {}, "stack": {},
         })
     )  # fmt: skip
 
