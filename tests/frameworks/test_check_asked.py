@@ -14,6 +14,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Loose
+from encoder_conformance.readers.module_target.masking import with_masks
 from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.ways import other_answers

@@ -142,17 +142,18 @@ class _Pair:
 
     @property
     def _severity(self) -> Severity:
-        """Of opposite meanings: an error where one call reaches both, a note where each name says what it means.
+        """Of opposite meanings: an error where one call reaches both, and less where each name says what it means.
 
         One name reaches both, and one place does within a framework. From one framework to another a call is written
-        anew, by the conventions of that.
+        anew, by the conventions of that: a note.
         """
         if self.one.name == self.two.name:
             return "error"
+        within = self.one.framework == self.two.framework
         if self.one.is_conventional and self.two.is_conventional:
-            return "note"
+            return "warning" if within else "note"
         by_place = self.one.place is not None and self.one.place == self.two.place
-        return "error" if by_place and self.one.framework == self.two.framework else "warning"
+        return "error" if by_place and within else "warning"
 
     def _disjoint(self, name: str, sides: Sides) -> Finding:
         """No form is taken by both: a call of one raises in the other. By one name it is expected not to."""
