@@ -249,6 +249,24 @@ class ReadsByFirstStride(Post):
         return self.layer(x.as_strided(x.shape, (*x.stride()[:2], 1)), padding_mask)
 
 
+class ReadsMaskStorage(Post):
+    """Reads its mask as if it lay in one piece, as a kernel does that is told its address."""
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if padding_mask is not None:
+            padding_mask = padding_mask.as_strided(padding_mask.shape, (padding_mask.shape[1], 1))
+        return self.layer(x, padding_mask)
+
+
+class ReadsMaskByFirstStride(Post):
+    """Takes it that the flags of an item lie side by side."""
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if padding_mask is not None:
+            padding_mask = padding_mask.as_strided(padding_mask.shape, (padding_mask.stride(0), 1))
+        return self.layer(x, padding_mask)
+
+
 class NeedsOnePiece(Post):
     """Right: it refuses an x that does not lie in one piece, and says so."""
 

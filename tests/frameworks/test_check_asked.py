@@ -14,7 +14,8 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Loose
-from encoder_conformance.readers.module_target.probing import first_x, live_semantics, with_masks
+from encoder_conformance.readers.module_target.masking import with_masks
+from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.ways import other_answers
 from encoder_conformance.spec.load import load
@@ -134,7 +135,7 @@ def answers_apart(given: torch.nn.Module) -> list[tuple[str, tuple[str, ...]]]:
     """The ways to call a module that are apart, and with which masks that shows."""
     module = FRAMEWORK.live(given)
     read = module.bare()
-    semantics = with_masks(read, live_semantics(read, first_x(read)), 4)
+    semantics, _ = with_masks(read, live_semantics(read, first_x(read)), 4)
     assert [mask.name for mask in semantics.masks] == ["padding_mask"], "the module in it tells what masks mean"
     return [(each.way, each.masks) for each in other_answers(module, semantics, 4, always_causal=False)]
 
@@ -189,8 +190,20 @@ def test_what_torchscript_made_is_judged_by_the_map_that_is_searched() -> None:
 TURNED, OTHERS = "an x in one piece and one that was turned", "an x in one piece and every other number of a larger one"
 
 
+MASKS_TURNED = "masks in one piece and such that were turned"
+OTHERS_OF_MASKS = "masks in one piece and every other number of larger ones"
+
+
 @pytest.mark.parametrize(
-    ("name", "apart"), [("ReadsStorage", {TURNED, OTHERS}), ("ReadsByFirstStride", {OTHERS}), ("NeedsOnePiece", set())]
+    ("name", "apart"),
+    [
+        ("ReadsStorage", {TURNED, OTHERS}),
+        ("ReadsByFirstStride", {OTHERS}),
+        ("ReadsMaskStorage", {MASKS_TURNED, OTHERS_OF_MASKS}),
+        ("ReadsMaskByFirstStride", {MASKS_TURNED, OTHERS_OF_MASKS}),
+        ("NeedsOnePiece", set()),
+        ("Post", set()),
+    ],
 )
-def test_an_x_that_does_not_lie_in_one_piece_is_given_too(name: str, apart: set[str]) -> None:
+def test_what_does_not_lie_in_one_piece_is_given_too(name: str, apart: set[str]) -> None:
     assert {way for way, _ in answers_apart(MODULES[name]().eval())} == apart

@@ -17,7 +17,7 @@ from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.offering import offered
-from encoder_conformance.readers.module_target.probing import live_semantics
+from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.subjects.interfaces import compared
 
 HERE = Path(__file__).parent
@@ -31,8 +31,9 @@ def called(module: object, heads: int = H) -> ModuleDescription:
     assert framework is not None
     with framework.undisturbed():
         live = framework.live(module)
-        found = offered(live, live_semantics(live), heads)
-    return described(Examination(framework, live, found.semantics, Exported(), offered=found))
+        read = live.bare()
+        found = offered(read, live_semantics(read, first_x(read)), heads)
+    return described(Examination(framework, live, read, found.semantics, Exported(), offered=found))
 
 
 def said(findings: Any, *severities: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The way back of modules and adapters on PyTorch: what no golden of gradients shows is named; what is right is not."""
 
+import contextlib
 import json
 import runpy
 from collections.abc import Callable, Iterator
@@ -12,7 +13,9 @@ import torch
 from torch import nn
 
 from encoder_conformance import Environment, Masks, ParameterMap, RunRequest
-from encoder_conformance.adapter.way_back import WayBack, WrongWayBack
+from encoder_conformance.adapter.views import ReadInARow
+from encoder_conformance.adapter.watching import WrongInMemory
+from encoder_conformance.adapter.way_back import WayBack
 from encoder_conformance.impls.bases.torch_module.adapter import TorchModule
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.protocol.way_back import WayBackAnswer
@@ -185,7 +188,7 @@ def asked(module: nn.Module) -> None:
 @pytest.mark.parametrize("name", OF_ADAPTERS)
 def test_the_same_of_an_adapter_is_named_in_its_worker(name: str) -> None:
     torch.manual_seed(0)
-    with pytest.raises(WrongWayBack) as raised:
+    with pytest.raises(WrongInMemory) as raised:
         asked(WRONG[name][0]())
     assert OF_ADAPTERS[name] in str(raised.value)
 
@@ -193,6 +196,20 @@ def test_the_same_of_an_adapter_is_named_in_its_worker(name: str) -> None:
 @pytest.mark.parametrize("name", ["plain", "checkpoint", "reentrant where it may"])
 def test_a_right_adapter_is_not_accused(name: str) -> None:
     asked(RIGHT[name]())
+
+
+ASKED: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modules.py")))
+
+
+@pytest.mark.parametrize(
+    "name", ["ReadsStorage", "ReadsByFirstStride", "ReadsMaskStorage", "ReadsMaskByFirstStride", "NeedsOnePiece"]
+)
+def test_an_adapter_s_module_is_given_views(name: str) -> None:
+    """One that refuses a view says what it needs."""
+    torch.manual_seed(0)
+    refused = contextlib.nullcontext() if name == "NeedsOnePiece" else pytest.raises(ReadInARow, match="as contiguous")
+    with refused:
+        asked(ASKED[name](X.shape[-1], 40).eval())
 
 
 @pytest.mark.release

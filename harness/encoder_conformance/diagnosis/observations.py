@@ -94,11 +94,19 @@ class Observations:
         found = self._repeats.get(dtype, set())
         return "differ" if "differ" in found else "same" if found else "unknown"
 
-    def diagnoses(self, name: str, until: float | None = None, ask: AskInDtype | None = None) -> list[Diagnosis]:
+    def diagnoses(
+        self,
+        name: str,
+        until: float | None = None,
+        ask: AskInDtype | None = None,
+        *,
+        in_catalogue_alone: bool = False,
+    ) -> list[Diagnosis]:
         """Explain the failures in each dtype that has any, cut short at the time `until`; then causes that are seen.
 
         Where all that failed has a cause that is seen, numbers name another one only if they explain all. `ask` asks
-        the implementation again."""
+        the implementation again. `in_catalogue_alone`: no equation is looked for, since what was seen otherwise rules
+        out that one explains, or needs none."""
         found, failing = list[Diagnosis](), dict[str, set[str]]()
         seen = _cases_of(self._seen_causes(name, ()))
         for dtype in sorted(self._found):
@@ -107,7 +115,7 @@ class Observations:
             if failing[dtype]:
                 of = Failing(name, dtype, until, self.repeats(dtype), ask and partial(ask, dtype))
                 all_seen = all((dtype, case) in seen for case in failing[dtype])  # NaN of padding, say: no equation's
-                forward = partial(self._of_dtype, of, kept, in_catalogue_alone=all_seen)
+                forward = partial(self._of_dtype, of, kept, in_catalogue_alone=in_catalogue_alone or all_seen)
                 found += or_lost(forward, partial(lost, name, dtype, failing[dtype]))
         for dtype in sorted(self._gradients):
             failed = [case for case, each in self._gradients[dtype].items() if each.failed]

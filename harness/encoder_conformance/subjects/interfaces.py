@@ -20,6 +20,20 @@ def usual_meaning(name: str) -> MaskMeaning | None:
     return "attend" if name == "attention_mask" else "ignore" if name.endswith("key_padding_mask") else None
 
 
+def conventional_meaning(name: str, framework: str) -> MaskMeaning | None:
+    """The meaning of true in a mask of this name in the framework; None where its libraries differ.
+
+    Keras' layers attend where a mask is true, whatever its name; so do Flax' and JAX' attention masks. PyTorch's
+    padding masks are true where padding is, and its libraries differ about the rest.
+    """
+    if (usual := usual_meaning(name)) is not None:
+        return usual
+    if framework == "PyTorch":
+        return "ignore" if name.endswith("padding_mask") else None
+    attends = bool(framework) and "mask" in name and (framework == "Keras" or "padding" not in name)
+    return "attend" if attends else None
+
+
 def compared(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
     """An error where the same call means another thing, a warning where one of them cannot be called so, and a note
     where it is called by another name or in fewer forms."""
@@ -48,9 +62,11 @@ def _without_masks(one: Description, two: Description, sides: Sides) -> Iterator
 
 @dataclass(frozen=True)
 class _Mask:
-    """A mask of one side. `place`: how many arguments stand before it, where it needs no name. `forms`: (dtype, axes) →
-    what may be meant by it; nothing: it is taken and hides nothing. `whole`: whether these are all usual ones."""
+    """A mask of one side. `framework`: "" of a file. `place`: how many arguments stand before it, where it needs no
+    name. `forms`: (dtype, axes) → what may be meant by it; nothing: it is taken and hides nothing. `whole`: whether
+    these are all usual ones."""
 
+    framework: str
     name: str
     meaning: MaskMeaning
     by_query: bool
@@ -63,8 +79,8 @@ class _Mask:
         return " or ".join(map(MEANINGS.__getitem__, meanings)) or "it hides nothing"
 
     @property
-    def is_usual(self) -> bool:
-        known = usual_meaning(self.name)
+    def is_conventional(self) -> bool:
+        known = conventional_meaning(self.name, self.framework)
         return known is not None and self.meaning in (known, "additive")
 
     @property
@@ -78,7 +94,7 @@ def _masks(description: Description) -> list[_Mask]:
         case ModuleDescription():
             return [
                 _Mask(
-                    *(mask.argument, mask.meaning, mask.by_query, mask.place),
+                    *(description.framework, mask.argument, mask.meaning, mask.by_query, mask.place),
                     {(form.dtype, form.axes): frozenset(form.meanings) for form in mask.forms},
                     whole=True,
                 )
@@ -87,7 +103,7 @@ def _masks(description: Description) -> list[_Mask]:
         case FileDescription():
             return [
                 _Mask(
-                    *(name, mask.meaning, mask.by_query, None),
+                    *("", name, mask.meaning, mask.by_query, None),
                     {(description.port(name).dtype, mask.axes): frozenset((mask.meaning,))},
                     whole=False,
                 )
@@ -114,8 +130,7 @@ class _Pair:
         if opposite or (apart and not alike):
             form = (opposite or apart)[0]
             meanings = f"{self.one.text(form)} in {first}, {self.two.text(form)} in {second}"
-            called_alike = self.one.name == self.two.name or self._by_place
-            yield _finding("error" if called_alike else "warning", f"{name}: {meanings}", _given(form))
+            yield _finding(self._severity, f"{name}: {meanings}", _given(form))
         elif not alike:
             yield self._disjoint(name, sides)
         else:
@@ -126,10 +141,18 @@ class _Pair:
         return self.one.name if same else f"{self.one.name} of {sides[0]} and {self.two.name} of {sides[1]}"
 
     @property
-    def _by_place(self) -> bool:
-        """Whether a call without names reaches both, and their names do not say what each means."""
-        same = self.one.place is not None and self.one.place == self.two.place
-        return same and not (self.one.is_usual and self.two.is_usual)
+    def _severity(self) -> Severity:
+        """Of opposite meanings: an error where one call reaches both, a note where each name says what it means.
+
+        One name reaches both, and one place does within a framework. From one framework to another a call is written
+        anew, by the conventions of that.
+        """
+        if self.one.name == self.two.name:
+            return "error"
+        if self.one.is_conventional and self.two.is_conventional:
+            return "note"
+        by_place = self.one.place is not None and self.one.place == self.two.place
+        return "error" if by_place and self.one.framework == self.two.framework else "warning"
 
     def _disjoint(self, name: str, sides: Sides) -> Finding:
         """No form is taken by both: a call of one raises in the other. By one name it is expected not to."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoder_conformance.commands.check.findings import findings_of, of_way_back
+from encoder_conformance.commands.check.findings import OF_MASKS, findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
@@ -17,6 +17,7 @@ from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.layer import differences
 from encoder_conformance.subjects.cases import module_cases, own_cases
 from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
@@ -125,11 +126,20 @@ class Checking:
             ),
             way_back=way_back,
             records=tuple(records),
-            diagnoses=tuple(seen.diagnoses(subject.name)),
+            diagnoses=tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))),
             longest=max((case.situation.sequence for case in cases), default=0),
             most_items=max((case.situation.batch for case in cases), default=0),
             like=part.like,
         )
+
+
+def needs_no_equation(described: ModuleDescription) -> bool:
+    """Whether no equation of a step can say more: where an item of the batch changes another none holds of one item,
+    and where the layer was read, proved, and is another than the stated one, that is said key by key."""
+    read, stated, proof = described.layer, described.stated, described.proof
+    proved = proof is not None and proof.holds and described.searched is None
+    is_another = bool(read and stated) and any(key not in OF_MASKS for key, _, _ in differences(read, stated))
+    return described.across_batch or (proved and is_another)
 
 
 def _without(described: ModuleDescription, reference: ModuleDescription | None) -> tuple[str, ...]:

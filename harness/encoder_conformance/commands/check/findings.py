@@ -12,7 +12,7 @@ from encoder_conformance.spec.published import unusual
 
 _NEEDLESS = "attention.key.bias"
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"
-_OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
+OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
 """Choices that no graph shows without a mask."""
 
 
@@ -94,7 +94,7 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
     read, stated = described.layer, described.stated
     if read is not None and stated is not None:
         for key, expected, value in differences(read, stated):
-            if key in _OF_MASKS:
+            if key in OF_MASKS:
                 continue
             fact = described.fact(key)
             where = f" ({fact.evidence})" if fact else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from encoder_conformance.commands.check.checking import Checking, ExaminedPart
+from encoder_conformance.commands.check.checking import Checking, ExaminedPart, needs_no_equation
 from encoder_conformance.commands.check.declared import declared_from, read_manifest, update_manifest
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.from_python import CheckReport
@@ -113,7 +113,9 @@ class JudgedModule(pytest.Collector):
         if (part.subject.name, task.dtype) in self.explained:
             return []
         self.explained.add((part.subject.name, task.dtype))
-        found = self.observations[part.subject.name].diagnoses(task.implementation.name)
+        found = self.observations[part.subject.name].diagnoses(
+            task.implementation.name, in_catalogue_alone=needs_no_equation(part.described)
+        )
         return [diagnosis_text(each) for each in found if each.dtype == task.dtype]
 
 

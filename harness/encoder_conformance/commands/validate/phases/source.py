@@ -1,15 +1,16 @@
 """Phase `source`: the file against what it was made from: the same input to both, and what the export changed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from encoder_conformance.commands.validate.evidence import Assessment, Compared, ValidationEvidence
-from encoder_conformance.protocol.arguments import MaskInput
-from encoder_conformance.protocol.description import FileDescription, Roles
+from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
+from encoder_conformance.subjects.interfaces import compared as compared_interfaces
 from encoder_conformance.subjects.subject import Subject
 
 _SHOWN = 6
+_TURNED = "turn it round before the export, or name the input otherwise: callers know it by its name"
 
 
 def assess(evidence: ValidationEvidence) -> Assessment:
@@ -71,27 +72,25 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
     """Say what the export changed, other than numbers."""
     description = evidence.description
     masks = source.description.mask_inputs if source.description else {}
-    if description.roles is not None and masks:
-        taken = [mask.name for mask in description.roles.masks if mask.meaning]
-        if not taken:
+    if description.roles is not None:
+        if masks and not description.mask_inputs:
             message = f"{source.name} hides positions by {', '.join(masks)}, and the file takes no mask"
             hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
             yield _finding("error", message, hint)
-        yield from _turned_round(description.roles, masks, source.name)
+        else:
+            yield from _called_otherwise(evidence, source)
     if evidence.subject.rounded_as or evidence.subject.integers:
         narrow = evidence.subject.integers or evidence.subject.rounded_as
         yield _finding("note", f"the file holds {narrow}, and {source.name} what that is rounded from")
     yield from _operators(evidence, source)
 
 
-def _turned_round(roles: Roles, masks: Mapping[str, MaskInput], source: str) -> Iterator[PhaseFinding]:
-    """Masks of one name that mean opposite things: each is right by itself, and who asks one as the other is misled."""
-    for mask in roles.masks:
-        theirs = masks[mask.name].meaning if mask.name in masks else None
-        if {mask.meaning, theirs} == {"attend", "ignore"}:
-            message = f"'{mask.name}' means {mask.meaning} in the file, and {theirs} in {source}"
-            hint = "turn it round before the export, or name the input otherwise: callers know it by its name"
-            yield _finding("error", message, hint)
+def _called_otherwise(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
+    """How a call of one is none of the other's: each is right by itself, and who asks one as the other is misled."""
+    if source.description is None:
+        return
+    for found in compared_interfaces(evidence.description, source.description, ("the file", source.name)):
+        yield _finding(found.severity, found.message, _TURNED if found.severity == "error" else found.hint)
 
 
 def _operators(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:

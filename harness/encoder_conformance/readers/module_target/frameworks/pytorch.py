@@ -51,18 +51,20 @@ _SEED = 1
 """Of dropout, in training."""
 _DOT = "·"
 """A dot in the path of a weight that is registered under it: PyTorch takes no dots in a name."""
+View = Callable[[Tensor], Tensor]
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
 
 @dataclass(frozen=True)
 class _Way:
     """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers, or
-    with an x that lies as `view` says in its memory."""
+    with an x, or masks, that lie in memory as a view says."""
 
     bare: bool = False
     gradients: bool = False
     fused: bool = False
-    view: Callable[[Tensor], Tensor] | None = None
+    view: View | None = None
+    view_of_masks: View | None = None
 
     @contextmanager
     def taken(self, given: nn.Module) -> Generator[None]:
@@ -75,8 +77,14 @@ class _Way:
             torch.backends.mha.set_fastpath_enabled(fused)
 
 
+def _as_it_is(value: Tensor) -> Tensor:
+    return value
+
+
 def _turned(x: Tensor) -> Tensor:
-    """x as a view of its transpose, which begins after other numbers."""
+    """x, or a mask of two axes and more, as a view of its transpose, which begins after other numbers."""
+    if x.ndim < 2:
+        return x
     shape = x.shape[1] + 1, x.shape[0], *x.shape[2:]
     larger = torch.full(shape, 1e3, dtype=x.dtype)
     larger[1:] = x.transpose(0, 1)
@@ -84,7 +92,7 @@ def _turned(x: Tensor) -> Tensor:
 
 
 def _every_other(x: Tensor) -> Tensor:
-    """x as a view of every other feature of a larger one."""
+    """x, or a mask, as a view of every other number of a larger one."""
     larger = torch.full((*x.shape[:-1], 2 * x.shape[-1]), 1e3, dtype=x.dtype)
     larger[..., 1::2] = x
     return larger[..., 1::2]
@@ -144,7 +152,8 @@ class TorchModule(LiveModule):
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
         x = tensors.pop("x")
-        x = (x if self.way.view is None else self.way.view(x)).requires_grad_(grad)
+        x = (self.way.view or _as_it_is)(x).requires_grad_(grad)
+        tensors = {name: (self.way.view_of_masks or _as_it_is)(mask) for name, mask in tensors.items()}
         with self.way.taken(self.given):
             return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
 
@@ -192,6 +201,8 @@ class TorchModule(LiveModule):
             "with gradients and without": _Way(gradients=True),
             "an x in one piece and one that was turned": _Way(view=_turned),
             "an x in one piece and every other number of a larger one": _Way(view=_every_other),
+            "masks in one piece and such that were turned": _Way(view_of_masks=_turned),
+            "masks in one piece and every other number of larger ones": _Way(view_of_masks=_every_other),
         }
         if self.wrappers:
             found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = _Way(bare=True)
