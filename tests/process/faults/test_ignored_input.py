@@ -44,13 +44,13 @@ def test_zeros_that_differ_from_call_to_call_break_determinism(conform: Callable
 
 @pytest.mark.parametrize("act", ["raise ValueError('no')", "os._exit(1)", "return np.zeros(3, 'float32')"])
 def test_what_fails_on_another_input_fails(conform: Callable, fake: Callable, act: str) -> None:
-    """The fourth request of I-8 is that with x anew."""
+    """The last request of I-8 is that with x anew."""
     lie = f"""
-    calls = 0
+    first = None
 
     def output(self, x, masks, run):
-        self.calls += 1
-        if self.calls == 4:
+        self.first = x.copy() if self.first is None else self.first
+        if not np.array_equal(x, self.first):
             {act}
         return super().output(x, masks, run)
     """

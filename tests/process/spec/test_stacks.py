@@ -251,7 +251,7 @@ def test_a_map_of_one_layer_serves_a_stack(layer: Layer) -> None:
     spec = Case(layer, CASES["pre-gelu/no-mask"].situation).parameters()
     every = {name.split(".", 2)[2] for name in spec if name.startswith("layers.")}
     takes = {f"own/{name}": Take(name, transpose=name.endswith("weight")) for name in every}
-    around = {name: Take(name) for name in ("embedding.weight", "final_norm.gain", "final_norm.shift")}
+    around = {name: Take(name) for name in spec if not name.startswith("layers.")}
     parameters = ParameterMap(takes, around, of_layer="block{}/")
     own = parameters.to_own(spec, layer.model_dump(mode="json"))
     assert f"block{layer.stack.layers - 1}/own/norm2.gain" in own
