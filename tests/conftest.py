@@ -16,6 +16,7 @@ from typing import Any
 
 import forked
 import pytest
+from acting import acting_in_required_cases
 from alone import alone
 
 from encoder_conformance.implementation.manifest import read_implementation_manifest
@@ -218,12 +219,14 @@ def filled(conform: Callable[..., Ended], tmp_path: Path) -> Callable[[str], Pat
 
 @pytest.fixture
 def planted_forms(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Each wrong form that a deviation names is in tests/plants/NAME too: benchmarks/diagnosis.py plants them all."""
+    """Each wrong form that a deviation of required cases names is in tests/plants/NAME too: benchmarks/diagnosis.py
+    plants them all. Those of additions (V-9) are not planted in a framework."""
 
     def same_forms(name: str) -> None:
         monkeypatch.syspath_prepend(str(HONEST.parents[1] / "plants"))
         plants = importlib.import_module(f"{name}.steps").VARIANTS
-        named = {(step, form) for each in catalogue().values() for step, form in each.patch.steps.items()}
+        acting = [catalogue()[each] for each in acting_in_required_cases()]
+        named = {(step, form) for each in acting for step, form in each.patch.steps.items()}
         for step, every in VARIANTS.items():
             own_plants = plants.get(step, {})  # a form that no deviation names has none
             forms = {form for form in every if form in own_plants or (step, form) in named}
