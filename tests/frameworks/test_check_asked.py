@@ -19,6 +19,7 @@ from encoder_conformance.readers.module_target.probing import first_x, live_sema
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.ways import other_answers
 from encoder_conformance.spec.load import load
+from encoder_conformance.subjects.cases import module_cases
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 MODULES: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modules.py")))
@@ -207,3 +208,59 @@ OTHERS_OF_MASKS = "masks in one piece and every other number of larger ones"
 )
 def test_what_does_not_lie_in_one_piece_is_given_too(name: str, apart: set[str]) -> None:
     assert {way for way, _ in answers_apart(MODULES[name]().eval())} == apart
+
+
+class OneKeyAndQuery(MODULES["Post"]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.k.weight = self.q.weight
+
+
+class OneFeedForward(MODULES["Post"]):
+    """down is up transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.down
+        self.shift = torch.nn.Parameter(torch.zeros(24))
+
+    def ffn(self, x: torch.Tensor) -> torch.Tensor:
+        up = torch.nn.functional.gelu(self.up(x))
+        return torch.nn.functional.linear(up, self.up.weight.t(), self.shift)
+
+
+class HalfAKey(MODULES["Post"]):
+    """The first half of the key's weight is the query's."""
+
+    def k(self, x: torch.Tensor) -> torch.Tensor:
+        weight = torch.cat([self.q.weight[:12], self.other])
+        return torch.nn.functional.linear(x, weight, self.shift)
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self._modules["k"]
+        self.other, self.shift = torch.nn.Parameter(torch.randn(12, 24)), torch.nn.Parameter(torch.zeros(24))
+
+
+@pytest.mark.parametrize(
+    ("made", "due"),
+    [
+        (OneKeyAndQuery, "attention.query.weight and attention.key.weight are the same numbers: q.weight"),
+        (
+            OneFeedForward,
+            "feed_forward.hidden.weight and feed_forward.output.weight are the same numbers, one transposed: up.weight",
+        ),
+        (HalfAKey, "attention.query.weight and attention.key.weight are in part the same numbers: q.weight"),
+    ],
+)
+def test_parameters_that_are_one_are_named_and_the_layer_is_judged(made: type, due: str) -> None:
+    found = examine(made().eval())
+    assert found.proof is not None
+    assert found.proof.holds
+    shown = described(found)
+    assert due in [each.message for each in findings_of(shown)]
+    [pair] = shown.tied
+    [case, *_] = module_cases(shown, found.layer)
+    given = case.parameters()
+    one, two = (given[name] for name in pair)
+    assert np.array_equal(one, two.T if shown.is_turned(*pair) else two)

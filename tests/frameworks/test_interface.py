@@ -84,7 +84,26 @@ def test_two_names_called_by_place_that_mean_opposite_things_are_an_error() -> N
 def test_names_that_everybody_knows_mean_what_they_say() -> None:
     ours, theirs = called(taking("key_padding_mask", IGNORE)), called(taking("attention_mask", ATTEND))
     assert said(compared(ours, theirs, ("A", "B")), "error") == []
-    assert len(said(compared(ours, theirs, ("A", "B")), "warning")) == 1
+    assert said(compared(ours, theirs, ("A", "B")), "warning") == []
+    due = "key_padding_mask of A and attention_mask of B: true = ignore in A, true = attend in B"
+    assert said(compared(ours, theirs, ("A", "B")), "note") == [due]
+
+
+@pytest.mark.parametrize(
+    ("names", "framework", "severity"),
+    [
+        (("padding_mask", "mask"), "Keras", "note"),
+        (("padding_mask", "mask"), "PyTorch", "error"),
+        (("padding", "mask"), "Keras", "warning"),
+        (("mask", "mask"), "Keras", "error"),
+    ],
+)
+def test_each_framework_has_names_of_its_own(names: tuple[str, str], framework: str, severity: str) -> None:
+    """In one place: true = ignore in PyTorch's padding mask, true = attend in Keras' mask."""
+    ours, theirs = called(taking(names[0], IGNORE)), called(taking(names[1], ATTEND))
+    there = theirs.model_copy(update={"framework": framework})
+    [message] = said(compared(ours, there, ("A", "B")), severity)
+    assert message.endswith("true = ignore in A, true = attend in B")
 
 
 @pytest.mark.parametrize(

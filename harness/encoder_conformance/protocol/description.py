@@ -300,6 +300,11 @@ class ModuleDescription(Description):
     def own_names(self) -> Mapping[str, str]:
         return {name: source.own for name, source in self.parameters.items()}
 
+    def is_turned(self, first: str, second: str) -> bool:
+        """Whether one of two that are tied is the other transposed."""
+        one, two = self.parameters[first], self.parameters[second]
+        return one.own == two.own and ("transposed" in one.form) != ("transposed" in two.form)
+
     @property
     def judged_without(self) -> tuple[str, ...]:
         """The arguments that it was not given, and which change its output, as far as is known."""

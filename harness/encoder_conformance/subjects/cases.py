@@ -176,7 +176,8 @@ def _with_what_it_has(case: Case, described: ModuleDescription) -> Case:
         return case
     parameters = neutral(case.parameters(), described.absent)
     for first, second in described.tied:
-        parameters[second] = parameters[first]
+        turned = described.is_turned(first, second)
+        parameters[second] = np.ascontiguousarray(parameters[first].T) if turned else parameters[first]
     return replace(case, held=CaseParameters.of(parameters))
 
 

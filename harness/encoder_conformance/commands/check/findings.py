@@ -143,7 +143,10 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
     for alias, first in described.aliases.items():
         yield _warning(f"{alias} and {first} are one tensor")
     for one, other in described.tied:
-        message = f"{one} and {other} are the same numbers: {described.parameters[one].own}"
+        in_part = described.parameters[one].own != described.parameters[other].own
+        same = "in part the same numbers" if in_part else "the same numbers"
+        same += ", one transposed" if described.is_turned(one, other) else ""
+        message = f"{one} and {other} are {same}: {described.parameters[one].own}"
         if described.stated is not None:  # a right output proves nothing: it was given the same numbers for both
             message += f", and two parameters in {described.stated.layer}"
         severity: Severity = "error" if described.stated is not None else "warning"

@@ -76,8 +76,8 @@ def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
 def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> LiveProof:
     """Compares the output with the oracle's, as it is and with each parameter moved alone."""
     x, parameters = bench.x(), parameters_for(layer, absent)
-    for first, second in map.shared():
-        parameters[second] = parameters[first]
+    if map.shared():
+        parameters = map.made_one(parameters)
     map.load(bench.module, parameters)
     observed = bench.output(x)
     if bench.allowed() is None:
@@ -117,8 +117,8 @@ def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[
     value = parameters[name]
     size = max(float(np.sqrt(np.mean(value**2))), 0.05)
     step = np.random.default_rng(len(name)).normal(size=value.shape) * 0.5 * size
-    together = {name, *(other for pair in map.shared() for other in pair if name in pair)}
-    return {**parameters, **{each: parameters[each] + step for each in together}}
+    moved = {**parameters, name: value + step}
+    return map.made_one(moved, name) if map.shared() else moved
 
 
 def _compared(change: BSD, due: BSD, right: BSD, dtype: DtypeName) -> str:
