@@ -25,6 +25,7 @@ from encoder_conformance.readers.module_target.examination import Examination, e
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of, standardised
+from encoder_conformance.spec.layer import Window as LocalWindow
 from encoder_conformance.spec.load import load
 from encoder_conformance.subjects.opening import open_subject
 from encoder_conformance.subjects.subject import SubjectRequest
@@ -68,11 +69,8 @@ def read(name: str) -> Examination:
     return examine(READ[name][0]())
 
 
-NEAR = [(2, "by itself"), (100, "none that is further than 100 away"), (400, "")]
-
-
-@pytest.mark.parametrize(("near", "said"), daily(NEAR[:1], NEAR))
-def test_a_window_is_named_and_is_no_plain_layer(near: int, said: str) -> None:
+@pytest.mark.parametrize("near", daily([2], [2, 100, 400]))
+def test_a_window_is_read_as_one(near: int) -> None:
     """One that a few positions show, one that many do, and one that none of those asked does."""
 
     class Window(BARE["Fused"]):  # type: ignore[misc]
@@ -82,9 +80,8 @@ def test_a_window_is_named_and_is_no_plain_layer(near: int, said: str) -> None:
             return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
     found = examine(Window())
-    assert ("local attention" in found.exported.problem) == bool(said)
-    assert said in found.exported.problem
-    assert (found.layer is None) == bool(said)
+    assert found.layer is not None, found.exported.problem
+    assert found.layer.attention.window == (None if near > 300 else LocalWindow(left=near, right=near))
 
 
 def test_a_weight_that_is_used_the_other_way_round_than_its_kin_is_said() -> None:

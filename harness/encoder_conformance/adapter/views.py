@@ -44,18 +44,21 @@ def _seen_as_views(adapter: Adapter, x: Array, masks: Masks, run: RunRequest) ->
                 found = adapter.output(x, masks, run)
             if watch.given:
                 return found
-        parts = {name: _part_of_array(getattr(masks, name)) for name in ("padding", "attention", "bias")}
-        return adapter.output(_part_of_array(x), replace(masks, **parts), run)
+        padding, attention, bias = (
+            None if each is None else _part_of_array(each) for each in (masks.padding, masks.attention, masks.bias)
+        )
+        laid = replace(masks, padding=padding, attention=attention, bias=bias)
+        return adapter.output(_part_of_array(x), laid, run)
     except Exception:
         return None
 
 
-def _part_of_array(value: Array | None) -> Array | None:
+def _part_of_array(value: Array) -> Array:
     """The array as every other number along each axis of a larger one, whose axes lie the other way round."""
-    if value is None or not value.ndim:
+    if not value.ndim:
         return value
     larger = np.full([2 * size + 1 for size in value.shape[::-1]], _beside(value.dtype.kind), value.dtype)
-    part = larger.T[tuple(slice(1, None, 2) for _ in value.shape)]
+    part: Array = larger.T[tuple(slice(1, None, 2) for _ in value.shape)]
     part[...] = value
     return part
 

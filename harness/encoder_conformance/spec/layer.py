@@ -399,7 +399,12 @@ def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
     own, due = (_flat(whole(layer)) for layer in (read, stated))
     compared = {key: expected for key, expected in due.items() if key.partition(".")[0] not in _NOT_COMPARED}
     for key, expected in compared.items():
-        if (value := own.get(key)) != expected:
+        value = own.get(key)
+        if value is None and expected is None:  # a choice of several keys that the stated layer has not
+            value = {
+                name.removeprefix(f"{key}."): each for name, each in own.items() if name.startswith(f"{key}.")
+            } or None
+        if value != expected:
             linear = OWN_BIAS.get(key)
             yield (key, stated.has_bias(linear), read.has_bias(linear)) if linear else (key, expected, value)
 

@@ -148,7 +148,9 @@ def needs_no_equation(described: ModuleDescription) -> bool:
     and where the layer was read, proved, and is another than the stated one, that is said key by key."""
     read, stated, proof = described.layer, described.stated, described.proof
     proved = proof is not None and proof.holds and described.searched is None
-    is_another = bool(read and stated) and any(key not in OF_MASKS for key, _, _ in differences(read, stated))
+    if read is None or stated is None:
+        return described.across_batch
+    is_another = any(key not in OF_MASKS for key, _, _ in differences(read, stated))
     return described.across_batch or (proved and is_another)
 
 
