@@ -65,7 +65,7 @@ class ElementMap:
         """The parameters as a module holds them whose places share elements, one transposed, say: the first that is
         read from an element says what it is, and before it `last`."""
         flat = np.zeros(self.own.size)
-        for name in (*reversed(self.elements), *([last] if last else [])):
+        for name in (*reversed(list(self.elements)), *([last] if last else [])):
             flat[self.elements[name].reshape(-1)] = (parameters[name] - self.more.get(name, 0.0)).reshape(-1)
         held = {name: value.astype(parameters[name].dtype) for name, value in self.held(flat).items()}
         return {**parameters, **held}
