@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
+from products import daily
 
 from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.results import Validation
@@ -571,3 +572,21 @@ def test_the_command(conform: Callable[..., Any], tmp_path: Path) -> None:
     assert "✗ file" in ended.stdout
     assert "It could not be judged: 1 error, 0 warnings" in ended.stdout
     assert "Traceback" not in ended.stdout + ended.stderr
+
+
+ADDITIONS = (
+    "pre-rope-gated", "post-rope-interleaved", "pre-buckets", "sandwich-window", "pre-layer-scale",
+    "pre-window-shiftless", "pre-qk-norm-capped",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", daily(("sandwich-window", "pre-buckets"), ADDITIONS))
+def test_an_export_is_read_with_what_the_language_was_extended_by(
+    conform: Callable, tmp_path: Path, layer: str
+) -> None:
+    """Without being told, it is right; as its own layer, no key of it differs."""
+    file = tmp_path / "layer.onnx"
+    assert conform("export", "onnx_pytorch", "--layer", layer, "--to", file).status == 0
+    read, told = conform("validate", file), conform("validate", file, "--layer", layer)
+    assert (read.status, told.status) == (0, 0), read.stdout + told.stdout
+    assert "0 errors" in told.stdout

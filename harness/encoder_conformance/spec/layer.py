@@ -1,15 +1,15 @@
 """The layer language: the sizes and choices of a correct encoder layer (clauses L-*)."""
 
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from encoder_conformance.spec.attention_choices import is_global, theta_of
 from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
-from encoder_conformance.spec.plain import plain, whole
+from encoder_conformance.spec.plain import plain
 from encoder_conformance.spec.plan import OWN_BIAS, has_bias, scaled_by
 from encoder_conformance.spec.strict import ClauseId, Identifier, Link, Sentence, Strict
 
@@ -389,28 +389,3 @@ ADDITIONS: Mapping[Addition, Callable[[Layer], bool]] = {
     "embedded_input": _embeds(lambda embedding: embedding.vocabulary is None),
 }
 """What the language was extended by → whether a layer uses it (L-7)."""
-
-_NOT_COMPARED = {"layer", "title", "source", "clauses", "family", "dropout", "padded_rows", "padding_content"}
-"""Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
-
-
-def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
-    """Each choice that a layer which was read has otherwise: its key, what is stated, what was read."""
-    own, due = (_flat(whole(layer)) for layer in (read, stated))
-    compared = {key: expected for key, expected in due.items() if key.partition(".")[0] not in _NOT_COMPARED}
-    for key, expected in compared.items():
-        value = own.get(key)
-        if value is None and expected is None:  # a choice of several keys that the stated layer has not
-            value = {
-                name.removeprefix(f"{key}."): each for name, each in own.items() if name.startswith(f"{key}.")
-            } or None
-        if value != expected:
-            linear = OWN_BIAS.get(key)
-            yield (key, stated.has_bias(linear), read.has_bias(linear)) if linear else (key, expected, value)
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat

@@ -31,7 +31,7 @@ def _of_attention(layer: Layer) -> Iterator[str]:
     if attention.head_dim is not None:
         yield f"heads of {attention.head_dim}"
     if attention.kv_heads is not None:
-        yield f"{attention.kv_heads} heads of key and value"
+        yield f"{attention.kv_heads} head{'s' * (attention.kv_heads > 1)} of key and value"
     if (rope := attention.rope) is not None:
         part = f", {rope.rotated} of {layer.head_dim} features" if rope.rotated else ""
         yield f"rope θ {rope.theta:.6g} {rope.pairing}{part}"

@@ -8,9 +8,10 @@ import pytest
 
 from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.oracle.forms import stage_equations
+from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.messages import Build
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.layer import Layer, differences
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.plan import OWN_BIAS, plan, with_attributes

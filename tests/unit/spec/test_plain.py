@@ -7,8 +7,9 @@ import pytest
 from pydantic import PositiveInt
 
 from encoder_conformance.oracle.golden.store import case_digest, read_golden_manifest
+from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.messages import Build
-from encoder_conformance.spec.layer import Attention, Layer, differences
+from encoder_conformance.spec.layer import Attention, Layer
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.plain import plain, whole
 

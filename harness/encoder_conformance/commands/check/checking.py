@@ -12,12 +12,12 @@ from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.build import expectations
+from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.layer import differences
 from encoder_conformance.subjects.cases import module_cases, own_cases
 from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import Subject, layer_as_judged

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
+from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.protocol.way_back import WayBackAnswer
-from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.published import unusual
 
 _NEEDLESS = "attention.key.bias"

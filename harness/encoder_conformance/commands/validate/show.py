@@ -116,7 +116,7 @@ def _choices(validation: Validation) -> str:
     attention, norm = layer.attention, layer.norm
     parts = [
         f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}",
-        f"scores over √{attention.scale}",
+        f"scores over √{attention.scale if isinstance(attention.scale, str) else f'{attention.scale:g}'}",
         _biases(layer),
         *more_choices(layer),
         "projections shared by heads" if attention.projections == "shared_by_heads" else "",

@@ -12,11 +12,11 @@ from encoder_conformance.commands.validate.unasked import no_masks
 from encoder_conformance.commands.validate.weights import layer_finding, shared, without_effect
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.description import FileDescription, InitializerSource
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
-from encoder_conformance.spec.layer import differences
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.published import epsilon_of, unusual
 from encoder_conformance.subjects.cases import InputLimits

@@ -220,12 +220,13 @@ def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
         only = QK_NORMS[next(iter(norms))]
         raise UnsupportedPattern(f"{where}{only} alone is normed, and E-27 norms both or none", "qk_norm")
     norm = next(iter(norms.values()))
-    over = "head" if norm.width == layer.head_dim else "all"
-    forms = {(each.form.kind, each.width == layer.head_dim, each.form.shift is not None) for each in norms.values()}
-    if len(forms) > 1:
+    over, d = layer.normed_over, layer.head_dim
+    due = (d, d) if over == "head" else (layer.heads * d, layer.kv_heads * d)
+    forms = {(each.form.kind, each.form.shift is not None) for each in norms.values()}
+    if len(forms) > 1 or tuple(each.features for each in norms.values()) != due:
         raise UnsupportedPattern(f"{where}query has another norm than key, and in E-27 they are alike", "qk_norm")
     chosen = {"kind": norm.form.kind, "over": over, "shift": norm.form.shift is not None}
-    yield _fact("attention.qk_norm", chosen, f"norm {norm.name!r}, of {norm.width or norm.shape[-1]} features each")
+    yield _fact("attention.qk_norm", chosen, f"norm {norm.name!r}, of {norm.features} features each")
 
 
 def _rope(layer: EncoderLayer, where: str) -> Iterator[Fact]:

@@ -75,8 +75,8 @@ def _of_layer(layer: EncoderLayer, has_shift: bool, graph: Graph, dtype: np.dtyp
     for name, step in layer.steps.items():
         if isinstance(step, TracedNorm):
             shifted, order = has_shift and name not in QK_NORMS, None
-            if name in QK_NORMS and step.width != layer.head_dim:
-                order = layer.columns[name] % (step.width or step.shape[-1])
+            if name in QK_NORMS and layer.normed_over == "all":
+                order = layer.columns[name] % step.features
             found |= _norm(OWNERS[name], step, shifted, graph, dtype, order)
         elif isinstance(step, Linear):
             weight, bias = step.weight, step.bias
@@ -101,7 +101,7 @@ def _norm(
 ) -> dict[str, ParameterLocation]:
     """`has_shift`: another norm of its like has one, so that this one's is 0 where the file has none. `order`: the
     features, head by head, where its row has them in another order."""
-    width = norm.width or norm.shape[-1]
+    width = norm.features
     gain, shift = norm.form.gain, norm.form.shift
     if order is not None:
         gain, shift = (source.take(order) if source else None for source in (gain, shift))

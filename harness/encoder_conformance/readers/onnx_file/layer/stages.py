@@ -111,13 +111,13 @@ def _of_columns(layer: EncoderLayer, stage: str, step: Operation, sizes: Sizes) 
         yield stage, StageTarget(step, flat)
         return
     split = StageTarget(step, _by_heads(flat, columns.size // layer.head_dim, sizes))
-    over_all = {QK_NORMS[name] for name, norm in layer.head_norms.items() if norm.width != layer.head_dim}
-    if stage in QK_NORMS and QK_NORMS[stage] in over_all:
+    over_all = layer.normed_over == "all"
+    if over_all and stage in QK_NORMS:
         yield f"{QK_NORMS[stage]}_norm", StageTarget(step, flat)
         yield f"{QK_NORMS[stage]}_heads", split
     elif stage in PROJECTED:
         yield stage, StageTarget(step, flat)
-        if stage not in over_all:
+        if not (over_all and stage in QK_NORMS.values()):  # else its heads are those of what is normed
             yield f"{stage}_heads", split
     else:
         yield stage, split

@@ -50,6 +50,15 @@ class EncoderLayer:
         return {stage: norm for stage, norm in self.of(TracedNorm).items() if stage in QK_NORMS}
 
     @property
+    def normed_over(self) -> str:
+        """What the norms of queries and of keys are over, `head` or `all` (E-27); "" without them.
+
+        The first of them tells, which is that of queries: keys may have one head alone, of which both are true.
+        """
+        first = next(iter(self.head_norms.values()), None)
+        return "" if first is None else "head" if first.features == self.head_dim else "all"
+
+    @property
     def heads(self) -> int:
         return self.first(Scores).shape[1]
 

@@ -75,6 +75,11 @@ class TracedNorm(Operation):
     width: int = 0
     """The features that it norms together, where they are fewer than all: those of a head."""
 
+    @property
+    def features(self) -> int:
+        """The number of features that it norms together."""
+        return self.width or self.shape[-1]
+
 
 @dataclass(eq=False)
 class Linear(Operation):

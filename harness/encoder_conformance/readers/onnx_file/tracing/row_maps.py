@@ -23,6 +23,7 @@ CLOSE = 1e-5
 _NEAR = 1e-2
 """The error of a cosine in bfloat16, and more than that of one in float16."""
 _ZERO = 1e-9
+USUAL_THETA = 1e4
 _LARGE = 1 << 25
 """Numbers in the answers to all unit vectors."""
 Form = Gain | Rotation | OtherMap
@@ -142,8 +143,9 @@ def _rotation(matrices: Array, used: Array) -> Form:
     if (np.sign(rates) != np.sign(rates[0])).any():
         return OtherRotation("a rotation that turns some pairs forwards and others backwards")
     exponents, logs = 2 * np.arange(len(pairs)) / size, np.log(np.abs(rates))
-    slope, start = np.polyfit(exponents, logs, 1, w=np.abs(rates)) if len(pairs) > 1 else (-np.inf, logs[0])
-    if len(pairs) > 1 and np.abs(slope * exponents + start - logs).max() > 1e-2:
+    usual = -np.log(USUAL_THETA), logs[0]  # one pair turns alike for any
+    slope, start = np.polyfit(exponents, logs, 1, w=np.abs(rates)) if len(pairs) > 1 else usual
+    if np.abs(slope * exponents + start - logs).max() > 1e-2:
         return OtherRotation(f"a rotation by position ({pairing}) whose angles are those of no one theta")
     scale = float(np.sign(rates[0]) * np.exp(start))
     first, leads = float(_around(angles[0])[0] / rates[0]), turned[-1] == size - 1

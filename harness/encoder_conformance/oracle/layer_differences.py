@@ -1,0 +1,68 @@
+"""The choices of a layer that was read against those of the layer that it should be."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.oracle.forms.position_bias import both_ways
+from encoder_conformance.spec.layer import Layer, PositionBias, Rope
+from encoder_conformance.spec.plain import whole
+from encoder_conformance.spec.plan import OWN_BIAS
+
+_NOT_COMPARED = {"layer", "title", "source", "clauses", "family", "dropout", "padded_rows", "padding_content"}
+"""Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
+_AS_READ = 2e-4
+"""Relative: a theta that was read off angles in float32."""
+
+
+def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
+    """Each choice that a layer which was read has otherwise: its key, what is stated, what was read.
+
+    Choices that no input tells apart are no difference: the reader took one of them.
+    """
+    own, due = (_flat(whole(layer)) for layer in (_as_stated(read, stated), stated))
+    compared = {key: expected for key, expected in due.items() if key.partition(".")[0] not in _NOT_COMPARED}
+    for key, expected in compared.items():
+        value = own.get(key)
+        if value is None and expected is None:  # a choice of several keys that the stated layer has not
+            value = {
+                name.removeprefix(f"{key}."): each for name, each in own.items() if name.startswith(f"{key}.")
+            } or None
+        if value != expected:
+            linear = OWN_BIAS.get(key)
+            yield (key, stated.has_bias(linear), read.has_bias(linear)) if linear else (key, expected, value)
+
+
+def _as_stated(read: Layer, stated: Layer) -> Layer:
+    """The layer that was read, with the stated choices where both compute the same of any input."""
+    attention, due = read.attention, stated.attention
+    bias, rope = attention.position_bias, attention.rope
+    if bias is not None and due.position_bias is not None and _same_buckets(bias, due.position_bias):
+        bias = due.position_bias
+    if rope is not None and due.rope is not None and _same_angles(rope, due.rope, read.head_dim):
+        rope = due.rope
+    return read.model_copy(update={"attention": attention.model_copy(update={"position_bias": bias, "rope": rope})})
+
+
+def _same_angles(one: Rope, two: Rope, head_dim: int) -> bool:
+    """Whether theta is as near as a reader can tell (E-22), or is of no account: one pair turns by the position itself,
+    and has one order. What theta is to the last digit, the numbers decide."""
+    if (n := one.rotated or head_dim) != (two.rotated or head_dim):
+        return False
+    return n == 2 or (one.pairing == two.pairing and abs(one.theta / two.theta - 1) < _AS_READ)
+
+
+def _same_buckets(one: PositionBias, two: PositionBias) -> bool:
+    """Whether every distance has the same bucket: from the largest of both on all share the last one (E-23)."""
+    if one.buckets != two.buckets:
+        return False
+    apart = np.arange(max(one.max_distance, two.max_distance) + 1)[None]
+    return np.array_equal(*(both_ways(apart, one.buckets, each.max_distance) for each in (one, two)))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
