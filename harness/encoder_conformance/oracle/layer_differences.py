@@ -58,7 +58,8 @@ def _same_buckets(one: PositionBias, two: PositionBias) -> bool:
     if one.buckets != two.buckets:
         return False
     apart = np.arange(max(one.max_distance, two.max_distance) + 1)[None]
-    return np.array_equal(*(both_ways(apart, one.buckets, each.max_distance) for each in (one, two)))
+    first, other = (both_ways(apart, one.buckets, each.max_distance) for each in (one, two))
+    return np.array_equal(first, other)
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -15,7 +15,7 @@ from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import denied, head_counts
 from encoder_conformance.readers.module_target.live import LiveModule, Loose
-from encoder_conformance.readers.module_target.local import long_enough, window_of, with_window
+from encoder_conformance.readers.module_target.local import long_enough, reach_of_module, window_of_each, with_window
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
@@ -29,7 +29,6 @@ from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS, window_seen
 from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -169,17 +168,15 @@ def _with_window(module: LiveModule, semantics: InputSemantics, exported: Export
     none that is known."""
     if exported.layer is None:
         return exported
-    own, window = exported.layer.attention.window, window_of(module, semantics)
-    if window is not None and own is None:
-        evidence = f"a position changes none that is further than {window.right} before it, or {window.left} behind it"
+    own, reach = exported.layer.attention.window, reach_of_module(module, semantics)
+    window = None if reach is None else window_of_each(reach, exported.layer.stack.layers)
+    if reach is None or (own is not None and own == window):
+        return exported
+    if own is None and window is not None:
+        evidence = f"a position changes none that is further than {reach.right} before it, or {reach.left} behind it"
         fact = Fact(key="attention.window", value=window.model_dump(), evidence=evidence)
         return replace(exported, layer=with_window(exported.layer, window), facts=(*exported.facts, fact))
-    if window is not None and own == window:
-        return exported
-    seen = window_seen(lambda x: semantics.batch_first(module.run({"x": x})["output"]), semantics, LENGTHS)
-    if not seen:
-        return exported
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({seen})"
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({reach})"
     return Exported(problem=problem, notes=exported.notes)
 
 

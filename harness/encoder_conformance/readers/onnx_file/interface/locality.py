@@ -1,6 +1,7 @@
-"""Local attention: whether a position of a long sequence changes those near it alone, as in a sliding window."""
+"""Local attention: how far a position of a long sequence changes others, as in a sliding window."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,27 +16,41 @@ LENGTHS = (300, 66)
 """Beyond windows of 128 to either side and of 32: the first that is taken is asked."""
 
 
-def window_seen(run: Callable[[BSD], BSD], semantics: InputSemantics, lengths: tuple[int, ...]) -> str:
-    """What a long sequence shows of it; "" where a position at an end changes the other end, or nothing can be said.
+@dataclass(frozen=True)
+class Reach:
+    """How many positions before one, and after it, change it. `whole`: each of those does, as in a window."""
+
+    length: int
+    left: int
+    right: int
+    whole: bool
+
+    def __str__(self) -> str:
+        farthest = max(self.left, self.right)
+        return f"of {self.length} positions one at the end changes none that is further than {farthest} away"
+
+
+def reach_of(run: Callable[[BSD], BSD], semantics: InputSemantics, lengths: tuple[int, ...] = LENGTHS) -> Reach | None:
+    """None where an end changes the other end, or nothing can be said.
 
     `run`: the output [B, S, D] of x as it is laid out, with masks that hide nothing.
     """
     for S in lengths:
-        draw = np.random.default_rng(11)
-        x = draw.normal(size=(semantics.B, S, semantics.d_model)).astype(np.dtype(semantics.x.dtype))
-        other = x.copy()
-        other[0, 0] = draw.normal(size=semantics.d_model).astype(x.dtype)
-        other[-1, -1 if semantics.B > 1 else 0] = other[0, 0]
+        x, others = np.random.default_rng(11).normal(size=(2, semantics.B, S, semantics.d_model))
+        first, last = x.copy(), x.copy()
+        first[:, 0], last[:, -1] = others[:, 0], others[:, -1]
+        dtype = np.dtype(semantics.x.dtype)
+        laid_out = (np.ascontiguousarray(semantics.laid_out(each.astype(dtype))) for each in (x, first, last))
         try:
-            before, after = (run(np.ascontiguousarray(semantics.laid_out(each))) for each in (x, other))
+            before, by_first, by_last = map(run, laid_out)
         except (ExecutionError, NotImplementedError):
             continue
-        return _said(before, after, S)
-    return ""
+        return _reach(before, by_first, by_last)
+    return None
 
 
-def window_in_file(graph: Graph, semantics: InputSemantics, runner: ModelRunner) -> str:
-    """What shows it of a file; "" where nothing does. A file of one length is asked at that."""
+def reach_in_file(graph: Graph, semantics: InputSemantics, runner: ModelRunner) -> Reach | None:
+    """That of a file; one of one length is asked at that."""
 
     def run(x: BSD) -> BSD:
         B, S = semantics.batch_first(x).shape[:2]
@@ -44,18 +59,21 @@ def window_in_file(graph: Graph, semantics: InputSemantics, runner: ModelRunner)
 
     declared = (semantics.x.shape or (None, None))[1 if semantics.layout == "BSD" else 0]
     lengths = LENGTHS[graph.model.ByteSize() > LARGE :]
-    return window_seen(run, semantics, (declared,) if isinstance(declared, int) else lengths)
+    return reach_of(run, semantics, (declared,) if isinstance(declared, int) else lengths)
 
 
-def _said(before: BSD, after: BSD, S: int) -> str:
-    """Of outputs [B, S, D], before and after the first position of the first item and the last of the last changed."""
-    if before.shape != after.shape or not (np.isfinite(before).all() and np.isfinite(after).all()):
-        return ""
-    changed = (before != after).any(-1)
-    farthest = max(_farthest(changed[0]), _farthest(changed[-1][::-1] if len(changed) > 1 else changed[0]))
-    if not 0 < farthest < S - 1:
-        return ""
-    return f"of {S} positions one at the end changes none that is further than {farthest} away"
+def _reach(before: BSD, by_first: BSD, by_last: BSD) -> Reach | None:
+    """Of outputs [B, S, D]: as they are, after the first position changed, and after the last did."""
+    outputs = before, by_first, by_last
+    if len({each.shape for each in outputs}) > 1 or not all(np.isfinite(each).all() for each in outputs):
+        return None
+    S = before.shape[1]
+    after, ahead = ((before != each).any((0, 2)) for each in (by_first, by_last))
+    left, right = _farthest(after), _farthest(ahead[::-1])
+    if not 0 < max(left, right) < S - 1:
+        return None
+    whole = bool(after[: left + 1].all() and ahead[::-1][: right + 1].all())
+    return Reach(S, left, right, whole)
 
 
 def _farthest(changed: Array) -> int:

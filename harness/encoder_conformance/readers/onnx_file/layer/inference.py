@@ -16,7 +16,7 @@ from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.readers.onnx_file.interface.locality import window_in_file
+from encoder_conformance.readers.onnx_file.interface.locality import reach_in_file
 from encoder_conformance.readers.onnx_file.layer.description import describe
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, FarRun, far_run, names_of, read_far
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
@@ -145,8 +145,8 @@ def _far(
         raise UnsupportedPattern(f"it does not run at any length anew: {error}") from None
     choices = [read_far(trace, each, far) for each in weights]
     unseen = not all(each.shown for each in choices)
-    if unseen and (seen := window_in_file(graph, run.semantics, run.runner)):
-        raise UnsupportedPattern(seen, "window")
+    if unseen and (seen := reach_in_file(graph, run.semantics, run.runner)):
+        raise UnsupportedPattern(str(seen), "window")
     return far, choices
 
 
