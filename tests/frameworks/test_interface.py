@@ -7,38 +7,16 @@ from typing import Any
 
 import pytest
 import torch
+from calling import called, said
 from torch import Tensor, nn
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
-from encoder_conformance.protocol.description import ModuleDescription
-from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.examination import Examination
-from encoder_conformance.readers.module_target.exporting import Exported
-from encoder_conformance.readers.module_target.frameworks import framework_of
-from encoder_conformance.readers.module_target.offering import offered
-from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.subjects.interfaces import compared
 
 HERE = Path(__file__).parent
 BARE: dict[str, Any] = runpy.run_path(str(HERE / "bare_modules.py"))
 D, H = BARE["D"], BARE["H"]
-
-
-def called(module: object, heads: int = H) -> ModuleDescription:
-    """What is found out of its arguments; no layer is read."""
-    framework = framework_of(module)
-    assert framework is not None
-    with framework.undisturbed():
-        live = framework.live(module)
-        read = live.bare()
-        found = offered(read, live_semantics(read, first_x(read)), heads)
-    return described(Examination(framework, live, read, found.semantics, Exported(), offered=found))
-
-
-def said(findings: Any, *severities: str) -> list[str]:
-    """The messages, of these severities or of errors and warnings."""
-    return [each.message for each in findings if each.severity in (severities or ("error", "warning"))]
 
 
 class Padded(BARE["Fused"]):
@@ -348,61 +326,3 @@ def test_what_is_needed_and_not_given_is_named() -> None:
     with pytest.raises(BadTarget) as raised:
         called(Unguarded())
     assert raised.value.hint.endswith("positions had no value")
-
-
-@pytest.mark.parametrize(
-    ("model", "layer", "without"),
-    [
-        ("roformer", "RoFormerLayer", ("sinusoidal_pos",)),
-        pytest.param("mpnet", "MPNetLayer", ("position_bias",), marks=pytest.mark.release),
-        pytest.param("bert", "BertLayer", (), marks=pytest.mark.release),
-    ],
-)
-def test_layers_of_transformers_that_need_positions(model: str, layer: str, without: tuple[str, ...]) -> None:
-    transformers = pytest.importorskip("transformers")
-    modeling = __import__(f"transformers.models.{model}.modeling_{model}", fromlist=[layer])
-    names = {"bert": "BertConfig", "mpnet": "MPNetConfig", "roformer": "RoFormerConfig"}
-    sizes = {"hidden_size": D, "num_attention_heads": H, "intermediate_size": 24}
-    found = called(getattr(modeling, layer)(getattr(transformers, names[model])(**sizes)))
-    assert found.judged_without == without
-    assert said(argument_findings(found), "error") == []
-    assert [mask.argument for mask in found.masks] == ["attention_mask"]
-
-
-@pytest.mark.release
-def test_the_same_of_jax() -> None:
-    jax = pytest.importorskip("jax")
-    bare = runpy.run_path(str(HERE / "bare_jax.py"))
-    function, parameters = bare["function"]
-
-    def turned(p: Any, x: Any, mask: Any = None) -> Any:
-        return function(p, x, None if mask is None else ~mask.astype(bool))
-
-    def positioned(p: Any, x: Any, mask: Any = None, *, positions: Any = None) -> Any:
-        return function(p, x if positions is None else x + jax.numpy.sin(positions)[..., None], mask)
-
-    plain, other = called((function, parameters)), called((turned, parameters))
-    assert said(compared(plain, other, ("A", "B")), "error") == ["mask: true = ignore in A, true = attend in B"]
-    assert called((positioned, parameters)).judged_without == ("positions",)
-
-
-@pytest.mark.release
-def test_the_same_of_keras() -> None:
-    keras = pytest.importorskip("keras")
-    bare = runpy.run_path(str(HERE / "bare_keras.py"))
-
-    class Turned(bare["Block"]):
-        def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
-            return super().call(x, None if mask is None else keras.ops.logical_not(mask), training)
-
-    class Positioned(bare["Block"]):
-        def call(self, x: Any, mask: Any = None, table: Any = None, training: bool | None = None) -> Any:
-            return super().call(x if table is None else x + table, mask, training)
-
-    plain = called(bare["Block"]())
-    assert said(compared(plain, called(Turned()), ("A", "B")), "error") == [
-        "mask: true = attend in A, true = ignore in B"
-    ]
-    positioned = called(Positioned())
-    assert positioned.judged_without == ("table",)
-    assert said(compared(plain, positioned, ("A", "B"))) == []
