@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ NOT_TESTED = pytest.StashKey[list[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test whose marker says what it needs is not selected where that is missing: none is green, and the end of the
     session says how many and why."""
-    for name, why_not in (("linux", _not_linux), ("sandbox", _no_sandbox), ("cpp", _no_compiler)):
+    for name, why_not in (("linux", _not_linux), ("sandbox", _no_sandbox), ("cpp", _no_compiler), ("jax", _no_jax)):
         marked = [item for item in items if item.get_closest_marker(name)]
         if marked and (reason := why_not()):
             items[:] = [item for item in items if item not in marked]
@@ -77,6 +78,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _not_linux() -> str:
     return "" if sys.platform == "linux" else f"this is {sys.platform}"
+
+
+def _no_jax() -> str:
+    return "" if find_spec("jax") else "JAX is in another environment"
 
 
 def _no_compiler() -> str:

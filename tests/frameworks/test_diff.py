@@ -36,9 +36,8 @@ def test_the_one_that_is_off_is_named_with_its_bug(conform: Callable, own_inputs
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("second", [f"{MODULES}:Fused", "pytorch", "jax_pure"])
+@pytest.mark.parametrize("second", [f"{MODULES}:Fused", "pytorch", pytest.param("jax_pure", marks=pytest.mark.jax)])
 def test_what_is_alike_agrees(conform: Callable, second: str) -> None:
-    pytest.importorskip("jax" if second == "jax_pure" else "torch")
     ended, found = diff(conform, f"{MODULES}:Einsum", second)
     assert ended.status == 0, ended.stdout + ended.stderr
     assert "They agree within" in ended.stdout

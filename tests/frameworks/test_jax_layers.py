@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-pytest.importorskip("flax")
-
 
 @pytest.mark.parametrize("name", ["flax_linen", "flax_nnx"])
 def test_weights_are_those_of_the_layer_that_is_built(conform: Callable, name: str) -> None:

@@ -94,7 +94,8 @@ def test_an_epsilon_that_no_argument_sets_is_measured(run_undeclared: Callable) 
 
 
 def test_lucids_interface_makes_its_parameters_where_and_in_what_it_is_told() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     from encoder_conformance.impls.system_b_lucid_interface.encoder import TransformerEncoderLayer
 
     told = TransformerEncoderLayer(8, 2, device="meta", dtype=torch.bfloat16)

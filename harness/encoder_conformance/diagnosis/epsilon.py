@@ -17,8 +17,8 @@ from encoder_conformance.oracle.deviant import changes
 from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import LayerPatch, Measured, NormPatch, Patch
-from encoder_conformance.spec.plan import STEPS_OF_LAYERS, form_of
 from encoder_conformance.spec.stages import step_of
+from encoder_conformance.spec.steps import STEPS_OF_LAYERS, form_of
 
 _NORMS = [step.makes for step in STEPS_OF_LAYERS.values() if step.form == "norm"]
 NORMS: dict[str, tuple[str, ...]] = {"norm": (), **{norm: (norm,) for norm in _NORMS}}

@@ -20,7 +20,7 @@ from encoder_conformance.oracle.forms.forward_only import narrowed
 from encoder_conformance.spec.axes import Array, D, P, Rows
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import constants
-from encoder_conformance.spec.plan import stage_of
+from encoder_conformance.spec.steps import stage_of
 
 ENOUGH = 8
 """Values that have to bear a prediction out. On a narrow format's grid one lies by chance once in 2^13 or more."""

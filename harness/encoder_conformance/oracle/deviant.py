@@ -21,7 +21,7 @@ from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
-from encoder_conformance.spec.plan import STEPS
+from encoder_conformance.spec.steps import STEPS
 
 
 @dataclass(frozen=True)

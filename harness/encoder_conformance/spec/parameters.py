@@ -10,7 +10,8 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from encoder_conformance.platform.clean import first_names
-from encoder_conformance.spec.plan import STEPS, Step, layer_sizes, plan, stack_plan
+from encoder_conformance.spec.plan import Step, layer_sizes, plan, stack_plan
+from encoder_conformance.spec.steps import STEPS
 
 if TYPE_CHECKING:
     from encoder_conformance.spec.layer import Layer

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from encoder_conformance.spec.plan import MAKING, STEPS, STEPS_OF_LAYERS, Step, layer_sizes, plan, stack_plan
+from encoder_conformance.spec.plan import Step, layer_sizes, plan, stack_plan
+from encoder_conformance.spec.steps import MAKING, STEPS, STEPS_OF_LAYERS
 
 if TYPE_CHECKING:  # adapters import this module, and have numpy and safetensors only
     from encoder_conformance.spec.layer import Layer

@@ -10,17 +10,9 @@ from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
-from encoder_conformance.spec.plan import (
-    STEPS,
-    Step,
-    between_layers,
-    plan,
-    stack_plan,
-    stage_of,
-    unlike_layers,
-    with_attributes,
-)
+from encoder_conformance.spec.plan import Step, between_layers, plan, stack_plan, unlike_layers, with_attributes
 from encoder_conformance.spec.stages import layer_stage, stages
+from encoder_conformance.spec.steps import STEPS, stage_of
 from tests.catalogue import of_every
 
 LAYERS = load().layers
@@ -107,6 +99,7 @@ STAGES = {step.makes for step in STEPS.values() if step.shown} - {"query", "key"
 """Names that are nothing but stages' in the harness."""
 SAY = {
     "spec/plan.py",
+    "spec/steps.py",  # a key of a stack, final_norm
     "oracle/forms/softmax.py",  # dropout that is left on is drawn for the stage that it is of
     "oracle/forms/activation.py",
     "oracle/forms/embedding.py",

@@ -17,8 +17,8 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS, SPECS
 from encoder_conformance.spec.layer import ADDITIONS, RECOMMENDED_AT_MOST, Addition
 from encoder_conformance.spec.load import Constants, clauses, load
-from encoder_conformance.spec.plan import STEPS
 from encoder_conformance.spec.stages import SHAPES, stages
+from encoder_conformance.spec.steps import STEPS
 from encoder_conformance.spec.yaml_file import read_model
 from tools.pages.schema import schema_files
 

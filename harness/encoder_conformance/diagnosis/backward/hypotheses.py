@@ -18,7 +18,7 @@ from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.oracle.backward import through_each_part
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.plan import MAKING, form_of
+from encoder_conformance.spec.steps import MAKING, form_of
 
 _SIZES = (
     "1 / batch_size",

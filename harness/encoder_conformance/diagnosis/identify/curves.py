@@ -17,7 +17,7 @@ from encoder_conformance.diagnosis.in_sigma import held
 from encoder_conformance.judging.records import Claim
 from encoder_conformance.spec.axes import Array, P
 from encoder_conformance.spec.load import constants
-from encoder_conformance.spec.plan import MAKING, form_of
+from encoder_conformance.spec.steps import MAKING, form_of
 
 _FEWEST = 128
 """Values that neighbours can be found among."""

@@ -36,7 +36,7 @@ from encoder_conformance.diagnosis.identify.suggested import (
     restricted_to,
     wrong_slices,
 )
-from encoder_conformance.spec.plan import MAKING, form_of
+from encoder_conformance.spec.steps import MAKING, form_of
 
 _SCREENING = 2
 """Cases that every equation is tried on; those that are near are tried on all."""

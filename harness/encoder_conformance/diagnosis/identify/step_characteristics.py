@@ -21,7 +21,7 @@ from encoder_conformance.diagnosis.in_sigma import conforms, held, rms
 from encoder_conformance.judging.records import Claim
 from encoder_conformance.spec.axes import KM, Array, M, P, Rows
 from encoder_conformance.spec.load import constants
-from encoder_conformance.spec.plan import form_of
+from encoder_conformance.spec.steps import form_of
 
 IN_LINE = constants().rms_limit
 """rms, in σ, as of every comparison."""

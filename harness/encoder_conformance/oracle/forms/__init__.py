@@ -28,7 +28,8 @@ from encoder_conformance.oracle.forms.needs import MANY_LAYERS
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.plan import STEPS, Step, between_layers, plan, stack_plan, unlike_layers
+from encoder_conformance.spec.plan import Step, between_layers, plan, stack_plan, unlike_layers
+from encoder_conformance.spec.steps import STEPS
 
 LayerOrder = Callable[[int], tuple[int | None, ...]]
 """The number of layers of a stack → the number of the layer at each place; None where there is none."""

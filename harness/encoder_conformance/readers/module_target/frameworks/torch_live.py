@@ -1,0 +1,327 @@
+"""A live module of PyTorch: its weights, its calls in every way, its gradients, and its export."""
+
+import gc
+import logging
+import random
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor, nn
+
+from encoder_conformance.impls.bases.torch_module.gradients import gradients
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
+    as_given,
+    bare,
+    copy_of,
+    inside,
+    is_compiled,
+    plain_name,
+    wrappers,
+)
+from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
+    call_of,
+)
+from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
+from encoder_conformance.readers.module_target.live import (
+    Feeds,
+    LiveModule,
+    Loose,
+    Seen,
+    Signature,
+    joined,
+    like_x,
+    pieces,
+)
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
+
+_SEED = 1
+"""Of dropout, in training."""
+_DOT = "·"
+"""A dot in the path of a weight that is registered under it: PyTorch takes no dots in a name."""
+View = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class WayToCall:
+    """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers, or
+    with an x, or masks, that lie in memory as a view says."""
+
+    bare: bool = False
+    gradients: bool = False
+    fused: bool = False
+    view: View | None = None
+    view_of_masks: View | None = None
+
+    @contextmanager
+    def taken(self, given: nn.Module) -> Generator[None]:
+        fused = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(fused or self.fused)
+        try:
+            with bare(given) if self.bare else as_given(given):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _as_it_is(value: Tensor) -> Tensor:
+    return value
+
+
+def _turned(x: Tensor) -> Tensor:
+    """x, or a mask of two axes and more, as a view of its transpose, which begins after other numbers."""
+    if x.ndim < 2:
+        return x
+    shape = x.shape[1] + 1, x.shape[0], *x.shape[2:]
+    larger = torch.full(shape, 1e3, dtype=x.dtype)
+    larger[1:] = x.transpose(0, 1)
+    return larger[1:].transpose(0, 1)
+
+
+def _every_other(x: Tensor) -> Tensor:
+    """x, or a mask, as a view of every other number of a larger one."""
+    larger = torch.full((*x.shape[:-1], 2 * x.shape[-1]), 1e3, dtype=x.dtype)
+    larger[..., 1::2] = x
+    return larger[..., 1::2]
+
+
+class TorchModule(LiveModule):
+    library = str(Path(torch.__file__).parent)
+
+    """`module`: the one inside of what was given, which has all parameters. `way`: how it is called."""
+
+    def __init__(self, given: nn.Module, signature: Signature, way: WayToCall) -> None:
+        self.given, self.module, self.signature, self.way = given, inside(given), signature, way
+        kind = type(self._layer)
+        self.type_name = f"{kind.__module__}.{kind.__qualname__}"
+        first = {id(value): name for name, value in self.module.named_parameters()}
+        every = self.module.named_parameters(remove_duplicate=False)
+        if call := call_of(self.module):
+            self.supplied, self.supplied_by = call.given, type(call.model).__name__
+        self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
+
+    @property
+    def _layer(self) -> nn.Module:
+        """The user's own module."""
+        call = call_of(self.module)
+        return self.module if call is None else call.layer
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        named = self.module.named_parameters()
+        return {plain_name(name).replace(_DOT, "."): tuple(value.shape) for name, value in named}
+
+    def flat(self) -> Array:
+        return joined(map(to_numpy, self.module.parameters()))
+
+    def assign(self, flat: Array) -> None:
+        with torch.no_grad():
+            for value, piece in zip(self.module.parameters(), pieces(flat, self.shapes.values()), strict=True):
+                value.copy_(to_tensor(piece))
+
+    def call(self, feeds: Feeds) -> Array:
+        with torch.set_grad_enabled(self.way.gradients):
+            return to_numpy(self._output(feeds)[1].detach())
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+        with torch.enable_grad():
+            x, output = self._output(feeds, grad=True)
+        seed = to_tensor(np.ascontiguousarray(cotangent))
+        by_x, *own = gradients([x, *self.module.parameters()], output, seed)
+        return to_numpy(by_x), joined(map(to_numpy, own))
+
+    def in_training(self, feeds: Feeds) -> LiveModule:
+        return InTraining(copy_of(self.given).train(), self.signature, self.way)
+
+    def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
+        def call(x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
+            with self.way.taken(self.given):
+                return called(self.module if self.way.bare else self.given, self.signature, x, masks)
+
+        written = TorchWayBack(self.module, call, masked, cotangent).written()
+        yield written
+        if written.outcome == "pass":
+            yield from TorchWayBack(self.module, call, feeds, cotangent).answers()
+
+    def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
+        tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
+        x = tensors.pop("x")
+        x = (self.way.view or _as_it_is)(x).requires_grad_(grad)
+        tensors = {name: (self.way.view_of_masks or _as_it_is)(mask) for name, mask in tensors.items()}
+        with self.way.taken(self.given):
+            return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
+
+    def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
+        """Run as for gradients, for which no fused path leaves submodules out."""
+        seen: Seen = {}
+
+        def keep(name: str, side: str, value: Any) -> None:
+            values = value if isinstance(value, (tuple, list)) else (value,)
+            for index, each in enumerate(values):
+                if isinstance(each, Tensor) and each.is_floating_point():
+                    seen[name, side, index] = to_numpy(each.detach())
+
+        hooks = []
+        for name, each in self.module.named_modules():
+            takes_hooks = not isinstance(each, torch.jit.ScriptModule)
+            if name and takes_hooks and (only is None or name in only):
+                hooks.append(each.register_forward_pre_hook(lambda _, given, to=name: keep(to, "input", given)))
+                hooks.append(each.register_forward_hook(lambda _, __, answer, to=name: keep(to, "output", answer)))
+        try:
+            with torch.enable_grad():
+                output = self.bare()._output(feeds)[1]
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return seen, to_numpy(output.detach())
+
+    def in_dtype(self, dtype: str) -> "TorchModule":
+        return self._like(copy_of(self.given).to(getattr(torch, dtype)), self.way)
+
+    def _like(self, given: nn.Module, way: WayToCall) -> "TorchModule":
+        other = TorchModule(given, self.signature, way)
+        other.seeded = self.seeded
+        return other
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        return wrappers(self.given)
+
+    def bare(self) -> "TorchModule":
+        return self._like(self.given, WayToCall(bare=True))
+
+    def ways(self) -> Mapping[str, LiveModule]:
+        found = {
+            "with gradients and without": WayToCall(gradients=True),
+            "an x in one piece and one that was turned": WayToCall(view=_turned),
+            "an x in one piece and every other number of a larger one": WayToCall(view=_every_other),
+            "masks in one piece and such that were turned": WayToCall(view_of_masks=_turned),
+            "masks in one piece and every other number of larger ones": WayToCall(view_of_masks=_every_other),
+        }
+        if self.wrappers:
+            found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = WayToCall(bare=True)
+        if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):
+            found["PyTorch's fused path and its own code"] = WayToCall(fused=True)
+        return {said: self._like(self.given, way) for said, way in found.items()}
+
+    def take_in(self, feeds: Feeds) -> Loose:
+        """Those of a closure are named alone: a copy has the original's."""
+
+        def output() -> Tensor:
+            return self._output(feeds)[1]
+
+        with torch.no_grad():
+            right = output()
+            held = [each for each in unregistered(self._layer) if each.changes(output, right)]
+        for each in held:
+            if each.is_weight and not each.shared:
+                self.module.register_parameter(each.path.replace(".", _DOT), cast(nn.Parameter, each.value))
+        self.module.to(torch.float32)
+        paths = {
+            is_weight: tuple(each.path for each in held if each.is_weight == is_weight) for is_weight in (True, False)
+        }
+        return Loose(weights=paths[True], tensors=paths[False])
+
+    def seed(self) -> bool:
+        torch.manual_seed(0)
+        return True
+
+    def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        """Raises ExecutionError for a module that writes into x by `.data`: PyTorch's exporter ends the process."""
+        x = torch.ones(x_shape)
+        with bare(self.given):
+            with torch.no_grad():
+                called(self.module, self.signature, x, {})
+            if not x._version and not bool((x == 1).all()):
+                raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
+            return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
+
+    def objects(self) -> Iterator[object]:
+        yield from self._layer.modules()
+
+
+class InTraining(TorchModule):
+    """A module in training, as it is before each call: generators, counters and buffers of its own, too."""
+
+    def call(self, feeds: Feeds) -> Array:
+        """The output of the run that gradients are taken of."""
+        return to_numpy(self._run(feeds)[1].detach())
+
+    def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
+        """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
+        wanted, output = self._run(feeds)
+        by_x, *own = gradients(wanted, output, to_tensor(np.ascontiguousarray(cotangent)))
+        return to_numpy(by_x), joined(map(to_numpy, own))
+
+    def backward_twice(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array] | None:
+        """All gradients of one output, [n], asked twice."""
+        wanted, output = self._run(feeds)
+        seed = to_tensor(np.ascontiguousarray(cotangent))
+        try:
+            one, other = (joined(map(to_numpy, gradients(wanted, output, seed, keep=True))) for _ in range(2))
+        except RuntimeError:  # what its way back needs is gone after the first
+            return None
+        return one, other
+
+    def _run(self, feeds: Feeds) -> tuple[list[Tensor], Tensor]:
+        """x and the parameters of a copy, and its output."""
+        copied = TorchModule(copy_of(self.given), self.signature, self.way)
+        for generator in (torch.manual_seed, random.seed, np.random.seed):
+            generator(_SEED)
+        with torch.enable_grad():
+            x, output = copied._output(feeds, grad=True)
+        return [x, *copied.module.parameters()], output
+
+
+class _OfFunction(nn.Module):
+    """A function of x as a module. `module`: whose parameters it takes."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], module: nn.Module | None) -> None:
+        super().__init__()
+        self.module, self._function = module, function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._function(x)
+
+
+def exported(
+    function: Callable[[Tensor], Tensor], x_shape: tuple[int, ...], module: nn.Module | None = None
+) -> onnx.ModelProto:
+    """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
+    warnings.filterwarnings("ignore", module="torch|copyreg")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
+    try:
+        alone = _OfFunction(function, module).eval()
+        program = _program(alone, torch.zeros(x_shape))
+    finally:
+        gc.unfreeze()
+    model: onnx.ModelProto = program.model_proto
+    return model
+
+
+def _program(module: nn.Module, x: Tensor) -> Any:
+    """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
+    try:
+        return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+    except Exception:
+        with torch.no_grad():
+            return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+
+
+def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
+    """The output, in the layout of x."""
+    answer = module(x, **{**signature.fixed, **masks})
+    found: Tensor = like_x(answer, x, lambda value: isinstance(value, Tensor))
+    return found
