@@ -147,6 +147,7 @@ def _rounded(case: Case, roundoff: float) -> FollowUp:
 
 
 def _renamed(case: Case, name: str) -> Case:
-    """Return the case under another name, since answers are identified by it."""
+    """Return the case under another name, since answers are identified by it, asked for its output alone."""
     situation = case.situation
-    return replace(case, situation=situation.model_copy(update={"situation": f"{situation.situation}-{name}"}))
+    update = {"situation": f"{situation.situation}-{name}", "checks": ("output",), "equals": None}
+    return replace(case, situation=situation.model_copy(update=update))

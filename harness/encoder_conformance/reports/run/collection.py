@@ -116,7 +116,8 @@ class Collection:
         tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
         if not tasks:
             return []
-        goldens = {task.case.id: compute(task.case, constants()) for task in tasks}
+        asked = {task.case.id: task.case for task in tasks}
+        goldens = {name: compute(case, constants()) for name, case in asked.items()}
         options = replace(self._run.options, threads=self._run.threads, jobs=1, fail_fast=False)
         logs = self._run.logs / "asked-again"
         run = SuiteRun([Assignment(ready, tasks)], lambda case: goldens[case.id], options, logs)
