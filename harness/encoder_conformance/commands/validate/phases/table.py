@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
-from encoder_conformance.commands.validate.phases import described, layer, reduction, running, source
+from encoder_conformance.commands.validate.phases import described, layer, reduction, running, source, whole
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
 from encoder_conformance.commands.validate.unasked import no_numbers, no_properties, no_sizes
 from encoder_conformance.protocol.findings import Phase
@@ -79,6 +79,7 @@ VALIDATION_PHASES = (
     ValidationPhase("interface", described.interface),
     ValidationPhase("dimensions", described.dimensions),
     ValidationPhase("loads", running.loads),
+    ValidationPhase("whole", whole.assess),
     ValidationPhase("layer", layer.assess),
     ValidationPhase("shapes", partial(assess_answers, "shapes", why=no_sizes), sizes),
     ValidationPhase("masks", layer.assess_masks, masks),
