@@ -9,7 +9,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.strict import Frozen
 
 Phase = Literal[
-    "file", "checker", "operators", "interface", "dimensions", "loads", "whole", "layer", "shapes", "masks", "numbers",
+    "file", "checker", "operators", "interface", "dimensions", "loads", "layer", "shapes", "masks", "numbers", "whole",
     "source", "levels", "properties", "history", "reduction", "cost",
 ]  # fmt: skip
 PHASES: tuple[Phase, ...] = get_args(Phase)

@@ -149,7 +149,9 @@ Precision = Literal["own", "float64", "float32", "float16", "bfloat16"]
 
 
 class Call(_Message):
-    """Call a whole file or module with the named tensors in the frame. Only `conform validate --against` sends it.
+    """Call a whole file or module with the tensors in the frame. Only `conform validate --against` sends it.
+
+    `inputs`: their names, in the order in which the file takes them.
 
     `target`: the path of a file, or a module as in `Examine`, with its `arguments`, `folder` and part `at`. `seed`:
     draws what multiplies each element of its parameters by 1 + r · `roundoff`, with r uniform in [−1, 1); null: nothing
@@ -158,6 +160,7 @@ class Call(_Message):
 
     op: Literal["call"] = "call"
     target: str
+    inputs: tuple[str, ...]
     arguments: dict[str, str] = Field(default_factory=dict)
     folder: str = ""
     at: str | None = None

@@ -85,7 +85,7 @@ class _Source:
 
     def outputs(self, inputs: Outputs, precision: Precision, seed: int | None = None) -> Outputs | Failure:
         roundoff = FORMATS[self.held].roundoff
-        asked = Call(**self._named, precision=precision, seed=seed, roundoff=roundoff)
+        asked = Call(**self._named, inputs=tuple(inputs), precision=precision, seed=seed, roundoff=roundoff)
         answer = self.session.call(asked, dict(inputs))
         if isinstance(answer, Failure):
             return answer
@@ -200,7 +200,7 @@ def _answers(
 
 
 def _called(session: Session, model: Path, inputs: Outputs) -> Outputs | Failure:
-    answer = session.call(Call(target=str(model.absolute())), dict(inputs))
+    answer = session.call(Call(target=str(model.absolute()), inputs=tuple(inputs)), dict(inputs))
     if isinstance(answer, Failure):
         return answer
     called, tensors = answer

@@ -91,11 +91,11 @@ class ModuleTarget(ModuleAdapter):
             framework, module = self.loaded_target(message)
             if self.whole is None or self.whole[0] != message["at"]:
                 self.whole = message["at"], framework.whole(at(framework.tree, module, message["at"]))
+            whole = self.whole[1]
+            given = whole.arguments(message["inputs"])
         except BadTarget as error:
             raise ValueError(f"{error.problem} ({error.hint})" if error.hint else error.problem) from None
-        whole = self.whole[1]
         copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
-        given = whole.arguments(list(tensors))
         answer = copied.outputs({given[name]: value for name, value in tensors.items()})
         return {"outputs": list(answer), "given": given}, answer
 
