@@ -150,7 +150,7 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
 
-    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """Answer a request that no other method answers, such as `inspect`: the reply and its tensors."""
         raise ValueError(f"no such operation: {message.get('op')}")
 

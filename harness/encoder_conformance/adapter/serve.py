@@ -88,7 +88,7 @@ def _answer(adapter: Adapter, request: Frame, asking: WayBack | None = None) -> 
         case "stop":
             return {"ok": True}, {}
         case _:
-            reply, answer = adapter.other(message)
+            reply, answer = adapter.other(message, tensors)
             return {"ok": True, **reply}, answer
 
 

@@ -94,6 +94,23 @@ class Port(Frozen):
         return f"{self.name!r} {self.dtype} {self.shape_text}".rstrip()
 
 
+class WholeInput(Port):
+    """An input of a whole file. `rows`: of the table that it indexes; None: it is no index of a constant table."""
+
+    rows: int | None = None
+
+
+class WholeFile(Frozen):
+    """A file from its first input to its last output, whatever is in it.
+
+    `held`: the format of most of its constants' numbers, "int8" for one of integers; None: it has none.
+    """
+
+    inputs: tuple[WholeInput, ...]
+    outputs: tuple[Port, ...]
+    held: str | None = None
+
+
 class Roles(Frozen):
     """The names of x, of the layer's output and of the masks. `layout` None: the file did not run."""
 
@@ -123,7 +140,7 @@ class InitializerSource(Frozen):
 class FileDescription(Description):
     """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
     `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
-    judged as x. `fixed`: what was mended in a new file."""
+    judged as x. `whole`: from the first input to the last output. `fixed`: what was mended in a new file."""
 
     findings: tuple[PhaseFinding, ...]
     file: FileFacts | None = None
@@ -134,6 +151,7 @@ class FileDescription(Description):
     outputs: tuple[Port, ...] = ()
     roles: Roles | None = None
     cut: Plain | None = None
+    whole: WholeFile | None = None
     fixed: tuple[Plain, ...] = ()
     stages: dict[str, Anchor] = Field(default_factory=dict)
     parameters: dict[str, InitializerSource] = Field(default_factory=dict)

@@ -9,8 +9,8 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.spec.strict import Frozen
 
 Phase = Literal[
-    "file", "checker", "operators", "interface", "dimensions", "loads", "layer", "shapes", "masks", "numbers", "source",
-    "levels", "properties", "history", "reduction", "cost",
+    "file", "checker", "operators", "interface", "dimensions", "loads", "layer", "shapes", "masks", "numbers", "whole",
+    "source", "levels", "properties", "history", "reduction", "cost",
 ]  # fmt: skip
 PHASES: tuple[Phase, ...] = get_args(Phase)
 """The phases of a validation, in the order in which a file goes through them."""

@@ -144,6 +144,31 @@ class AskWayBack(_Message):
     op: Literal["way_back"] = "way_back"
 
 
+Precision = Literal["own", "float64", "float32", "float16", "bfloat16"]
+"""In what a whole subject is called: as it was given, or with its parameters and floating-point inputs in a format."""
+
+
+class Call(_Message):
+    """Call a whole file or module with the tensors in the frame. Only `conform validate --against` sends it.
+
+    `inputs`: their names, in the order in which the file takes them.
+
+    `target`: the path of a file, or a module as in `Examine`, with its `arguments`, `folder` and part `at`. `seed`:
+    draws what multiplies each element of its parameters by 1 + r · `roundoff`, with r uniform in [−1, 1); null: nothing
+    does.
+    """
+
+    op: Literal["call"] = "call"
+    target: str
+    inputs: tuple[str, ...]
+    arguments: dict[str, str] = Field(default_factory=dict)
+    folder: str = ""
+    at: str | None = None
+    precision: Precision = "own"
+    seed: NonNegativeInt | None = None
+    roundoff: float = 0.0
+
+
 class Run(_Message):
     """Run the layer on the tensors in the frame and answer with the tensors of `check`.
 
@@ -176,8 +201,8 @@ class Stop(_Message):
 
 
 Request = (
-    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Run | Profile
-    | Stop
+    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Call | Run
+    | Profile | Stop
 )  # fmt: skip
 
 
@@ -228,3 +253,13 @@ class Initialised(Answer):
     """The answer to `initialise`; the parameters are in the frame. `trainable` names the trained ones."""
 
     trainable: tuple[str, ...]
+
+
+class Called(Answer):
+    """The answer to `call`: the names of the outputs, in order, whose tensors are in the frame.
+
+    `given`: input → the argument that it was given as, where that has another name.
+    """
+
+    outputs: tuple[str, ...]
+    given: dict[str, str] = Field(default_factory=dict)

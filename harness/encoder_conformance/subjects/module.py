@@ -60,6 +60,7 @@ class ModuleWorker:
             layer=description.judged_as,
             parameters={name: value for name, value in own.items() if name != _PROGRAM},
             own_names=description.own_names,
+            at=at,
         )
 
     def subject(self, at: str | None, where: str) -> Subject:

@@ -49,7 +49,7 @@ class Subject:
     `session`, `implementation`: the worker that answers for it, and what it is as an implementation, by its own name;
     None: a checkpoint computes nothing. `description`: what a reader found in it; None: an implementation and a
     checkpoint are not read. `layer`: as what it is judged; None: an implementation is any layer. `parameters`: its own,
-    by the specification's names; `own_names`: those that it has for them itself.
+    by the specification's names; `own_names`: those that it has for them itself. `at`: the part of a module that it is.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Subject:
     layer: Layer | None = None
     parameters: Mapping[str, Array] = field(default_factory=dict)
     own_names: Mapping[str, str] = field(default_factory=dict)
+    at: str | None = None
 
     @property
     def worker(self) -> Session:

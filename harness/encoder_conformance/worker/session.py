@@ -186,6 +186,15 @@ class Session:
 
         return self._put(ask)
 
+    def call(self, request: messages.Call, tensors: Tensors) -> tuple[messages.Called, Tensors] | Failure:
+        """The outputs of a whole file or module by name, and what it was given the tensors as."""
+
+        def ask(worker: WorkerProcess) -> tuple[messages.Called, Tensors]:
+            frame = self._ask_anew(worker, request, tensors, None, LARGEST_BUILT)
+            return read_as(messages.Called, frame), frame.tensors
+
+        return self._put(ask)
+
     def require(self, answer: Answered | Failure) -> Answered:
         """An answer that is no failure. Raises `Unanswered`, with the last lines of the worker's log, if it is one."""
         if not isinstance(answer, Failure):

@@ -10,6 +10,7 @@ from encoder_conformance.commands.validate.phases.reduction import relative_erro
 from encoder_conformance.commands.validate.results import Covered, Question
 from encoder_conformance.commands.validate.runtimes import RUNTIMES, RuntimeRun
 from encoder_conformance.commands.validate.unasked import no_padding
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.implementation.interpreter import Missing
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -21,7 +22,39 @@ Held = list[tuple[Situation, bool]]
 
 
 def covered(evidence: ValidationEvidence) -> tuple[Covered, ...]:
-    return tuple(_covered(evidence, evidence.answers)) if evidence.answers is not None else ()
+    if evidence.answers is not None:
+        return tuple(_covered(evidence, evidence.answers))
+    return tuple(_covered_by(evidence.whole)) if evidence.whole is not None and evidence.whole.verdicts else ()
+
+
+def _covered_by(whole: WholeComparison) -> Iterator[Covered]:
+    """What was asked of the whole file, against its source alone."""
+    apart = {each.case for each in whole.apart}
+    plain = [case for case in whole.cases if not case.is_padded]
+    for question, axis in (("other batch sizes", "batch"), ("other lengths", "sequence")):
+        asked = sorted({getattr(case, axis) for case in plain})
+        right = {getattr(case, axis) for case in plain if case.name not in apart}
+        yield _asked(question, asked, [size for size in asked if size not in right])
+    padded = [case.name for case in whole.cases if case.is_padded]
+    yield _asked("padding", padded, [name for name in padded if name in apart], least=1)
+    runs = list(dict.fromkeys(each.run for each in whole.verdicts))
+    wrong = {each.run for each in whole.apart}
+    by_runtime: dict[str, list[str]] = defaultdict(list)
+    for run in runs:
+        by_runtime[run.partition(" ")[0]].append(run)
+    off = [name for name, of_it in by_runtime.items() if wrong & {*of_it}]
+    yield _asked("other runtimes", list(by_runtime), off)
+    levels = [run for run in runs if " " in run]
+    yield _asked("other levels", levels, [run for run in levels if run in wrong])
+
+
+def _asked(question: Question, asked: Sequence[object], wrong: Sequence[object], least: int = 2) -> Covered:
+    """`least`: how many have to be asked for an answer."""
+    if len(asked) < least:
+        said = f"{asked[0]} alone was" if asked else "none was"
+        return Covered(question=question, answer="not asked", said=said)
+    said = f"wrong at {_listed(wrong)}; asked: {_listed(asked)}" if wrong else _listed(asked)
+    return Covered(question=question, answer="no" if wrong else "yes", said=said)
 
 
 def _covered(evidence: ValidationEvidence, answers: Answers) -> Iterator[Covered]:

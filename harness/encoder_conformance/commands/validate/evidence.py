@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.arguments import MaskMeaning
@@ -181,12 +182,16 @@ class Compared:
 
 @dataclass(frozen=True)
 class ValidationEvidence:
-    """`answers` is None where the file cannot be judged. `compared`: what the file and its `source` both answered."""
+    """`answers` is None where the file cannot be judged as a layer. `compared`: what the file and its `source` both
+    answered. `whole`: both from the first input to the last output; None: no source was named. `unopened`: why the
+    source was not compared stage by stage."""
 
     subject: ExaminedFile
     answers: Answers | None
     source: Subject | None = None
     compared: Sequence[Compared] = ()
+    whole: WholeComparison | None = None
+    unopened: str = ""
 
     @property
     def description(self) -> FileDescription:
@@ -196,6 +201,8 @@ class ValidationEvidence:
     def wrong_runtimes(self) -> tuple[str, ...]:
         """The runs that are wrong with a right file: some that follows it to the letter conforms in every check, and
         none of these is out of line. Such a run that does not load the file says nothing of it."""
+        if self.answers is None and self.whole is not None:
+            return self.whole.wrong_runs
         if self.answers is None or self.subject.integers:  # σ says nothing of a file with integers as it is
             return ()
         asked = [

@@ -14,15 +14,17 @@ from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, P
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.strict import Frozen
 
-Kind = Literal["as_stated", "as_source", "consistent", "runtime_wrong", "wrong", "not_judged"]
+Kind = Literal["as_stated", "as_source", "same_outputs", "consistent", "runtime_wrong", "wrong", "not_judged"]
 """As stated: it is the stated layer. As source: it does what its source does, and both are off from the layer that was
-read off them. Consistent: it conforms to the layer that its own graph shows, and nothing
-stated what it should be. Runtime wrong: the file is right, and a runtime that was asked does something else."""
+read off them. Same outputs: they are those of its source, and no layer that is known was found in it. Consistent: it
+conforms to the layer that its own graph shows, and nothing stated what it should be. Runtime wrong: the file is right,
+and a runtime that was asked does something else."""
 Stated = Literal["layer", "parameters", "source"]
 """What the user stated: the layer that it should be, the parameters that it was made from, or its source."""
 CONCLUSIONS: dict[Kind, tuple[int, str]] = {
     "as_stated": (0, "It does what it should"),
     "as_source": (0, "It does what its source does, and both do something else than the layer that was read off them"),
+    "same_outputs": (0, "Its outputs are those of its source"),
     "consistent": (0, "It conforms to itself"),
     "runtime_wrong": (1, "The file is right, and a runtime does something else"),
     "wrong": (1, "It does not do what it should"),
@@ -40,6 +42,20 @@ class Covered(Frozen):
     question: Question
     answer: Literal["yes", "no", "not asked"]
     said: Plain
+
+
+class WholeResult(Frozen):
+    """The file and its `source` as two black boxes. `cases`: that were asked; `outputs`: the file's → the source's.
+
+    `rms`: the largest error of all outputs, in σ; None: there is no number. `not_compared`: what was not, and why.
+    """
+
+    source: Plain
+    cases: tuple[str, ...]
+    outputs: dict[str, Plain]
+    agrees: bool
+    rms: float | None
+    not_compared: tuple[Plain, ...]
 
 
 class RuntimeResult(Frozen):
@@ -79,6 +95,7 @@ class Validation(Frozen):
     deviations: tuple[str, ...] = ()
     compared_with: tuple[Stated, ...]
     against: Plain | None
+    whole: WholeResult | None = None
     layer: Layer | None
     layer_from: Literal["told", "inferred"] | None
     dtype: str | None
@@ -117,6 +134,8 @@ class Validation(Frozen):
             return "runtime_wrong"
         if self.excused:
             return "as_source"
+        if not self.runtimes:
+            return "same_outputs"
         return "as_stated" if "layer" in self.compared_with else "consistent"
 
     @computed_field  # type: ignore[prop-decorator]

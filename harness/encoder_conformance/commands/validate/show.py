@@ -156,17 +156,32 @@ def _last_line(validation: Validation) -> Text:
 def _comparison(validation: Validation) -> str:
     """As what it was judged and against what, between the last line's opening and its counts; "" if it is wrong."""
     kind, layer, compared_with = validation.conclusion, validation.layer, validation.compared_with
-    if layer is None or kind in ("wrong", "not_judged"):
+    if kind in ("wrong", "not_judged"):
         return ""
+    if not validation.runtimes or layer is None:
+        return f"{_end_to_end(validation)}; no layer was judged in it"
     choices, against = _choices(validation), validation.against
+    if against is None and validation.whole is not None:
+        return f": {choices}{_end_to_end(validation)}; no stage of it was compared with {validation.whole.source}"
     if against is not None:
         if "layer" not in compared_with:
             return f", with the parameters of {against}: {choices}; only the values of parameters were compared"
-        return f", as {against} does: {choices}; parameters, stages and outputs were compared"
+        return f", as {against} does: {choices}; parameters, stages and outputs were compared{_end_to_end(validation)}"
     if kind == "consistent" or (kind == "runtime_wrong" and "layer" not in compared_with):
         return f": {choices}; not compared with any source (--layer, --parameters say what it should be)"
     values = "compared" if "parameters" in compared_with else "not compared with any source (--parameters)"
     return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
+
+
+def _end_to_end(validation: Validation) -> str:
+    """What was compared from the first input to the last output, or that it was not."""
+    whole = validation.whole
+    if whole is None:
+        return ""
+    if not whole.cases:
+        return f"; not compared end to end: {'; '.join(whole.not_compared)}"
+    names = ", ".join(whole.outputs)
+    return f"; end to end {names} in {len(whole.cases)} cases as {whole.source} (largest difference {whole.rms:.3g} σ)"
 
 
 def _count(number: int, noun: str) -> str:

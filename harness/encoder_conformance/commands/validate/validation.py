@@ -1,5 +1,6 @@
 """Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from encoder_conformance.commands.validate.against import compared_with, opened
+from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.covered import covered
 from encoder_conformance.commands.validate.evidence import (
     Answers,
@@ -21,7 +23,7 @@ from encoder_conformance.commands.validate.history import history_script
 from encoder_conformance.commands.validate.phases import reduction, source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
-from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, in_order
+from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, WholeResult, in_order
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
     RuntimeQuestions,
@@ -43,6 +45,7 @@ from encoder_conformance.commands.validate.weights import (
     sampled_note,
     sampled_runs,
 )
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.build import expectations
@@ -95,12 +98,25 @@ def _validated(
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
-    if request.against is None or not subject.is_understood:
+    if request.against is None:
         return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
-    with opened(request.against, subject, out / "logs", progress) as (held, origin):
+    source = replace(request.against, pythons=request.pythons)
+    whole = compare_whole(source, subject, runs, out / "logs", progress)
+    if not subject.is_understood:
+        return _assessed(ValidationEvidence(subject, None, whole=whole))
+    with contextlib.ExitStack() as entered:
+        try:
+            held, origin = entered.enter_context(opened(source, subject, out / "logs", progress))
+        except InputError as problem:
+            if not whole.verdicts:
+                raise
+            answers = _answers(subject, runs, out / "logs", jobs, progress)
+            return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem))
+        if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
+            whole = compare_whole(replace(source, at=origin.at), subject, runs, out / "logs", progress)
         answers = _answers(held, runs, out / "logs", jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
-        return _assessed(ValidationEvidence(held, answers, origin, compared))
+        return _assessed(ValidationEvidence(held, answers, origin, compared, whole))
 
 
 def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:
@@ -196,16 +212,17 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
     if answers is not None and is_sampled(subject):
         findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
-    declared = source.declared(evidence, findings)
+    declared = source.declared(evidence, _without_layer(evidence, findings))
     judged_findings = source.excused(evidence, declared)
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
         model=str(subject.request.model),
-        judged=answers is not None and bool(answers.working),
+        judged=bool(answers.working) if answers is not None else _is_compared(evidence.whole),
         strict=subject.request.strict,
         deviations=subject.request.deviations,
         compared_with=_compared_with(subject.request),
         against=evidence.source.name if evidence.source else None,
+        whole=evidence.whole and _whole_result(evidence.whole),
         layer=subject.layer if answers else description.layer,
         layer_from="told" if answers and subject.request.layer else layer_from,
         dtype=subject.dtype if answers else None,
@@ -220,6 +237,35 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
         summaries={phase: assessment.summary for phase, assessment in assessments.items() if assessment.summary},
         not_asked=_not_asked(assessments, findings),
         covered=covered(evidence),
+    )
+
+
+def _is_compared(whole: WholeComparison | None) -> bool:
+    return whole is not None and bool(whole.verdicts)
+
+
+def _without_layer(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same."""
+    if evidence.answers is not None or not _is_compared(evidence.whole):
+        return list(findings)
+    unknown: tuple[Phase, ...] = ("interface", "layer", "dimensions")
+    hint = "no layer was judged in it: what was asked is asked of its outputs alone"
+    return [
+        each.model_copy(update={"severity": "warning", "hint": hint})
+        if each.severity == "error" and each.phase in unknown
+        else each
+        for each in findings
+    ]
+
+
+def _whole_result(whole: WholeComparison) -> WholeResult:
+    return WholeResult(
+        source=whole.source,
+        cases=tuple(case.name for case in whole.cases),
+        outputs=dict(whole.outputs),
+        agrees=whole.agrees,
+        rms=max((each.rms for each in whole.verdicts if each.rms is not None), default=None),
+        not_compared=tuple(whole.not_compared),
     )
 
 

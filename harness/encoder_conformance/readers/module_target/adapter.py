@@ -21,6 +21,7 @@ from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.way_back import way_back
+from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.module_target.writing import adapter_source
 from encoder_conformance.spec.layer import Layer
 
@@ -34,17 +35,20 @@ class ModuleTarget(ModuleAdapter):
         self.opened: tuple[str, ModuleFramework, Any] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
+        self.whole: tuple[str | None, WholeModule] | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
-    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
-        """The requests `examine` and `way_back`."""
+    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+        """The requests `examine`, `way_back` and `call`."""
+        if message["op"] == "call":
+            return self.called(message, tensors)
         if message["op"] == "way_back":
             if self.examination is None:
                 raise RuntimeError("nothing was examined")
             answers = WayBackAnswers(asked=way_back(self.examination))
             return {"description": answers.model_dump(mode="json")}, {}
         if message["op"] != "examine":
-            return super().other(message)
+            return super().other(message, tensors)
         try:
             description, tensors = self.examined(message)
         except BadTarget as error:
@@ -53,11 +57,7 @@ class ModuleTarget(ModuleAdapter):
 
     def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
         """The description, and as tensors the own values and the source of an adapter. Raises BadTarget."""
-        key = json.dumps([message["target"], message["arguments"]])
-        if self.opened is None or self.opened[0] != key:
-            self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
-            self.parts = self.opened[1].parts(self.opened[2])
-        _, framework, module = self.opened
+        framework, module = self.loaded_target(message)
         assert self.parts is not None
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
@@ -76,6 +76,28 @@ class ModuleTarget(ModuleAdapter):
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
         return described(found).model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def loaded_target(self, message: dict[str, Any]) -> tuple[ModuleFramework, Any]:
+        """The module that a request names, made once for all that name it. Raises BadTarget."""
+        key = json.dumps([message["target"], message["arguments"]])
+        if self.opened is None or self.opened[0] != key:
+            self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
+            self.parts, self.whole = self.opened[1].parts(self.opened[2]), None
+        return self.opened[1:]
+
+    def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+        """The outputs of the whole module, or of the part that is named. Raises ValueError for what names none."""
+        try:
+            framework, module = self.loaded_target(message)
+            if self.whole is None or self.whole[0] != message["at"]:
+                self.whole = message["at"], framework.whole(at(framework.tree, module, message["at"]))
+            whole = self.whole[1]
+            given = whole.arguments(message["inputs"])
+        except BadTarget as error:
+            raise ValueError(f"{error.problem} ({error.hint})" if error.hint else error.problem) from None
+        copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
+        answer = copied.outputs({given[name]: value for name, value in tensors.items()})
+        return {"outputs": list(answer), "given": given}, answer
 
     def loaded(self, parameters: Tensors, dtype: str) -> tuple[LiveModule, ElementMap]:
         found = self.examination

@@ -16,6 +16,7 @@ from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.readers.onnx_file.calling import CalledFile
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
@@ -32,16 +33,20 @@ class OnnxFile(Adapter):
     def start(self, device: str, threads: int) -> Environment:
         self.threads = threads
         self.inspected: tuple[str, Inspection] | None = None
+        self.whole: CalledFile | None = None
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         versions = {"onnx": onnx.__version__, "onnxruntime": ort.__version__, "numpy": np.__version__}
         if PACKAGES[self.runtime] not in versions:
             versions[self.runtime] = __import__(PACKAGES[self.runtime]).__version__
         return Environment(versions, {"threads": threads, "runtime": self.runtime, "level": self.level})
 
-    def other(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
-        """The request `inspect`."""
+    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+        """The requests `inspect` and `call`."""
+        if message["op"] == "call":
+            answer = self.called(Path(message["target"])).outputs(message, tensors)
+            return {"outputs": list(answer)}, answer
         if message["op"] != "inspect":
-            return super().other(message)
+            return super().other(message, tensors)
         inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
         self.inspected = message["path"], inspection
         give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
@@ -49,6 +54,12 @@ class OnnxFile(Adapter):
         if new := message.get("fix"):
             description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))
         return {"description": description}, inspection.parameters()
+
+    def called(self, path: Path) -> CalledFile:
+        """The whole file at `path`, which is called; one at a time."""
+        if self.whole is None or self.whole.path != path:
+            self.whole = CalledFile(path, self.opened)
+        return self.whole
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.sessions: dict[str, Session] = {}

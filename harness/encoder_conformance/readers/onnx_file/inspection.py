@@ -10,7 +10,7 @@ import onnx
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
-from encoder_conformance.protocol.description import FileDescription, FileFacts, Roles
+from encoder_conformance.protocol.description import FileDescription, FileFacts, Roles, WholeFile
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
@@ -22,6 +22,7 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.mask_checks import check_masks
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface, port_of
 from encoder_conformance.readers.onnx_file.interface.selection import select_interface
+from encoder_conformance.readers.onnx_file.interface.whole_file import whole_file
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.whole import judge_whole
 from encoder_conformance.readers.onnx_file.reading.checker import check_model
@@ -44,6 +45,7 @@ class Inspection:
     semantics: InputSemantics | None = None
     inferred: InferredLayer | None = None
     cut: Cut | None = None
+    whole: WholeFile | None = None
 
     def description(self) -> dict[str, Any]:
         """A `Description` as JSON: the answer to the request `inspect`."""
@@ -59,6 +61,7 @@ class Inspection:
             outputs=tuple(map(port_of, self.graph.model.graph.output)) if self.graph else (),
             roles=self._roles(),
             cut=self.cut.x if self.cut else None,
+            whole=self.whole,
             layer=inferred.layer,
             facts=tuple(inferred.facts),
             stages={name: stage.anchor() for name, stage in inferred.stages.items()},
@@ -118,6 +121,7 @@ def _inspect(
     inspection.graph = graph = _graph(model, findings)
     if graph is None:
         return
+    inspection.whole = whole_file(graph)
     if _is_whole_model(graph):  # of which the encoder is taken; each copy is as large as the weights
         inspection.model = model = graph.original
     finite = not thoroughly or check_weights(graph, findings)

@@ -17,7 +17,8 @@ def assess(evidence: ValidationEvidence) -> Assessment:
     source, compared = evidence.source, evidence.compared
     if source is None:
         unread = evidence.subject.request.against is not None
-        return Assessment(not_asked="" if unread else "no source was named (--against)")
+        why = f"its stages were not compared: {evidence.unopened}" if evidence.unopened else ""
+        return Assessment(not_asked=why if unread else "no source was named (--against)")
     found = [*_unmapped(evidence, source), *_changed(evidence, source), *_differences(evidence, source, compared)]
     return Assessment(_summary(evidence, source, compared), found)
 

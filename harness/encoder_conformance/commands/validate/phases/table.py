@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
-from encoder_conformance.commands.validate.phases import described, layer, reduction, running, source
+from encoder_conformance.commands.validate.phases import described, layer, reduction, running, source, whole
 from encoder_conformance.commands.validate.phases.conformance import assess_answers
 from encoder_conformance.commands.validate.unasked import no_numbers, no_properties, no_sizes
 from encoder_conformance.protocol.findings import Phase
@@ -83,6 +83,7 @@ VALIDATION_PHASES = (
     ValidationPhase("shapes", partial(assess_answers, "shapes", why=no_sizes), sizes),
     ValidationPhase("masks", layer.assess_masks, masks),
     ValidationPhase("numbers", partial(assess_answers, "numbers", why=no_numbers), numbers),
+    ValidationPhase("whole", whole.assess),
     ValidationPhase("source", source.assess),
     ValidationPhase("levels", running.levels),
     ValidationPhase("properties", partial(assess_answers, "properties", why=no_properties), properties),

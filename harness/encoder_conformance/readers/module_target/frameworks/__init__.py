@@ -8,6 +8,7 @@ from typing import Any
 
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
+from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
 
 
 class ModuleFramework(ABC):
@@ -28,6 +29,10 @@ class ModuleFramework(ABC):
     @abstractmethod
     def live(self, module: Any) -> LiveModule:
         """A copy in float32, in eval mode; `module` stays as it is. Raises BadTarget."""
+
+    def whole(self, module: Any) -> WholeModule:
+        """The whole, to be called with any inputs: by itself a layer that takes x and masks. Raises BadTarget."""
+        return WholeLayer(self.live(module))
 
     @abstractmethod
     def notes(self, module: Any) -> tuple[str, ...]:

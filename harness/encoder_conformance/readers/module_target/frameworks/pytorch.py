@@ -27,11 +27,13 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     without_cache,
 )
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule, WayToCall
+from encoder_conformance.readers.module_target.frameworks.torch_whole import WholeTorch
 from encoder_conformance.readers.module_target.live import (
     LiveModule,
     Signature,
 )
 from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree, candidates, walk
+from encoder_conformance.readers.module_target.whole import WholeModule
 
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
@@ -107,6 +109,10 @@ class _PyTorch(ModuleFramework):
             held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
             hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
             raise BadTarget(f"{type(module).__name__} has no parameters", hint)
+
+    def whole(self, module: nn.Module) -> WholeModule:
+        torch.set_float32_matmul_precision("highest")
+        return WholeTorch(module)
 
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")

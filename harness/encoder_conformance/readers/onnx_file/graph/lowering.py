@@ -23,6 +23,8 @@ from encoder_conformance.spec.axes import Array
 MICROSOFT = "com.microsoft"
 FUSED = frozenset({"QLinearMatMul"})
 """ONNX's own operators that are lowered, too."""
+_SKIPPED = 1e-12
+"""ε of SkipLayerNormalization and its kin where a node has none: ONNX Runtime's own, in docs/ContribOperators.md."""
 Lowering = Callable[[onnx.NodeProto, Parts], bool]
 """Adds the nodes that replace one, and says whether it did."""
 
@@ -58,7 +60,10 @@ def _skip_norm(node: onnx.NodeProto, parts: Parts) -> bool:
     # The bias is of the linear map that comes first; what is skipped is the other.
     pair = [parts.node("Add", [x, bias], f"{out}/biased"), skip] if bias else [x, skip]
     parts.node("Add", pair, total)
-    kind, epsilon = "RMSNormalization" if simplified else "LayerNormalization", attributes_of(node).get("epsilon", 1e-5)
+    kind, epsilon = (
+        "RMSNormalization" if simplified else "LayerNormalization",
+        attributes_of(node).get("epsilon", _SKIPPED),
+    )
     parts.node(kind, [total, gain, shift], out, name=node.name, axis=-1, epsilon=epsilon)
     return True
 

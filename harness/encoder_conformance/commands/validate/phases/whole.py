@@ -1,0 +1,82 @@
+"""Phase `whole`: the file from its first input to its last output, against its source, whatever layer it is."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
+from encoder_conformance.commands.validate.whole import LIMIT, WholeComparison, WholeVerdict
+from encoder_conformance.protocol.findings import PhaseFinding, Severity
+
+_SHOWN = 4
+
+
+def assess(evidence: ValidationEvidence) -> Assessment:
+    """What is apart, by run; and what was not compared."""
+    whole = evidence.whole
+    if whole is None:
+        return Assessment(not_asked="no source was named (--against)")
+    if not whole.verdicts:
+        return Assessment(not_asked=f"not compared: {'; '.join(whole.not_compared) or 'the file could not be read'}")
+    return Assessment(_summary(whole), [*_apart(whole), *_notes(whole)])
+
+
+def _summary(whole: WholeComparison) -> str:
+    names = ", ".join(name if name == other else f"{name} ({other})" for name, other in whole.outputs.items())
+    largest = max((each.rms for each in whole.verdicts if each.rms is not None), default=0.0)
+    same = sum(each.agrees for each in whole.verdicts)
+    said = (
+        f"{same} of {len(whole.verdicts)} outputs are those of {whole.source}, largest difference rms {largest:.3g} σ"
+    )
+    return f"{said} (limit {LIMIT:g}), in {len(whole.cases)} cases of {names}"
+
+
+def _apart(whole: WholeComparison) -> Iterator[PhaseFinding]:
+    """One finding for each output and each set of runs that show it."""
+    by_output: dict[str, dict[str, list[WholeVerdict]]] = defaultdict(lambda: defaultdict(list))
+    runs = list(dict.fromkeys(each.run for each in whole.verdicts))
+    for each in whole.apart:
+        by_output[each.output][each.run].append(each)
+    for output, by_run in by_output.items():
+        alone = () if len(by_run) == len(runs) else tuple(by_run)
+        verdicts = next(iter(by_run.values())) if not alone else [each for found in by_run.values() for each in found]
+        what = f"the output {output!r}" if output else "the file"
+        who = f"{', '.join(alone)}: " if alone else ""
+        message = f"{who}{what} is not that of {whole.source}: {_cases(verdicts)}"
+        yield _finding("error", message, _hint(whole, verdicts), alone)
+
+
+def _cases(verdicts: list[WholeVerdict]) -> str:
+    far = sorted(verdicts, key=lambda each: -(float("inf") if each.problem else each.rms or 0.0))
+    shown = [f"{each.case}: {each.problem or f'rms {each.rms:.3g} σ'}" for each in far[:_SHOWN]]
+    more = len(far) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
+    """What the cases have in common that are apart, where others are not."""
+    apart = {each.case for each in verdicts}
+    off = [case for case in whole.cases if case.name in apart]
+    right = [case for case in whole.cases if case.name not in apart]
+    if not right:
+        return "at every size and mask: other weights, or another computation"
+    if all(case.is_padded for case in off):
+        return "with padding alone: look at how the mask is made and added"
+    if all(case.sequence > 1 for case in off) and all(case.sequence == 1 for case in right):
+        return "with more than one position alone: look at positions and attention"
+    if all(case.batch > 1 for case in off) and all(case.batch == 1 for case in right):
+        return "with more than one item alone: look at what the export made constant of the batch"
+    return f"right in {', '.join(case.name for case in right[:_SHOWN])}"
+
+
+def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
+    if whole.given:
+        said = ", ".join(f"{name!r} as {argument}" for name, argument in whole.given.items())
+        yield _finding("note", f"the source was given {said}, in order: their names are not the file's")
+    for why in whole.not_compared:
+        yield _finding("warning", f"not compared: {why}")
+    if whole.better:
+        yield _finding("note", f"the file has numbers where its source has none: {', '.join(whole.better)}")
+
+
+def _finding(severity: Severity, message: str, hint: str = "", runtimes: tuple[str, ...] = ()) -> PhaseFinding:
+    return PhaseFinding(phase="whole", severity=severity, message=message, hint=hint, runtimes=runtimes)

@@ -1,0 +1,99 @@
+"""A file and its source as two black boxes: what was compared end to end, and how far apart the outputs are, in σ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from encoder_conformance.commands.validate.whole_inputs import WholeCase
+from encoder_conformance.spec.axes import Array
+
+LIMIT = 5.0
+"""σ beyond which outputs are not the same. Right files come to 2.5 at most (docs/validating.md)."""
+Outputs = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class WholeVerdict:
+    """One output of one run in one case. `rms`: of its error, in σ; None with a `problem`: there is no number.
+
+    `is_literal`: the run follows a file to the letter.
+    """
+
+    run: str
+    is_literal: bool
+    case: str
+    output: str
+    rms: float | None = None
+    problem: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return not self.problem and self.rms is not None and self.rms <= LIMIT
+
+
+@dataclass(frozen=True)
+class WholeComparison:
+    """What was compared end to end. `not_compared`: why nothing, or what of it was not.
+
+    `given`: input → the source's argument of another name. `outputs`: the file's → the source's. `better`: cases in
+    which the file has numbers where its source has none.
+    """
+
+    source: str
+    cases: Sequence[WholeCase] = ()
+    verdicts: Sequence[WholeVerdict] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    not_compared: Sequence[str] = ()
+    better: Sequence[str] = ()
+
+    @property
+    def apart(self) -> list[WholeVerdict]:
+        """What is not the same."""
+        return [each for each in self.verdicts if not each.agrees]
+
+    @property
+    def wrong_runs(self) -> tuple[str, ...]:
+        """The runs that are wrong with a right file: those that follow it to the letter are never apart."""
+        literal = [each for each in self.verdicts if each.is_literal]
+        if not literal or not all(each.agrees for each in literal):
+            return ()
+        return tuple(dict.fromkeys(each.run for each in self.apart))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether something was compared, and all of it is the same."""
+        return bool(self.verdicts) and not self.apart
+
+
+def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
+    """The file's output → the source's: of one name, else the next of its shape; and those that have none."""
+    pairs = {name: name for name in file if name in source and file[name].shape == source[name].shape}
+    left = [name for name in source if name not in pairs.values()]
+    unpaired = []
+    for name, value in file.items():
+        if name in pairs:
+            continue
+        other = next((each for each in left if source[each].shape == value.shape), None)
+        if other is None:
+            unpaired.append(name)
+        else:
+            pairs[name] = other
+            left.remove(other)
+    return {name: pairs[name] for name in file if name in pairs}, unpaired
+
+
+def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str, bool]:
+    """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none."""
+    if found.shape != right.shape:
+        return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
+    mine, theirs = found.astype(np.float64), right.astype(np.float64)
+    lacking = np.isfinite(theirs) & ~np.isfinite(mine)
+    if lacking.any():
+        what = "NaN" if np.isnan(mine[lacking]).any() else "an infinite number"
+        return None, f"{what} in {int(lacking.sum())} of {mine.size} places where the source has a number", False
+    both = np.isfinite(theirs) & np.isfinite(mine)
+    more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
+    error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
+    return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more

@@ -1,0 +1,200 @@
+"""Inputs of a whole file, whatever it takes: values, token ids, positions and masks, by size, mask and range."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import ml_dtypes  # noqa: F401  bfloat16, in NumPy
+import numpy as np
+
+from encoder_conformance.protocol.description import FileDescription, WholeFile, WholeInput
+from encoder_conformance.spec.axes import Array, Bools
+from encoder_conformance.spec.dtypes import FORMATS
+
+_SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
+"""Batch and sequence: one item, one position, and sizes that no example of an exporter is likely to have."""
+_MASKED, _WIDE = (3, 20), (2, 20)
+_MASK_WORDS = ("mask", "padding", "valid")
+_POSITIONS, _LENGTHS = ("position",), ("length", "len")
+_BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
+_ANY = 64
+"""Values of an integer input of which nothing is known lie below."""
+
+
+@dataclass(frozen=True)
+class WholeCase:
+    """Inputs by name. `is_padded`: a mask among them hides positions. `values`: inputs of which each number counts."""
+
+    name: str
+    batch: int
+    sequence: int
+    is_padded: bool
+    inputs: Mapping[str, Array]
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What is asked: a size, the positions [B, S] that are hidden, and the factor of floating-point values."""
+
+    name: str
+    batch: int
+    sequence: int
+    hidden: Bools | None = None
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class WholeInputs:
+    """Draws the inputs of a file. `meaning`: that of true in each mask, as far as it is known."""
+
+    file: WholeFile
+    meaning: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, description: FileDescription) -> "WholeInputs":
+        """Those of the file as it is described. Its `whole` is known."""
+        assert description.whole is not None
+        masks = description.roles.masks if description.roles else ()
+        return cls(description.whole, {mask.name: mask.meaning for mask in masks if mask.meaning})
+
+    def cases(self, *, few: bool = False) -> list[WholeCase]:
+        """Sizes, masks where it takes any, and values far out of the ordinary range. `few`: for a large file."""
+        return [self._drawn(shape, number) for number, shape in enumerate(self._shapes(few=few))]
+
+    @cached_property
+    def masks(self) -> tuple[str, ...]:
+        """The inputs that hide positions, by their meaning, else by their type and name."""
+        return tuple(each.name for each in self.file.inputs if self._is_mask(each))
+
+    @property
+    def _values(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.file.inputs if each.dtype in FORMATS and each.name not in self.masks)
+
+    def _is_mask(self, port: WholeInput) -> bool:
+        if port.name in self.meaning or port.dtype == "bool":
+            return True
+        named = any(word in port.name.lower() for word in _MASK_WORDS)
+        plain = port.dtype not in FORMATS and port.rows is None and len(port.shape or ()) >= 2
+        return named or (plain and not self._is_position(port))
+
+    def _is_position(self, port: WholeInput) -> bool:
+        return port.dtype not in FORMATS and any(word in port.name.lower() for word in _POSITIONS)
+
+    def _is_length(self, port: WholeInput) -> bool:
+        words = any(word in port.name.lower() for word in _LENGTHS)
+        return port.dtype not in FORMATS and len(port.shape or ()) == 1 and (words or port.rows is None)
+
+    def _shapes(self, *, few: bool) -> Iterator[_Shape]:
+        sizes = _SIZES[1::2] if few else _SIZES
+        for batch, sequence in dict.fromkeys(self._fitting(*size) for size in sizes):
+            yield _Shape(f"{batch} x {sequence}", batch, sequence)
+        batch, sequence = self._fitting(*_MASKED)
+        hides = self.masks or any(self._is_length(each) for each in self.file.inputs)
+        for name, hidden in _hidden(batch, sequence) if hides and sequence > 1 else ():
+            if not few or name in ("padding on the right", "lengths that are not in order"):
+                yield _Shape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
+        if self._values:
+            batch, sequence = self._fitting(*_WIDE)
+            yield _Shape(f"{batch} x {sequence}, values 8 times as large", batch, sequence, scale=8.0)
+            if not few:
+                yield _Shape(f"{batch} x {sequence}, values 1000 times as small", batch, sequence, scale=1e-3)
+
+    def _fitting(self, batch: int, sequence: int) -> tuple[int, int]:
+        """The size, where the file fixes none."""
+        sizes = {role: size for each in self.file.inputs for role, size in self._axes(each) if isinstance(size, int)}
+        return sizes.get("batch", batch), sizes.get("sequence", sequence)
+
+    def _axes(self, port: WholeInput) -> list[tuple[str, int | str | None]]:
+        """(Role, size) of each axis: "batch", "sequence", or "" for a fixed size of its own."""
+        shape = port.shape or ()
+        roles = [self._role(place, size, port) for place, size in enumerate(shape)]
+        return list(zip(roles, shape, strict=True))
+
+    def _role(self, place: int, size: int | str | None, port: WholeInput) -> str:
+        if isinstance(size, str):
+            return self._symbols.get(size, "sequence")
+        if size is None:
+            return "batch" if place == 0 else "sequence"
+        rank, is_mask = len(port.shape or ()), self._is_mask(port)
+        if is_mask and (size == 1 or rank > 2):  # one for all; or heads and features, which are fixed
+            return "sequence" if place == rank - 1 and size > 1 else ""
+        if place == 0 and (size == 1 or rank > 1):
+            return "batch"
+        return "sequence" if place == 1 and rank <= 3 else ""
+
+    @cached_property
+    def _symbols(self) -> dict[str, str]:
+        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands."""
+        found: dict[str, str] = {}
+        for port in self.file.inputs:
+            for place, size in enumerate(port.shape or ()):
+                if isinstance(size, str) and size not in found:
+                    word = size.lower()
+                    by_name = "batch" if any(each in word for each in _BATCH_WORDS) else ""
+                    by_name = by_name or ("sequence" if any(each in word for each in _SEQUENCE_WORDS) else "")
+                    taken = "batch" in found.values()
+                    found[size] = by_name or ("batch" if place == 0 and not taken else "sequence")
+        return found
+
+    def _drawn(self, shape: _Shape, number: int) -> WholeCase:
+        rng = np.random.default_rng((7, number))
+        inputs = {port.name: self._value(port, shape, rng) for port in self.file.inputs}
+        return WholeCase(shape.name, shape.batch, shape.sequence, shape.hidden is not None, inputs, self._values)
+
+    def _value(self, port: WholeInput, asked: _Shape, rng: np.random.Generator) -> Array:
+        sizes = {"batch": asked.batch, "sequence": asked.sequence}
+        axes = self._axes(port)
+        shape = tuple(size if isinstance(size, int) else sizes[role] for role, size in axes)
+        kind = np.dtype(port.dtype)
+        if port.name in self.masks:
+            return _mask(self._visible(asked), shape, kind, self.meaning.get(port.name) or _meaning_of(port))
+        if port.dtype in FORMATS:
+            return np.asarray(rng.standard_normal(shape) * asked.scale).astype(kind)
+        if self._is_length(port):
+            return np.broadcast_to(self._visible(asked).sum(-1), shape).astype(kind)
+        if self._is_position(port):
+            places = np.arange(asked.sequence) % (port.rows or asked.sequence)
+            return np.broadcast_to(places, shape).astype(kind)
+        return rng.integers(0, port.rows or _ANY, shape).astype(kind)
+
+    def _visible(self, asked: _Shape) -> Bools:
+        everywhere = np.ones((asked.batch, asked.sequence), np.bool_)
+        return everywhere if asked.hidden is None else ~asked.hidden
+
+
+def _hidden(batch: int, sequence: int) -> Iterator[tuple[str, Bools]]:
+    """Name → positions [B, S] that are hidden."""
+    third = max(sequence // 3, 1)
+    right, holes, whole = (np.zeros((batch, sequence), np.bool_) for _ in range(3))
+    right[-1, -third:] = holes[-1, 1::3] = True
+    whole[-1] = True
+    lengths = np.resize([sequence // 2, sequence, sequence - 1], batch)
+    yield "padding on the right", right
+    yield "padding on the left", right[:, ::-1]
+    yield "holes", holes
+    yield "lengths that are not in order", np.arange(sequence) >= np.maximum(lengths, 1)[:, None]
+    if batch > 1:
+        yield "an item of padding alone", whole
+
+
+def _meaning_of(port: WholeInput) -> str:
+    """What true means in a mask of which only the type and the name are known."""
+    if port.dtype in FORMATS and len(port.shape or ()) != 2:
+        return "additive"
+    return "ignore" if "padding" in port.name.lower() and port.dtype == "bool" else "attend"
+
+
+def _mask(visible: Bools, shape: tuple[int, ...], kind: np.dtype, meaning: str) -> Array:
+    """The mask in the shape of an input: its last axis are keys, its first the batch; of one axis a count."""
+    B, S = visible.shape
+    laid = visible if len(shape) <= 2 else visible.reshape(B, *(1,) * (len(shape) - 2), S)
+    if shape == (S, B) and B != S:
+        laid = visible.T
+    if len(shape) == 3 and shape[0] not in (1, B):  # heads and items in one axis
+        laid = np.repeat(laid, shape[0] // B, axis=0)
+    if meaning == "additive":
+        lowest = float(np.finfo(kind).min) if kind.name != "bfloat16" else -3e38
+        return np.broadcast_to(np.where(laid, 0.0, lowest), shape).astype(kind)
+    told = ~laid if meaning == "ignore" else laid
+    return np.broadcast_to(told, shape).astype(kind)

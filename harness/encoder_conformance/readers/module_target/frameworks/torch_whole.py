@@ -1,0 +1,75 @@
+"""A whole module of PyTorch: called with arguments by name; all tensors that it returns are its outputs."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.readers.module_target.errors import last_frames
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import as_given, copy_of
+from encoder_conformance.readers.module_target.whole import WholeModule
+from encoder_conformance.spec.axes import Array
+
+_FORMATS = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+class WholeTorch(WholeModule):
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        parameters = inspect.signature(getattr(module, "_orig_mod", module).forward).parameters.values()
+        self.names = tuple(each.name for each in parameters if each.kind in kinds)
+        self._last: tuple[tuple[str, int | None], WholeTorch] | None = None
+
+    def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeTorch":
+        """A copy, in evaluation mode; the last one is kept, since many calls follow each other."""
+        if self._last is None or self._last[0] != (precision, seed):
+            self._last = None  # two copies of a large model are not held at a time
+            copied = copy_of(self._module).to("cpu").eval()
+            if precision != "own":
+                copied = copied.to(_FORMATS[precision])
+            if seed is not None:
+                generator = torch.Generator().manual_seed(seed)
+                with torch.no_grad():
+                    for value in copied.parameters():
+                        value.copy_(_disturbed(value, generator, roundoff))
+            self._last = (precision, seed), WholeTorch(copied)
+        return self._last[1]
+
+    def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """Raises RuntimeError, with the last frames of the module's own traceback."""
+        held = next((each.dtype for each in self._module.parameters() if each.is_floating_point()), torch.float32)
+        tensors = {name: to_tensor(value) for name, value in given.items()}
+        tensors = {name: each.to(held) if each.is_floating_point() else each for name, each in tensors.items()}
+        try:
+            with torch.no_grad(), as_given(self._module):
+                answer = self._module(**tensors)
+        except Exception as error:
+            raise RuntimeError(last_frames(error)) from None
+        return {name: to_numpy(each) for name, each in _tensors(answer, "")}
+
+
+def _disturbed(value: Tensor, generator: torch.Generator, roundoff: float) -> Tensor:
+    drawn = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
+    return (value.double() * (1 + roundoff * drawn)).to(value.dtype)
+
+
+def _tensors(answer: Any, name: str) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor that is returned, by its path; a key that a mapping or a dataclass has is part of it."""
+    if isinstance(answer, Tensor):
+        yield name or "output", answer
+        return
+    if isinstance(answer, Mapping):
+        inner = list(answer.items())
+    elif isinstance(answer, (tuple, list)):
+        inner = list(enumerate(answer))
+    elif is_dataclass(answer) and not isinstance(answer, type):
+        inner = [(each.name, getattr(answer, each.name)) for each in fields(answer)]
+    else:
+        return
+    for key, value in inner:
+        yield from _tensors(value, f"{name}.{key}" if name else str(key))

@@ -1,0 +1,67 @@
+"""A whole module as a function of named inputs: an encoder from ids, a layer, a pooled model; whatever is in it."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.spec.axes import Array
+
+
+class WholeModule(ABC):
+    """`names`: of the arguments that may take an array, in order."""
+
+    names: Sequence[str]
+
+    @abstractmethod
+    def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeModule":
+        """A copy in this format ("own": as it was given), each parameter another by up to `roundoff` of itself.
+
+        `seed` None: none is.
+        """
+
+    @abstractmethod
+    def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """Argument → array to output → array, in the order in which they are returned."""
+
+    def arguments(self, inputs: Sequence[str]) -> dict[str, str]:
+        """Input → the argument that it is: the one of its name, else the next that no input has the name of.
+
+        Raises BadTarget where there are more inputs than arguments.
+        """
+        plain = {re.sub(r"\W", "_", name): name for name in inputs}
+        named = {plain[name]: name for name in self.names if name in plain}
+        left = [name for name in self.names if name not in named.values()]
+        others = [name for name in inputs if name not in named]
+        if len(others) > len(left):
+            raise BadTarget(
+                f"the file takes {', '.join(inputs)}, and the source {', '.join(self.names) or 'nothing'}",
+                "name the part that was exported (--at), or give both the same inputs",
+            )
+        return {**named, **dict(zip(others, left, strict=False))}
+
+
+class WholeLayer(WholeModule):
+    """A layer that takes x and masks, as whatever its framework calls: its output has the shape of x."""
+
+    def __init__(self, live: LiveModule) -> None:
+        self._live = live
+        self.names = (live.signature.x, *live.signature.masks, *live.signature.arrays)
+
+    def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeLayer":
+        """A copy. Such a layer is held in float32, and that is "own" here."""
+        copied = self._live.in_dtype("float32" if precision == "own" else precision)
+        if seed is not None:
+            flat = copied.flat()
+            drawn = np.random.default_rng(seed).uniform(-1.0, 1.0, flat.shape)
+            copied.assign((flat * (1.0 + roundoff * drawn)).astype(flat.dtype))
+        return WholeLayer(copied)
+
+    def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """The one output. x in the format of the parameters."""
+        feeds = dict(given)
+        x = feeds.pop(self._live.signature.x).astype(self._live.flat().dtype)
+        return {"output": self._live.call({"x": x, **feeds})}

@@ -1,0 +1,56 @@
+"""The whole file's inputs, outputs and format; and how many rows the tables have that its integer inputs index."""
+
+from collections import Counter
+
+from onnx import TensorProto
+
+from encoder_conformance.protocol.description import WholeFile, WholeInput
+from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.graph.nodes import takers_of
+from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
+
+_KEPT = frozenset(
+    ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Transpose", "Slice", "Concat")
+)  # fmt: skip
+"""Operators that keep the numbers of what they take."""
+_FORMATS = {
+    TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16",
+    TensorProto.BFLOAT16: "bfloat16",
+}  # fmt: skip
+
+
+def whole_file(graph: Graph) -> WholeFile:
+    """From the first input to the last output."""
+    rows = _rows_indexed(graph)
+    inputs = (WholeInput(**port_of(info).model_dump(), rows=rows.get(info.name)) for info in graph.inputs)
+    outputs = tuple(map(port_of, graph.original.graph.output))
+    return WholeFile(inputs=tuple(inputs), outputs=outputs, held=_format_held(graph))
+
+
+def _format_held(graph: Graph) -> str | None:
+    if graph.quantised or graph.integers:
+        return "int8"
+    bytes_of: Counter[str] = Counter()
+    for tensor in graph.original.graph.initializer:
+        if kind := _FORMATS.get(tensor.data_type):
+            bytes_of[kind] += tensor.ByteSize()
+    return max(bytes_of, key=lambda kind: bytes_of[kind], default=None)
+
+
+def _rows_indexed(graph: Graph) -> dict[str, int]:
+    """Integer input → the fewest rows of the constant tables that its own numbers index."""
+    takers = takers_of(graph.nodes)
+    found: dict[str, int] = {}
+    for name in (port.name for port in map(port_of, graph.inputs) if port.dtype in INTEGERS):
+        ahead, rows = [name], list[int]()
+        while ahead:
+            value = ahead.pop()
+            for node in takers.get(value, ()):
+                if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] == value:
+                    table = graph.initializers.get(node.input[0])
+                    rows += [int(table.dims[0])] if table is not None and table.dims else []
+                elif node.op_type in _KEPT and node.input[0] == value:
+                    ahead += [output for output in node.output if output]
+        if rows:
+            found[name] = min(rows)
+    return found

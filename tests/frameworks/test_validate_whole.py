@@ -1,0 +1,127 @@
+"""A file against its source as two black boxes: whatever layer it is, and whatever stands before and after it."""
+
+import json
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCE = '''
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Parallel(nn.Module):
+    """Attention and a gated network side by side, which no layer of the specification is."""
+
+    def __init__(self, offset=0, times=1.0, gate=F.silu, noisy=False, needed=False):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(40, 16)
+        self.norm, self.qkv, self.o = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
+        self.up, self.down = nn.Linear(16, 64), nn.Linear(32, 16)
+        self.offset, self.times, self.gate, self.noisy = offset, times, gate, noisy
+
+    def forward(self, ids, attention_mask):
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]) + self.offset)
+        h = self.norm(x)
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
+        s = self.times * q @ k.transpose(-1, -2) / 8**0.5
+        s = s.masked_fill(attention_mask[:, None, None] == 0, torch.finfo(s.dtype).min)
+        a, b = self.up(h).chunk(2, -1)
+        y = x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(self.gate(a) * b)
+        return y + 1e-3 * torch.randn_like(y) if self.noisy else (y, y[:, 0])
+
+
+def right():
+    return Parallel().eval()
+
+
+def shifted():
+    return Parallel(offset=1).eval()
+
+
+def gelu():
+    return Parallel(gate=F.gelu).eval()
+
+
+def noisy():
+    return Parallel(noisy=True).eval()
+
+
+def other_inputs():
+    return nn.Linear(16, 16)
+
+
+if __name__ == "__main__":
+    ids, mask = torch.zeros(2, 5, dtype=torch.int64), torch.ones(2, 5, dtype=torch.int64)
+    axes = {name: {0: "batch", 1: "sequence"} for name in ("ids", "attention_mask", "y")}
+    told = {"input_names": ["ids", "attention_mask"], "output_names": ["y", "first"], "dynamic_axes": axes}
+    torch.onnx.export(right(), (ids, mask), "right.onnx", dynamo=False, **told)
+    torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
+'''
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source and two files that were made from it."""
+    import runpy
+
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "source.py").write_text(textwrap.dedent(SOURCE))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        runpy.run_path("source.py", run_name="__main__")
+    return folder
+
+
+@pytest.fixture
+def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
+    """Validate a file against a source: the exit status, the JSON, and what was printed."""
+
+    def validated(file: str, source: str) -> tuple[int, dict[str, Any], str]:
+        named = f"{files / source}" if source.endswith(".onnx") else f"{files / 'source.py'}:{source}"
+        told = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
+        ended = conform("validate", files / file, "--against", named, *told)
+        results = [*(tmp_path / "out").rglob("validation.json")]
+        assert results, ended.stdout + ended.stderr
+        return ended.status, json.loads(results[0].read_text()), ended.stdout
+
+    return validated
+
+
+def test_a_file_of_no_known_layer_has_the_outputs_of_its_source(against: Callable) -> None:
+    status, found, said = against("right.onnx", "right")
+    assert (status, found["conclusion"]) == (0, "same_outputs"), said
+    assert found["whole"]["rms"] < 3
+    assert found["whole"]["outputs"] == {"y": "0", "first": "1"}
+    assert {each["question"]: each["answer"] for each in found["covered"]}["padding"] == "yes"
+    assert "no layer was judged in it" in said
+
+
+@pytest.mark.parametrize("source", ["shifted", "gelu"])
+def test_what_stands_before_a_layer_or_in_it_is_compared(against: Callable, source: str) -> None:
+    status, found, said = against("right.onnx", source)
+    assert (status, found["conclusion"]) == (1, "wrong"), said
+    assert found["whole"]["rms"] > 1e4
+    assert any(each["phase"] == "whole" and each["severity"] == "error" for each in found["findings"])
+
+
+def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:
+    assert against("right.onnx", "right.onnx")[0] == 0
+    assert against("right.onnx", "shifted.onnx")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [("noisy", "otherwise the second time"), ("other_inputs", "the file takes ids, attention_mask")],
+)
+def test_a_source_that_is_no_measure_is_said_before_anything_is_compared(
+    against: Callable, source: str, why: str
+) -> None:
+    status, found, said = against("right.onnx", source)
+    assert status == 2, said
+    assert why in "; ".join(found["whole"]["not_compared"])
