@@ -1,10 +1,18 @@
 """What the tests of several files share."""
 
 import importlib.util
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _exports_of_this_process_share_one_registry() -> None:
+    """As those of `onnx_pytorch` do: each export would read the signatures of all operators, which takes a second."""
+    if importlib.util.find_spec("onnxscript"):
+        import_module("encoder_conformance.impls.onnx_pytorch.encoder").once_a_process()
 
 
 @pytest.fixture(scope="session")

@@ -93,6 +93,7 @@ def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable,
     assert ended.status == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.release  # the order of checks is the same in every framework
 def test_a_wrong_epsilon_fails_within_the_first_ten_checks(wrong_epsilon: Callable[..., None]) -> None:
     wrong_epsilon("keras_tf", "KerasTensorFlow")
 

@@ -78,6 +78,7 @@ def test_projections_that_are_never_applied_are_named(run_undeclared: Callable) 
     assert (found["confidence"], found["deviations"]) == ("explained", ["projections-not-applied"])
 
 
+@pytest.mark.release
 def test_over_all_of_its_layer_no_other_name_is_given_to_them(run_undeclared: Callable) -> None:
     report = run_undeclared("system_e_shared_heads", "SystemE", "published=yes", "pre-gelu-shared-heads/*")
     [found] = report["diagnoses"]
@@ -85,6 +86,7 @@ def test_over_all_of_its_layer_no_other_name_is_given_to_them(run_undeclared: Ca
     assert not {name for name in JOKERS if name in json.dumps(report["diagnoses"])}
 
 
+@pytest.mark.release  # a layer of BERT's size; tests/process/diagnosis/test_measured_epsilon.py measures small ones
 def test_an_epsilon_that_no_argument_sets_is_measured(run_undeclared: Callable) -> None:
     report = run_undeclared("system_a_encoder_layer", "SystemA", "published=yes", "post-gelu-bert/low-variance")
     [found] = report["diagnoses"]

@@ -35,7 +35,8 @@ def is_there(module: str) -> bool:
 
 def installed() -> list[str]:
     """Every distribution with its version, sorted."""
-    return sorted(f"{each.name} {each.version}" for each in importlib.metadata.distributions())
+    read = (each.metadata for each in importlib.metadata.distributions())  # `name` and `version` each parse it anew
+    return sorted(f"{each['Name']} {each['Version']}" for each in read)
 
 
 def places(modules: Iterable[str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from encoder_conformance.spec.deviation import Deviation, Measured, Patch
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal
-from encoder_conformance.spec.parameters import parameters_of, without_prefix
+from encoder_conformance.spec.parameters import parameter_shapes, without_prefix
 from encoder_conformance.spec.steps import STEPS
 
 
@@ -167,7 +167,7 @@ def _equations(layer: Layer, patch: Patch) -> dict[str, Equation]:
 
 
 def _of_parameter(layer: Layer, bare: str, patch: Patch) -> Inapplicable | None:
-    shapes = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+    shapes = parameter_shapes(layer)
     edits = {name: edit for name in shapes if without_prefix(name)[1] == bare and (edit := _edit_of(name, patch))}
     if any(_applies(name, edit, shapes) for name, edit in edits.items()):
         return None

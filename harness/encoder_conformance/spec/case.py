@@ -77,7 +77,7 @@ class Case:
         """`core` if `specs/core.yaml` lists the case, or its own level."""
         return "core" if self.in_core else self.own_level
 
-    @property
+    @cached_property
     def own_level(self) -> Level:
         """The level without regard to the core: the situation's, at most `recommended` for some layers (V-9)."""
         weaker = self.layer.family in RECOMMENDED_AT_MOST or self.layer.additions

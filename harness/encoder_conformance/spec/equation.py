@@ -59,7 +59,7 @@ class Equation:
         except SyntaxError as error:
             raise ValueError(f"is no expression: {error.msg} (column {error.offset})") from None
 
-    @property
+    @cached_property
     def form(self) -> str:
         return ast.unparse(self.tree)
 

@@ -80,7 +80,12 @@ def _renamed(base: Case, suffix: str) -> Case:
 
 def follow_ups(case: Case) -> tuple[FollowUp, ...]:
     """Every follow-up case of the case's invariant."""
-    return tuple(_generate_follow_ups(case.situation.invariant or "", base_of(case)))
+    return tuple(each_follow_up(case))
+
+
+def each_follow_up(case: Case) -> Iterator[FollowUp]:
+    """The follow-up cases of the case's invariant one by one, for a caller that may need the first alone."""
+    return _generate_follow_ups(case.situation.invariant or "", base_of(case))
 
 
 def _generate_follow_ups(invariant: str, base: Case) -> Iterator[FollowUp]:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from math import inf
 from typing import Annotated, Literal
 
@@ -318,7 +319,7 @@ class Layer(Strict):
     @property
     def additions(self) -> tuple[Addition, ...]:
         """What it uses of that which the language was extended by."""
-        return tuple(name for name, is_used in ADDITIONS.items() if is_used(self))
+        return _additions(self)
 
     @property
     def takes_ids(self) -> bool:
@@ -357,6 +358,11 @@ class Layer(Strict):
         if found := [*contradictions(self, CONTRADICTIONS)]:
             raise ValueError("; ".join(found))
         return self
+
+
+@lru_cache(maxsize=512)
+def _additions(layer: Layer) -> tuple[Addition, ...]:
+    return tuple(name for name, is_used in ADDITIONS.items() if is_used(layer))
 
 
 def _chooses(key: str) -> Callable[[Layer], bool]:

@@ -81,6 +81,12 @@ def parameters_of(layer: "Layer") -> tuple[Parameter, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=64)
+def parameter_shapes(layer: "Layer") -> Mapping[str, tuple[int, ...]]:
+    """Name → the shape of each parameter of a layer or stack, in the order of `parameters_of`."""
+    return {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+
+
 def parameter_count(layer: "Layer") -> int:
     """The number of elements of all parameters together."""
     count = sum(_count(layer, plan(layer, number)) for number in range(layer.stack.layers))
@@ -93,7 +99,7 @@ def _count(layer: "Layer", steps: Iterable[Step]) -> int:
 
 def unlike(layer: "Layer", shapes: Mapping[str, tuple[int, ...]]) -> str:
     """The difference of tensors of these names and shapes from the parameters of `layer`; "" if they do not."""
-    expected = {parameter.name: parameter.shape(layer) for parameter in parameters_of(layer)}
+    expected = parameter_shapes(layer)
     if missing := sorted(set(expected) - set(shapes)):
         return f"{first_names(missing, 4)} missing"
     if extra := sorted(set(shapes) - set(expected)):

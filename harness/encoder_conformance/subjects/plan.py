@@ -10,7 +10,7 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.follow_ups import FollowUp, base_of, follow_ups
+from encoder_conformance.spec.follow_ups import FollowUp, base_of, each_follow_up, follow_ups
 from encoder_conformance.spec.level import LEVELS, Level
 from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Check
@@ -67,8 +67,12 @@ def _own_opt_out(implementation: Implementation, case: Case, dtype: DtypeName, c
         return reason
     if reason := implementation.opt_out(base_of(case), dtype, "output"):
         return reason
-    reasons = [implementation.opt_out(follow_up.case, dtype, "output") for follow_up in follow_ups(case)]
-    return reasons[0] if all(reasons) else None
+    reasons = []
+    for follow_up in each_follow_up(case):
+        reasons.append(implementation.opt_out(follow_up.case, dtype, "output"))
+        if reasons[-1] is None:
+            return None
+    return reasons[0]
 
 
 def supported_follow_ups(implementation: Implementation, case: Case, dtype: str) -> tuple[FollowUp, ...]:

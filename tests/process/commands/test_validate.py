@@ -24,6 +24,7 @@ from encoder_conformance.commands.validate.phases.layer import unlike_rounding
 from encoder_conformance.commands.validate.results import Validation
 from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import validate
+from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute_all
@@ -145,7 +146,10 @@ def _made_from(case: Case, constants: Constants) -> bytes:
 
 @pytest.fixture
 def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Validation]:
-    """Validate a file that a fake worker looks into."""
+    """Validate a file that a fake worker looks into.
+
+    `diagnosed=False` leaves out the diagnosis, for a test that does not read what it says.
+    """
     monkeypatch.setattr("encoder_conformance.oracle.golden.build.compute_all", computed_once)
     monkeypatch.setattr(
         "encoder_conformance.commands.validate.runtimes.RUNTIMES",
@@ -158,8 +162,10 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     def of(
         *, layer: Layer | None = None, parameters: Any = None, limit: float | None = None, says: Any = None,
         strict: bool = False, runtimes: tuple[str, ...] = ("onnxruntime",),
-        limits: WorkerLimits | None = None, **file: Any
+        limits: WorkerLimits | None = None, diagnosed: bool = True, **file: Any
     ) -> Validation:  # fmt: skip
+        if not diagnosed:
+            monkeypatch.setattr(Observations, "diagnoses", lambda *_, **__: [])
         model = tmp_path / "model.json"
         defaults = {"parameters_of": "post-relu", "stored_in": "float32", "description": description(**(says or {}))}
         model.write_text(json.dumps({**defaults, **file}))
@@ -274,7 +280,7 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
 
 @pytest.mark.release
 def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) -> None:
-    found = validated(lie="y += 1e-3", only_at="extended")
+    found = validated(lie="y += 1e-3", only_at="extended", diagnosed=False)
     assert found.status == 1
     assert all("onnxruntime extended: fail" in message for message in errors(found)["numbers"])
     assert "onnxruntime extended and onnxruntime disable differ in" in errors(found)["levels"][0]
@@ -285,13 +291,13 @@ def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) ->
 
 
 def test_a_file_that_is_wrong_to_the_letter_is_no_runtimes_fault(validated: Callable) -> None:
-    found = validated(lie="y += 1e-3", only_at="disable")
+    found = validated(lie="y += 1e-3", only_at="disable", diagnosed=False)
     assert (found.status, found.conclusion, found.wrong_runtimes) == (1, "wrong", ())
 
 
 def test_an_answer_that_depends_on_what_was_asked_before(validated: Callable, tmp_path: Path) -> None:
     """As a runtime that keeps its plan for one position: the sentence, the least length, a script, and whose fault."""
-    found = validated(lie="y += (asked[0] == 1) * (x.shape[1] >= 6)", only_at="extended")
+    found = validated(lie="y += (asked[0] == 1) * (x.shape[1] >= 6)", only_at="extended", diagnosed=False)
     [message] = errors(found)["history"]
     assert message.startswith(
         "onnxruntime extended: after a run at batch 1, sequence 1, lengths from 6 on are wrong: rms "
@@ -420,7 +426,7 @@ def test_a_file_of_one_size_is_asked_at_that_size_and_is_said_to_be(validated: C
 def test_where_one_size_is_fixed_the_other_is_asked(
     validated: Callable, sizes: Any, lie: str, batch: str, length: str
 ) -> None:
-    found = validated(says=of_shape(*sizes), lie=lie)
+    found = validated(says=of_shape(*sizes), lie=lie, diagnosed=False)
     said = covered(found)
     assert [": ".join(said[name]) for name in ("other batch sizes", "other lengths")] == [batch, length]
     assert (found.status == 0) == (not lie)
@@ -466,7 +472,7 @@ def test_a_file_of_float16_is_asked_in_it(validated: Callable) -> None:
 @pytest.mark.release
 def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -> None:
     rounded = "y += (np.random.default_rng(0).random(y.shape) - 0.5) * 2**-11 * 4"
-    assert validated(lie=rounded).status == 1
+    assert validated(lie=rounded, diagnosed=False).status == 1
     found = validated(lie=rounded, stored_in="float16")
     assert found.rounded_as == "float16"
     assert errors(found) == {}
@@ -476,7 +482,8 @@ def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -
 def test_integer_weights_are_reported_and_held_to_a_limit(
     validated: Callable, limit: float | None, status: int
 ) -> None:
-    found = validated(lie="y *= 1.02", limit=limit, says={"quantised": True}, honest_as="as_numbers")
+    lie = {"lie": "y *= 1.02", "honest_as": "as_numbers"}
+    found = validated(limit=limit, says={"quantised": True}, diagnosed=False, **lie)
     assert found.rounded_as == "int8"
     assert found.status == status
     of_the_file, as_numbers = found.runtimes[:2], found.runtimes[2]
@@ -600,7 +607,7 @@ def test_the_limits_are_options(conform: Callable) -> None:
 
 
 def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
-    found = validated(lie="y += 1e-3 * x.mean(axis=0, keepdims=True)")
+    found = validated(lie="y += 1e-3 * x.mean(axis=0, keepdims=True)", diagnosed=False)
     assert any(message.startswith("invariant-batch") for message in errors(found)["properties"])
 
 
@@ -616,4 +623,4 @@ def test_a_large_file_is_sampled_and_that_is_said(validated: Callable, monkeypat
     assert asked == {"size-1x1", "padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"}
     [note] = [finding for finding in found.findings if "are sampled" in finding.message]
     assert "at up to 2 × 6 positions, in onnxruntime extended" in note.message
-    assert errors(validated(runtimes=(), lie="y += 1e-3")).keys() >= {"numbers"}
+    assert errors(validated(runtimes=(), lie="y += 1e-3", diagnosed=False)).keys() >= {"numbers"}

@@ -144,7 +144,8 @@ def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Ca
 
 def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
     cases = asking("post-relu-zero-rows/blind-queries-padding", "post-relu-zero-rows/no-mask")
-    [line] = lines(conform("run", "--impl", fake("blind", NO_KEY_GIVES_NAN), *cases, "--dtype", "float32"))
+    folder = fake("blind", NO_KEY_GIVES_NAN, checks="[output, stages]")
+    [line] = lines(conform("run", "--impl", folder, *cases, "--dtype", "float32"))
     assert (
         "A query with no key to attend to gives NaN or infinity: first in output." in line or "attention_output" in line
     )
@@ -171,9 +172,8 @@ def test_in_a_stack_nan_spreads_by_the_next_layers_keys(conform: Callable, fake:
 
 @pytest.mark.parametrize("padding", daily(("padding-nan",), ("padding-huge", "padding-nan", "padding-infinity")))
 def test_padding_that_leaks_is_said(conform: Callable, fake: Callable, padding: str) -> None:
-    ended = conform(
-        "run", "--impl", fake("leaks", PADDING_LEAKS), *asking(f"post-relu-zero-rows/{padding}"), "--dtype", "float32"
-    )
+    folder = fake("leaks", PADDING_LEAKS, checks="[output, stages]")
+    ended = conform("run", "--impl", folder, *asking(f"post-relu-zero-rows/{padding}"), "--dtype", "float32")
     [line] = lines(ended)
     assert "What stands at padded positions comes out elsewhere: first in output." in line
     assert "(M-8)" in line
@@ -192,7 +192,8 @@ def test_a_gradient_that_alone_is_nan_is_named(conform: Callable, fake: Callable
 
 def test_items_that_are_put_back_by_the_wrong_index_are_said_to_be_permuted(conform: Callable, fake: Callable) -> None:
     cases = asking("pre-gelu/items-unsorted", "pre-gelu/padding-right", "pre-gelu/no-mask")
-    ended = conform("run", "--impl", fake("sorts", SORTS_ITEMS), *cases, "--dtype", "float32")
+    folder = fake("sorts", SORTS_ITEMS, checks="[output, stages]")
+    ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     [line] = lines(ended)
     assert (
         "seen: Items are permuted: items 0 to 3 have the outputs of items 3, 2, 1, 0: they are sorted by length" in line
@@ -208,7 +209,8 @@ def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Ca
         return super()._forward(x, Masks(None, None if joined is None else ~joined, masks.bias), run)
     """
     cases = asking("pre-gelu/padding-right", "pre-gelu/invariant-padding-content")
-    ended = conform("run", "--impl", fake("inverted", inverted), *cases, "--dtype", "float32")
+    folder = fake("inverted", inverted, checks="[output, stages]")
+    ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     assert "fail" in ended.outcomes("invariant")
     [line] = lines(ended)
     assert "explained: your layer is the spec with mask-inverted" in line

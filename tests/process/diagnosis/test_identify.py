@@ -41,7 +41,7 @@ def later(*values: Any) -> Any:
         later("attention_scores", lambda text: f"4 * tanh(({text}) / 4)", "4 * tanh(query_heads @ transpose("),
         later("ffn_activation", lambda text: "ffn_hidden * sigmoid(1.5 * ffn_hidden)", "sigmoid(1.5 * ffn_hidden)"),
         later("norm2", lambda text: text.replace("* norm2.gain", "* (1 + norm2.gain)"), "* (1 + norm2.gain) + norm2."),
-        ("attention_weights", lambda text: "softmax(attention_scores + bias, roll(mask, 1, 0))", "flip(mask, 0)"),
+        later("attention_weights", lambda text: "softmax(attention_scores + bias, roll(mask, 1, 0))", "flip(mask, 0)"),
         later("context_merged", lambda text: "merge_heads(roll(context, 1, 1))", "merge_heads(roll(context, 1, -3))"),
         later("query", lambda text: text.replace("query.bias", "key.bias"), "query.weight + attention.key.bias"),
     ],

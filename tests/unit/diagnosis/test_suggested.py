@@ -48,7 +48,7 @@ def found(stage: str, wrong: Wrong) -> str:
             "where(index(attention_weights, -3) == num_heads - 1, 2 * attention_weights, attention_weights) "
             "@ value_heads",
         ),
-        ("context", lambda text: f"repeat({text}, -2, 0)", "repeat(attention_weights @ value_heads, -2, 0)"),
+        later("context", lambda text: f"repeat({text}, -2, 0)", "repeat(attention_weights @ value_heads, -2, 0)"),
         ("query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."),
         later(
             "residual1",

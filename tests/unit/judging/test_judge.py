@@ -22,6 +22,9 @@ from encoder_conformance.spec.stages import stages
 
 Array = np.ndarray[Any, Any]
 CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
+DAILY = [case for name, case in CASES.items() if case.layer.d_model <= 64 or name == "post-relu-512/no-mask"]
+"""Those of small layers, and one of a large layer, of which positions are drawn. A release takes every case."""
+LEFT = [case for case in CASES.values() if case not in DAILY]
 CASE = CASES["pre-gelu/padding-right"]
 OUTPUT = ("output",)
 WEIGHTS = ("attention_weights", "output")
@@ -72,24 +75,32 @@ def noise(count: int) -> Array:
     return np.where(np.arange(count) // 2 % 2, -1.0, 1.0)
 
 
-def test_every_golden_itself_passes() -> None:
-    for case in CASES.values():
-        expected = golden_of(case)
-        for check in case.situation.checks:
-            verdict = judged(answer(check, case=case, expected=expected), check, case=case, expected=expected)
-            assert verdict.outcome is Outcome.PASS, (case.id, verdict.message)
-            assert verdict.rms == verdict.max == 0
-            assert len(verdict.tensors) == len(names(case, check))
+def itself_passes(case: Case) -> None:
+    expected = golden_of(case)
+    for check in case.situation.checks:
+        verdict = judged(answer(check, case=case, expected=expected), check, case=case, expected=expected)
+        assert verdict.outcome is Outcome.PASS, (case.id, verdict.message)
+        assert verdict.rms == verdict.max == 0
+        assert len(verdict.tensors) == len(names(case, check))
 
 
-@of_every(CASES.values(), ("float64", "float32"))
-def test_an_answer_of_zeros_never_passes(case: Case, dtype: str) -> None:
+test_every_golden_itself_passes = of_every(DAILY)(itself_passes)
+test_every_other_golden_itself_passes = pytest.mark.release(of_every(LEFT)(itself_passes))
+
+
+def zeros_never_pass(case: Case, dtype: str) -> None:
     expected = golden_of(case)
     for check in case.situation.checks:
         zeros = {name: np.zeros_like(value) for name, value in answer(check, dtype, case, expected).items()}
         verdict = judged(zeros, check, dtype, case, expected)
         assert verdict.outcome is Outcome.FAIL, check
         assert any(tensor.problem for tensor in verdict.tensors) or (verdict.max or 0.0) > 1000
+
+
+test_an_answer_of_zeros_never_passes = of_every(DAILY, ("float64", "float32"))(zeros_never_pass)
+test_an_answer_of_zeros_to_any_other_never_passes = pytest.mark.release(
+    of_every(LEFT, ("float64", "float32"))(zeros_never_pass)
+)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -177,14 +188,17 @@ def test_another_dtype_fails(asked: str, given: str) -> None:
     assert f"dtype {given} instead of {asked}" in verdict.message
 
 
-@of_every(CASES.values())
-def test_float32_inside_a_float64_answer_fails_by_number(case: Case) -> None:
+def float32_inside_fails(case: Case) -> None:
     expected = golden_of(case)
     down = {"output": answer("output", "float32", case, expected)["output"].astype(np.float64)}
     verdict = judged(down, case=case, expected=expected)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.rms is not None
     assert verdict.rms > 1e4
+
+
+test_float32_inside_a_float64_answer_fails_by_number = of_every(DAILY)(float32_inside_fails)
+test_it_does_in_every_other_case = pytest.mark.release(of_every(LEFT)(float32_inside_fails))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from products import of_a_release
 
 from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.condition import expectation
@@ -146,10 +147,10 @@ SHARED = {
 @pytest.fixture(
     scope="module",
     params=[
-        ("pre", "relu", None),
-        ("pre", "gelu", (3, 1)),
-        ("pre", "gelu", (0, 3)),
-        ("post", "relu", (2, 3)),
+        of_a_release(("pre", "relu", None)),
+        of_a_release(("pre", "gelu", (3, 1))),
+        of_a_release(("pre", "gelu", (0, 3))),
+        of_a_release(("post", "relu", (2, 3))),
         ("post", "relu", (3, 0)),
         ("post", "gelu", None),
         (
@@ -160,7 +161,7 @@ SHARED = {
             None,
         ),
         ("post", "gelu_tanh", (2, 3), RMS, None),
-        ("pre", "gelu", (3, 1), WHISPER, None),
+        of_a_release(("pre", "gelu", (3, 1), WHISPER, None)),
         ("post", "silu", None, {"attention": {"value_bias": False}, "feed_forward": {"hidden_bias": False}}, None),
         ("pre", "quick_gelu", (3, 1)),
         ("pre", "silu", (3, 1), {"feed_forward": {"gated": True, "hidden_bias": False}, "attention": {"rope": ROPE}}),

@@ -318,7 +318,11 @@ def test_parts_are_the_tensor(pattern: Pattern, size: int) -> None:
     assert same_bits(values.tolist(), portable.tensor("in parts", (size,), pattern, -7))
 
 
-@of_every(CASES.values())
+SCALED = {(case.layer.layer, *sorted(case.situation.parameter_exponents.items())): case for case in CASES.values()}
+"""Layer and exponents, on which alone a case's parameters depend → one case that has them."""
+
+
+@of_every(SCALED.values())
 def test_parameter_exponents_multiply_by_that_power_of_two(case: Case) -> None:
     moved, plain = case.parameters(), layer_parameters(case.layer, {})
     for name, value in moved.items():
@@ -341,10 +345,8 @@ def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
 
 
 def test_every_value_is_exact_in_every_dtype() -> None:
-    cases = CASES.values()
-    distinct = {(case.layer.layer, *sorted(case.situation.parameter_exponents.items())): case for case in cases}
-    tensors = [value for case in distinct.values() for value in case.parameters().values()]
-    for case in cases:
+    tensors = [value for case in SCALED.values() for value in case.parameters().values()]
+    for case in CASES.values():
         inputs = [case.x()] if case.layer.embedding is None else []  # ids are integers everywhere
         tensors += [*inputs, case.cotangent(np.zeros((0, 2), dtype=np.int64))]
     for values in tensors:

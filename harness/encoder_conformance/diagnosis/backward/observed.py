@@ -50,7 +50,7 @@ class ObservedGradients:
     explained: Deviant | None = None
 
     @cached_property
-    def specified(self) -> dict[str, Equation]:
+    def specified(self) -> Mapping[str, Equation]:
         """Return the equations, by stage, of the layer that is right, or taken for it."""
         if self.explained is None:
             return stage_equations(self.case.layer)

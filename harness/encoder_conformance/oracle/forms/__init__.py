@@ -110,7 +110,8 @@ def takes(case: Case, step: Step) -> bool:
     return step.form != "bias" or case.situation.mask.bias is not None
 
 
-def stage_equations(layer: Layer) -> dict[str, Equation]:
+@lru_cache(maxsize=512)
+def stage_equations(layer: Layer) -> Mapping[str, Equation]:
     """Stage → its equation, of one layer or of attention alone; {} of a stack, whose stages are whole layers.
 
     An equation names only stages before its own: a step that shows none is written into those that read it.

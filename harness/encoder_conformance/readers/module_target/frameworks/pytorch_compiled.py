@@ -1,6 +1,7 @@
 """PyTorch's modules in what they are wrapped in: compiled code, which their copies keep, and the module inside."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
@@ -25,7 +26,9 @@ def wrappers(module: nn.Module) -> tuple[str, ...]:
 
 def inside(module: nn.Module) -> nn.Module:
     """The module in its wrappers. It has the same parameters."""
-    while isinstance(module, (*_WRAPPERS, torch._dynamo.OptimizedModule)):
+    dynamo = sys.modules.get("torch._dynamo")  # its import takes as long as PyTorch's, and what is compiled has made it
+    compiled = () if dynamo is None else (dynamo.OptimizedModule,)
+    while isinstance(module, (*_WRAPPERS, *compiled)):
         module = module.module if isinstance(module, _WRAPPERS) else getattr(module, _COMPILED)
     return module
 
