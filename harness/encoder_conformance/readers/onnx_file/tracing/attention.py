@@ -126,6 +126,8 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     query, key, value = (view_of(table, name) for name in node.input[:3])
     if len(node.input) > 4 and any(node.input[4:6]):
         raise UnsupportedPattern("Attention with a cache of keys and values")
+    if len(node.input) > 6 and node.input[6]:
+        raise UnsupportedPattern("Attention that is told how many keys of each item are there (nonpad_kv_seqlen)")
     heads = [attributes.get("q_num_heads"), attributes.get("kv_num_heads"), attributes.get("kv_num_heads")]
     if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
         heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]
