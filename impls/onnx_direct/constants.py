@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
     """By name: numbers in the layer's dtype, axes and shapes."""
     D, attention, described = layer["d_model"], layer["attention"], with_attributes(layer)
-    H, d, filled = attention["num_heads"], head_dim(described), attention["masked_score"]
+    d, filled = head_dim(described), attention["masked_score"]
     least = max(float(ml_dtypes.finfo(dtype).min), float(np.finfo(np.float32).min))
     rates = np.exp(-math.log(10000) / D * np.arange(0, D, 2))
     numbers = {
@@ -41,7 +41,17 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
         "weight_of_branch": layer.get("residual_scale") or 1.0,
         "cap": attention.get("softcap") or 1.0,
     }
-    shapes = {
+    integers = {**_shapes(described), **_of_positions(layer), **_of_shared_heads(attention, d)}
+    return {
+        **{name: np.array(value, dtype) for name, value in numbers.items()},
+        **{name: np.array(value, np.int64) for name, value in integers.items()},
+        **_frequencies(described, d, dtype),
+    }
+
+
+def _shapes(described: "Layer") -> dict[str, Any]:
+    D, H, d = described.d_model, described.attention.num_heads, head_dim(described)
+    return {
         "last_axis": [-1],
         "inner_axes": [1, 2, 3],
         "second_axis": [1],
@@ -51,13 +61,8 @@ def constants_of(layer: Mapping[str, Any], dtype: np.dtype) -> dict[str, Array]:
         "column_shape": [-1, 1],
         "nothing": [0],
         "width": [D],
-    }
-    scalars = {"first": 0, "next": 1}
-    integers = {**shapes, **scalars, **_of_positions(layer), **_of_shared_heads(attention, d)}
-    return {
-        **{name: np.array(value, dtype) for name, value in numbers.items()},
-        **{name: np.array(value, np.int64) for name, value in integers.items()},
-        **_frequencies(described, d, dtype),
+        "first": 0,
+        "next": 1,
     }
 
 

@@ -17,9 +17,11 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 from products import daily
+from rich.console import Console
 
 from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.results import Validation
+from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import validate
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute
@@ -590,3 +592,26 @@ def test_an_export_is_read_with_what_the_language_was_extended_by(
     read, told = conform("validate", file), conform("validate", file, "--layer", layer)
     assert (read.status, told.status) == (0, 0), read.stdout + told.stdout
     assert "0 errors" in told.stdout
+
+
+FRAMES = """
+ waves = Conv<pads=[1,1]>(frames, Wc)  bent = Relu(waves)  x = Transpose<perm=[0,2,1]>(bent)"""
+
+
+def test_what_stands_before_the_layers_and_was_not_judged_is_said_last(judged: Judge, tmp_path: Path) -> None:
+    """A convolution over frames, as in encoders of speech: the layers behind it are judged with what it gives."""
+    signature = "(float[batch, 4, 7] frames, bool[batch, 7] mask) => (float[batch, 7, 24] output)"
+    kernel = np.random.default_rng(2).normal(size=(24, 4, 3), scale=0.4).astype(np.float32)
+    model = model_of(f"{FRAMES} {PLANTS['PRE']}", signature, Wc=kernel)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    found = judged(path)
+    assert (found.status, found.description.cut) == (0, "x")
+    assert found.description.unjudged.startswith("the convolution Conv")
+    screen = Console(record=True, width=1000)
+    show_validation(screen, found)
+    last = screen.export_text().splitlines()[-1]
+    assert f"; what stands before 'x', {found.description.unjudged}, was not judged: 0 errors" in last
+    whole = tmp_path / "whole.onnx"
+    onnx.save(model_of(PLANTS["PRE"]), whole)
+    assert judged(whole).description.unjudged == ""

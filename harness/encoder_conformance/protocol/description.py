@@ -123,7 +123,8 @@ class InitializerSource(Frozen):
 class FileDescription(Description):
     """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
     `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
-    judged as x. `fixed`: what was mended in a new file."""
+    judged as x. `unjudged`: what stands before that value, where it was not judged. `fixed`: what was mended in a new
+    file."""
 
     findings: tuple[PhaseFinding, ...]
     file: FileFacts | None = None
@@ -134,6 +135,7 @@ class FileDescription(Description):
     outputs: tuple[Port, ...] = ()
     roles: Roles | None = None
     cut: Plain | None = None
+    unjudged: Plain = ""
     fixed: tuple[Plain, ...] = ()
     stages: dict[str, Anchor] = Field(default_factory=dict)
     parameters: dict[str, InitializerSource] = Field(default_factory=dict)

@@ -150,7 +150,8 @@ def _last_line(validation: Validation) -> Text:
         count += " (--strict: a warning fails)"
     status, opening = CONCLUSIONS[kind]
     whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
-    return Text(f"{opening}{whose}{_comparison(validation)}: {count}", style="bold red" if status else "bold green")
+    compared = f"{_comparison(validation)}{_before(validation)}"
+    return Text(f"{opening}{whose}{compared}: {count}", style="bold red" if status else "bold green")
 
 
 def _comparison(validation: Validation) -> str:
@@ -167,6 +168,14 @@ def _comparison(validation: Validation) -> str:
         return f": {choices}; not compared with any source (--layer, --parameters say what it should be)"
     values = "compared" if "parameters" in compared_with else "not compared with any source (--parameters)"
     return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
+
+
+def _before(validation: Validation) -> str:
+    """What stands before the encoder and was not judged; "" where nothing does."""
+    description = validation.description
+    if not description.unjudged or not validation.judged:
+        return ""
+    return f"; what stands before {description.cut!r}, {description.unjudged}, was not judged"
 
 
 def _count(number: int, noun: str) -> str:

@@ -45,6 +45,8 @@ class Inspection:
     semantics: InputSemantics | None = None
     inferred: InferredLayer | None = None
     cut: Cut | None = None
+    unjudged: str = ""
+    """What stands before the encoder, where it was taken as it is."""
 
     def description(self) -> dict[str, Any]:
         """A `Description` as JSON: the answer to the request `inspect`."""
@@ -60,6 +62,7 @@ class Inspection:
             outputs=tuple(map(port_of, self.graph.model.graph.output)) if self.graph else (),
             roles=self._roles(),
             cut=self.cut.x if self.cut else None,
+            unjudged=self.unjudged,
             layer=inferred.layer,
             facts=tuple(inferred.facts),
             stages={name: stage.anchor() for name, stage in inferred.stages.items()},
@@ -154,7 +157,8 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
             first = tried
             if thoroughly and tried.semantics is not None:
                 give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
-                judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+                judged = judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+                tried.unjudged = "" if judged else cut.before
             break
     if first is None:
         select_interface(graph, before)

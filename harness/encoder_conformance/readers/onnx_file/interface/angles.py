@@ -178,6 +178,8 @@ def _turns(graph: Graph, node: onnx.NodeProto, value: str) -> bool:
 
 def _is_position(graph: Graph, name: str, output: str) -> bool:
     """Whether an input reaches the output by angles alone: by a cosine and a sine, or by rows of a table of such."""
+    if output not in graph.depending_on(name):  # its sizes alone are used
+        return False
     found, turns = {name}, False
     for node in graph.nodes:
         if node.op_type in ("Shape", "Size") or found.isdisjoint(inputs_of(node)):

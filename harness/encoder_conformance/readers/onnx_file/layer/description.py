@@ -335,11 +335,6 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
         if abs(weights.scale * n**0.5 - 1) < close:
             return _fact("attention.scale", name, evidence)
     if (number := _whole_number(weights.scale, close)) is not None and not _is_classic(layer):
-        findings.warning(
-            "layer",
-            f"{where}{evidence}, which is 1/√{number:g}, and neither 1/√{d} (head_dim) nor 1/√{D} (d_model)",
-            "if that is not meant: is the scale folded into the weights of query or key, or missing?",
-        )
         return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")

@@ -27,12 +27,13 @@ from encoder_conformance.readers.onnx_file.layer.verification import exact_stage
 from encoder_conformance.spec.axes import Array
 
 
-def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> None:
-    """Says how far a whole file is off, or why it was not judged as a whole. `graph` is that of the whole file."""
+def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> bool:
+    """Says how far a whole file is off, or why it was not judged as a whole; and whether what stands before the encoder
+    was judged, too. `graph` is that of the whole file."""
     front = _followed(graph, cut.x)
     feeds = _feeds(graph, cut, front, semantics)
     if feeds is None:
-        return
+        return False
     try:
         names = [cut.x, cut.output, *sorted(front.traced - feeds.keys() if front else ())]
         run = {**feeds, **values_of(graph.model, names, feeds)}
@@ -40,14 +41,15 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
         findings.error(
             "interface", f"from its inputs on it does not run: {error}", "the encoder inside was judged alone"
         )
-        return
+        return False
     if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
-        return
+        return False
     verdicts = _verdicts(cut, inferred, semantics, front, run)
     described = _described(graph, front, run) if front else ""
     _report(cut, findings, described, verdicts, quantised=graph.quantised)
     if front:
         _check_positions(graph, front, run, findings)
+    return front is not None
 
 
 def _followed(graph: Graph, x: str) -> Front | None:
