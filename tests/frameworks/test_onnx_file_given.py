@@ -1,5 +1,6 @@
 """What a file is given, or computes in one operator: angles as inputs, rotations, grouped heads, attention."""
 
+import json
 import re
 import runpy
 from pathlib import Path
@@ -9,6 +10,11 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from encoder_conformance import Masks, RunRequest
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.encoder import forward
+from encoder_conformance.oracle.inputs import LayerInputs
+from encoder_conformance.readers.onnx_file.adapter import OnnxFile
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.spec.layer import Layer
 
@@ -92,6 +98,25 @@ def test_cosines_and_sines_may_be_inputs(tmp_path: Path, rotation: str, width: i
     assert seen.interface.x.name == "x"
     [note] = [each for each in seen.findings.found if "no theta is in the file" in each.message]
     assert "'cos' (cos" in note.message
+
+
+def test_angles_that_are_inputs_are_of_the_theta_that_is_stated(tmp_path: Path) -> None:
+    """The file holds none: whoever judges it as a layer gives it that layer's."""
+    inspected(tmp_path, *both(HALVES), given=f"{MASKED}, {TABLES.format(d)}", **HOLDING)
+    path = str(tmp_path / "model.onnx")
+    started = OnnxFile()
+    started.choices = {"model": path, "runtime": "onnxruntime", "level": "disable"}
+    started.start("cpu", 1)
+    reply, own = started.other({"op": "inspect", "path": path, "mask": None})
+    described = reply["description"]["layer"]
+    assert described["attention"]["rope"]["theta"] == 1e4
+    described["attention"]["rope"]["theta"] = 50.0
+    started.build(described, own, "float32")
+    x = np.random.default_rng(0).normal(size=(2, 9, D)).astype(np.float32)
+    layer = Layer.model_validate_json(json.dumps(described))
+    held = {name: value.astype(np.float64) for name, value in own.items()}
+    due = forward(layer, LayerInputs(x.astype(np.float64), held, None), Arithmetic(np.float64))["output"]
+    assert np.abs(started.output(x, Masks(None, None), RunRequest()) - due).max() < 1e-4
 
 
 def test_inputs_that_no_name_tells_apart_are_taken_as_they_turn(tmp_path: Path) -> None:

@@ -594,6 +594,39 @@ def test_an_export_is_read_with_what_the_language_was_extended_by(
     assert "0 errors" in told.stdout
 
 
+TURNED = """{0}1, {0}2 = Split<axis=-1, num_outputs=2>({0}p)  {0}a = Mul({0}1, cos)  {0}b_ = Mul({0}2, sin)
+ {0}c_ = Sub({0}a, {0}b_)  {0}e = Mul({0}1, sin)  {0}f = Mul({0}2, cos)  {0}g = Add({0}e, {0}f)
+ {0}t = Concat<axis=-1>({0}c_, {0}g)"""
+
+
+def test_a_theta_that_the_file_leaves_to_its_caller_is_no_difference(judged: Judge, tmp_path: Path) -> None:
+    body = PLANTS["PRE"]
+    for side, perm in (("q", "0,2,1,3"), ("k", "0,2,3,1")):
+        turned = f"{side}p = Transpose<perm=[0,2,1,3]>({side}r)  {TURNED.format(side)}"
+        last = "Identity" if side == "q" else "Transpose<perm=[0,1,3,2]>"
+        old = f"{side}h = Transpose<perm=[{perm}]>({side}r)"
+        assert old in body
+        body = body.replace(old, f"{turned}  {side}h = {last}({side}t)")
+    signature = (
+        "(float[batch, sequence, 24] x, bool[batch, sequence] mask, float[sequence, 4] cos, float[sequence, 4] sin) "
+        "=> (float[batch, sequence, 24] output)"
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model_of(body, signature), path)
+    seen = inspect(path, None)
+    assert seen.inferred is not None
+    layer = seen.inferred.layer
+    assert layer is not None
+    assert layer.attention.rope is not None
+    rope = layer.attention.rope.model_copy(update={"theta": 500.0})
+    stated = layer.model_copy(update={"attention": layer.attention.model_copy(update={"rope": rope})})
+    found = judged(path, stated)
+    assert [each.message for each in found.errors] == []
+    other = rope.model_copy(update={"pairing": "interleaved"})
+    wrong = layer.model_copy(update={"attention": layer.attention.model_copy(update={"rope": other})})
+    assert "attention.rope.pairing is halves in the file" in judged(path, wrong).errors[0].message
+
+
 FRAMES = """
  waves = Conv<pads=[1,1]>(frames, Wc)  bent = Relu(waves)  x = Transpose<perm=[0,2,1]>(bent)"""
 
