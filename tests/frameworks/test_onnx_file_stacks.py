@@ -12,11 +12,15 @@ from onnx import helper
 from encoder_conformance.impls.bases.onnx_model.contract import finish
 from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
 from encoder_conformance.impls.onnx_direct.adapter import OnnxDirect
+from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.layer_differences import differences
+from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
-from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, verify
+from encoder_conformance.spec.case import Case, layer_parameters
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import GlobalLayers, Layer
-from encoder_conformance.spec.load import published_layers
+from encoder_conformance.spec.load import load, published_layers
 
 
 def stack(name: str, layers: int, **chosen: Any) -> Layer:
@@ -87,3 +91,31 @@ def test_a_window_one_wider_is_another_layer(tmp_path: Path) -> None:
     layer = published_layers()["modernbert"]
     read = layer_of(written(layer, tmp_path, wider))
     assert [(key, own) for key, _, own in differences(read, layer)] == [("attention.window.right", 5)]
+
+
+def test_few_runs_do_not_accuse() -> None:
+    """By the σ of 8 runs one number is out of line, and by that of 64 it is not: σ is no smaller for that."""
+    layer, format = published_layers()["bert"], FORMATS["float64"]
+    case = Case(layer, load().situations["no-mask"])
+    inputs = LayerInputs(case.x(), case.parameters(), None)
+    exact = exact_stages(layer, inputs)
+    due = {"output": exact["output"]}
+
+    def sigma(runs: int, at: tuple[int, ...]) -> float:
+        """Of this element, by so many runs."""
+        far = {"output": due["output"].copy()}
+        far["output"][at] += 1.0
+        conditions = sampled_conditions(layer, inputs, exact, runs)
+        found = judge_whole_tensors(due, conditions, far, format)["output"].sigma
+        assert found is not None
+        return found
+
+    few, many = (sampled_conditions(layer, inputs, exact, runs)["output"] for runs in (8, 64))
+    where = np.unravel_index(int((many / few).argmax()), few.shape)
+    at = tuple(int(place) for place in where)
+    assert 1.5 * sigma(8, at) < sigma(64, at)
+    for times, conforms in ((14, True), (25, False), (1e6, False)):
+        value = due["output"].copy()
+        value[at] += times * sigma(8, at)
+        [verdict] = verify(layer, inputs, {"output": value}, format)
+        assert verdict.conforms == conforms, times

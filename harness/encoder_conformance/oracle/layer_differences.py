@@ -14,6 +14,8 @@ _NOT_COMPARED = {"layer", "title", "source", "clauses", "family", "dropout", "pa
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
 _AS_READ = 2e-4
 """Relative: a theta that was read off angles in float32."""
+_ROUNDED = 2e-7
+"""Relative: a number that a file holds in float32, or one over it."""
 
 
 def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
@@ -49,7 +51,9 @@ def _as_stated(read: Layer, stated: Layer) -> Layer:
     stack = read.stack
     if stack.layers == stated.stack.layers and _same_layers(read, stated):
         stack = stack.model_copy(update={"global_layers": stated.stack.global_layers})
-    return read.model_copy(update={"attention": own, "stack": stack})
+    near = abs(read.residual_scale / stated.residual_scale - 1) < _ROUNDED
+    factor = stated.residual_scale if near else read.residual_scale
+    return read.model_copy(update={"attention": own, "stack": stack, "residual_scale": factor})
 
 
 def _same_layers(one: Layer, two: Layer) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from encoder_conformance.oracle.layer_differences import differences
@@ -64,3 +65,14 @@ def test_layers_without_a_window_are_the_same_whatever_would_come_next() -> None
     assert keys(stack(1, 3), stack(1, 7)) == []
     assert keys(stack(0, 2), stack(0, 3)) == ["stack.global_layers.every"]
     assert keys(stack(0, 4), stack(0, 5, 500.0)) != []
+
+
+def test_a_factor_is_as_exact_as_a_file_holds_it() -> None:
+    """A file may multiply by it, or divide by one over it, each rounded to float32."""
+    factor = (36 / 30) ** 0.5
+    stated, read, other = (
+        having().model_copy(update={"residual_scale": value})
+        for value in (factor, 1 / float(np.float32(1 / factor)), factor * (1 + 1e-6))
+    )
+    assert keys(read, stated) == []
+    assert keys(other, stated) == ["residual_scale"]

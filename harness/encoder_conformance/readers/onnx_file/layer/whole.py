@@ -23,7 +23,7 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.layer.front import Front, Unfollowed
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, runs_of
+from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, sure
 from encoder_conformance.spec.axes import Array
 
 
@@ -79,16 +79,21 @@ def _verdicts(
         found = {"output": stages["output"]}
         return found if front is None else {"before": given.x, **found}
 
-    with np.errstate(all="ignore"):
-        right = before(Arithmetic(np.float64))
-        exact = of_whole(right, exact_stages(layer, right))
-        samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs_of(layer))]
-        pairs = zip(samples, disturbed(layer, samples), strict=True)
-        conditions = conditions_of([of_whole(*each) for each in pairs], exact)
     format = inferred.format_at(semantics.x.dtype)
     values = {"before": run[cut.x], "output": run[cut.output]}
     seen = {name: semantics.batch_first(value).astype(format.numpy) for name, value in values.items()}
-    return judge_whole_tensors(exact, conditions, seen, format)
+    with np.errstate(all="ignore"):
+        right = before(Arithmetic(np.float64))
+        exact = of_whole(right, exact_stages(layer, right))
+
+    def judged(runs: int) -> dict[str, TensorVerdict]:
+        with np.errstate(all="ignore"):
+            samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs)]
+            pairs = zip(samples, disturbed(layer, samples), strict=True)
+            conditions = conditions_of([of_whole(*each) for each in pairs], exact)
+        return judge_whole_tensors(exact, conditions, seen, format)
+
+    return sure(layer, judged)
 
 
 def _report(
