@@ -119,3 +119,28 @@ def test_few_runs_do_not_accuse() -> None:
         value[at] += times * sigma(8, at)
         [verdict] = verify(layer, inputs, {"output": value}, format)
         assert verdict.conforms == conforms, times
+
+
+def turned_about(model: onnx.ModelProto) -> None:
+    """Buckets of query less key: what is after a query counts as before it."""
+    node = next(node for node in model.graph.node if node.output[0] == "is_after")
+    node.op_type = "Less"
+
+
+def begun_one_later(model: onnx.ModelProto) -> None:
+    """Each bucket of a distance begins one position farther away."""
+    held = next(tensor for tensor in model.graph.initializer if tensor.name == "bucket_starts")
+    held.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(held) + 1, held.name))
+
+
+@pytest.mark.parametrize("edit", [turned_about, begun_one_later])
+def test_wrong_buckets_that_the_file_computes_are_no_right_ones(
+    edit: Callable[[onnx.ModelProto], None], tmp_path: Path
+) -> None:
+    """They are named, or read as the buckets that they are mistaken for, which a run then does not prove."""
+    seen = written(published_layers()["mpnet"], tmp_path, edit)
+    if seen.inferred is None:
+        [error] = seen.findings.errors()
+        assert "numbers of its own are added to the scores" in error.message
+    else:
+        assert not {fact.key: fact.value for fact in seen.inferred.facts}["proved"]
