@@ -124,7 +124,8 @@ def _kinds(tables: Sequence[tuple[Port, bool]]) -> Iterator[Sequence[Kind]]:
     if tables and all(named):
         yield [kind for kind in named if kind]
     elif len(tables) == 1:
-        yield from (["sin and cos"], ["cos and sin"])
+        together: tuple[Kind, Kind] = ("sin and cos", "cos and sin")
+        yield from ([each] for each in together)
     elif tables and len(tables) % 2 == 0:
         order: tuple[Kind, Kind] = ("cos", "sin")
         yield [order[number % 2] for number in range(len(tables))]
@@ -168,7 +169,7 @@ def _ends(name: str, takers: Mapping[str, list[onnx.NodeProto]]) -> list[tuple[o
 def _turns(graph: Graph, node: onnx.NodeProto, value: str) -> bool:
     """Whether a node turns what a linear map gives by this value."""
     if node.op_type == _ROTARY:
-        return value != node.input[0]
+        return bool(value != node.input[0])
     others = [name for name in node.input if name != value]
     if node.op_type != "Mul" or len(others) != 1:
         return False
