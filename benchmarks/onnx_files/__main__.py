@@ -96,7 +96,7 @@ def fault_row(each: Planted, folder: Path) -> dict[str, Any]:
         "exporter": each.exporter,
         "caught": compared.status != 0,
         "named": compared.status != 0 and _names(each.fault, said),
-        "said": next((error.message for error in compared.errors), "")[:300],
+        "said": next((error.message for error in compared.errors), "").replace(f"{folder}/", "")[:300],
         "alone": "caught" if alone.status else "warned" if alone.warnings else "invisible",
     }
 

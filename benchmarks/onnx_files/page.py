@@ -7,6 +7,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, KEPT = ROOT / "docs" / "onnx-files.md", ROOT / "docs" / "onnx_files.json"
+OF_LAYERS = ROOT / "docs" / "published_files.json"
 Tables = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -29,7 +30,7 @@ def _place(row: tuple[str, dict[str, Any]]) -> tuple[str, ...]:
 
 
 def page(kept: Tables) -> str:
-    return "\n".join([*_head(kept), *_files(kept["files"]), *_faults(kept["faults"])]) + "\n"
+    return "\n".join([*_head(kept), *_of_layers(), *_files(kept["files"]), *_faults(kept["faults"])]) + "\n"
 
 
 def _head(kept: Tables) -> list[str]:
@@ -59,6 +60,29 @@ def _head(kept: Tables) -> list[str]:
         f"- {len(faults)} planted faults. With `--against` the right file {caught} are caught and {named} named.",
         f"- The same alone: {alone['caught']} are errors, {alone['warned']} have a warning, {alone['invisible']} are",
         "  invisible, as they make a consistent other layer.",
+        "",
+    ]
+
+
+def _of_layers() -> list[str]:
+    """The exports of published layers, by what was said of each; those that do not pass by name."""
+    if not OF_LAYERS.exists():
+        return []
+    rows: list[dict[str, Any]] = json.loads(OF_LAYERS.read_text(encoding="utf-8"))
+    came = Counter(row["verdict"] for row in rows)
+    layers = len({row["layer"] for row in rows if row["verdict"] == "passes"})
+    return [
+        "## The published layers of transformers",
+        "",
+        "`python -m benchmarks.onnx_files.published_layers` exports transformers' own layer of each of",
+        "`specs/layers/published`, alone and two in a row, with random weights, by `torch.onnx.export`, and gives each",
+        "file to `conform validate --runtime onnxruntime`, without saying what it is. A file passes where the layer",
+        "that is inferred is the published one, and every check of it conforms.",
+        "[published_files.json](published_files.json) has them one by one.",
+        "",
+        f"- {len(rows)} files: {came['passes']} pass, of {layers} layers; {came['refused']} are refused, and "
+        f"{came['fails']} fail.",
+        *(f"- {row['name']}: {row['verdict']}: {row['sentence']}" for row in rows if row["verdict"] != "passes"),
         "",
     ]
 

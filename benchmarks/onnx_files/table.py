@@ -10,10 +10,7 @@ from benchmarks.onnx_files import exporters, published
 from benchmarks.onnx_files.modules import Pytorchs, drawn, layer
 from benchmarks.onnx_files.tools import TOOLS
 
-NOT_ENCODERS = {
-    "dinov2": "layer scales", "mpnet": "relative positions", "deberta-v2": "relative positions",
-    "modernbert": "rotary positions and gates", "t5-encoder": "relative positions",
-}  # fmt: skip
+NOT_ENCODERS = {"deberta-v2": "distances that are projected, too (disentangled attention)"}
 """Models of transformers that the specification does not hold → why."""
 CAUSAL = ("clip-text",)
 """Text encoders whose mask lets nobody look ahead: an error, unless a layer says so."""

@@ -7,7 +7,8 @@ of minus infinity, the mask is numbers to add, so low that with any score they g
 import math
 
 from encoder_conformance.impls.onnx_direct import plain
-from encoder_conformance.impls.onnx_direct.text import Form, Lines
+from encoder_conformance.impls.onnx_direct.form import Form, Lines
+from encoder_conformance.spec.plan import Step
 
 SCORES, WEIGHTS = 0, 3
 """Values of qk_matmul_output_mode: what the operator's fourth output is."""
@@ -46,7 +47,8 @@ def attend(form: Form) -> Lines:
     return lines
 
 
-def norm(form: Form, x: str, y: str, name: str) -> Lines:
-    if form.layer["norm"]["kind"] == "layer_norm":
-        return plain.norm(form, x, y, name)
-    return [f"{y} = RMSNormalization <axis = -1, epsilon = {form.layer['norm']['epsilon']!r}> ({x}, {name}.gain)"]
+def norm(form: Form, step: Step) -> Lines:
+    if step.right != "rms_norm":
+        return plain.norm(form, step)
+    epsilon, [x] = step.choices["epsilon"], step.reads
+    return [f"{step.makes} = RMSNormalization <axis = -1, epsilon = {epsilon!r}> ({x}, {step.owner}.gain)"]

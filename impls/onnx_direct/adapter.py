@@ -8,7 +8,8 @@ import onnx
 from encoder_conformance import Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.adapter import OnnxAdapter
 from encoder_conformance.impls.onnx_direct import plain
-from encoder_conformance.impls.onnx_direct.text import Form, encoder
+from encoder_conformance.impls.onnx_direct.form import Form
+from encoder_conformance.impls.onnx_direct.text import encoder
 
 
 class OnnxDirect(OnnxAdapter):

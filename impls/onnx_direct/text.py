@@ -5,8 +5,8 @@ the specification's; in a stack, each layer's begin with its prefix. The constan
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,65 +17,28 @@ from onnx import helper, numpy_helper
 
 from encoder_conformance import Tensors, shows_inside, stack_of
 from encoder_conformance.impls.onnx_direct.constants import constants_of
-from encoder_conformance.spec.plan import Step, plan, with_attributes
+from encoder_conformance.impls.onnx_direct.form import Form, Lines, reduced
+from encoder_conformance.impls.onnx_direct.positional import SHARED as OF_POSITIONS
+from encoder_conformance.impls.onnx_direct.positional import angles, places
+from encoder_conformance.impls.onnx_direct.steps import LINES, OF_EMBEDDING
+from encoder_conformance.spec.plan import stack_plan
 
 SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
 """Values that are the same for each layer of a stack. Constants are, too."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "quick_gelu")
 
-Lines = list[str]
-
-
-@dataclass(frozen=True)
-class Form:
-    """The layer to write, and the operators to write it with."""
-
-    layer: Mapping[str, Any]
-    dtype: str
-    opset: int
-    biased: bool
-    """Whether `bias` is added to the scores."""
-    attend: Callable[["Form"], Lines]
-    """The lines from query_heads, key_heads and value_heads to context."""
-    norm: Callable[["Form", str, str, str], Lines]
-    """The lines of a norm, given the names of its input, of its output and of its parameters."""
-
-    @property
-    def attention(self) -> Mapping[str, Any]:
-        return self.layer["attention"]
-
-    @property
-    def has_gelu(self) -> bool:
-        """From opset 20 on GELU is an operator. In float64 it is better written out: ONNX Runtime takes the operator's
-        definition, whose √2 and √(2/π) are float32 (onnx/onnx, onnx/defs/math/defs.cc)."""
-        return self.opset >= 20 and self.dtype != "float64"
-
 
 def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
     """The staged model (impls/bases/onnx_model/contract.py). Raises ValueError for a layer that cannot be."""
     check(form.layer)
-    layer, inside = form.layer, stages(form)
-    constants = constants_of(layer, np.dtype(form.dtype))
-    stacked, lines, outputs, x = stack_of(layer), masks(form), [], "x"
-    if not stacked:
-        lines += layer_lines(form, x)
-        outputs += inside
-        x = outputs[-1]
+    layer, constants = form.layer, constants_of(form.layer, np.dtype(form.dtype))
+    lines, outputs = [*masks(form), *places(form)], list[str]()
+    if stack_of(layer):
+        x = stack_lines(form, {*SHARED, *OF_POSITIONS, *constants}, lines, outputs)
     else:
-        if layer["embedding"]:
-            lines += embedding(layer)
-            outputs.append(x := "embedded")
-        for number in range(stacked["layers"]):
-            prefix, shared = f"layers.{number}.", {*SHARED, *constants}
-            lines += [quoted(line, prefix, shared, {"input": x}) for line in layer_lines(form, "input")]
-            if shows_inside(stacked["layers"]):
-                outputs += [f"layer_{number}.{stage}" for stage in inside]
-                lines += [f"layer_{number}.{stage} = Identity({prefix}{stage})" for stage in inside]
-            outputs.append(x := f"layer_{number}")
-            lines.append(f"{x} = Identity({prefix}{inside[-1]})")
-        if stacked["final_norm"]:
-            lines += form.norm(form, x, "final_norm", "final_norm")
-            outputs.append(x := "final_norm")
+        lines += layer_lines(form, "x")
+        outputs += stages(form)
+        x = outputs[-1]
     lines.append(f"output = Identity({x})")
     body = "\n".join(quoted(line) for line in lines)
     model: onnx.ModelProto = onnx.parser.parse_model(f"{header(form, [*outputs, 'output'])}{body}}}")
@@ -83,6 +46,32 @@ def encoder(form: Form, parameters: Tensors) -> onnx.ModelProto:
     given = {name: value for name, value in {**parameters, **constants}.items() if name in used}
     model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in given.items())
     return model
+
+
+def stack_lines(form: Form, shared: Collection[str], lines: Lines, outputs: list[str]) -> str:
+    """Adds those of an embedding, of every layer and of a final norm; the name of what the last of them makes."""
+    stacked, x = stack_of(form.layer), "x"
+    if form.layer["embedding"]:
+        lines += embedding(form)
+        outputs += embedded_stages(form)
+        x = "embedded"
+    for number in range(stacked["layers"]):
+        own, prefix = form.of_number(number), f"layers.{number}."
+        given = {"input": x}
+        if stacked.get("shared_position_bias"):
+            given["position_numbers"] = "layers.0.position_numbers"
+        lines += [quoted(line, prefix, shared, given) for line in layer_lines(own, "input")]
+        inside = stages(own)
+        if shows_inside(stacked["layers"]):
+            outputs += [f"layer_{number}.{stage}" for stage in inside]
+            lines += [f"layer_{number}.{stage} = Identity({prefix}{stage})" for stage in inside]
+        outputs.append(x := f"layer_{number}")
+        lines.append(f"{x} = Identity({prefix}{inside[-1]})")
+    if stacked["final_norm"]:
+        [step] = (step for step in stack_plan(form.described) if step.form == "stack_norm")
+        lines += form.norm(form, replace(step, reads=(x,)))
+        outputs.append(x := "final_norm")
+    return x
 
 
 def quoted(
@@ -135,129 +124,41 @@ def masks(form: Form) -> Lines:
     return [*lines, f"needed = Unsqueeze({kept}, last_axis)"]
 
 
-def embedding(layer: Mapping[str, Any]) -> Lines:
-    if layer["embedding"]["positions"] == "none":
-        return ["embedded = Gather <axis = 0> (embedding.weight, x)"]
+def embedding(form: Form) -> Lines:
+    """From token ids to what the first layer takes: each step before the layers in its operators."""
+    steps = stack_plan(form.described)
     return [
-        "tokens = Gather <axis = 0> (embedding.weight, x)",
-        "sequence_size = Shape <start = 1, end = 2> (x)",
-        "sequence_length = Squeeze(sequence_size)",
-        "positions = Range(first, sequence_length, next)",
-        "place = CastLike(positions, nought)",
-        "column = Unsqueeze(place, last_axis)",
-        "angles = Mul(column, rates)",  # [S, D / 2, rounded up]
-        "sine = Sin(angles)",
-        "cosine = Cos(angles)",
-        "sine_last = Unsqueeze(sine, last_axis)",
-        "cosine_last = Unsqueeze(cosine, last_axis)",
-        "waves = Concat <axis = -1> (sine_last, cosine_last)",
-        "features = Reshape(waves, pairs)",
-        "added_positions = Slice(features, nothing, width, second_axis)",
-        "embedded = Add(tokens, added_positions)",
+        line
+        for step in steps[: next(number for number, step in enumerate(steps) if step.form == "layers")]
+        if step.form in OF_EMBEDDING
+        for line in OF_EMBEDDING[step.form](form, step, *step.reads)
+    ]
+
+
+def embedded_stages(form: Form) -> list[str]:
+    """The stages before the first layer."""
+    return [
+        step.makes for step in stack_plan(form.described) if step.shown and step.makes in ("embedding_sum", "embedded")
     ]
 
 
 def layer_lines(form: Form, x: str) -> Lines:
     """From x to the last residual sum, or to the norm of it: the plan of the layer, each step in its operators."""
-    lines = [f"data = Where(needed, {x}, nought)"]
-    for step in plan(with_attributes(form.layer)):
+    lines = [f"data = Where(needed, {x}, nought)", *angles(form)]
+    for step in form.steps:
         reads = ["data" if name == "x" else name for name in step.reads]
-        lines += _LINES[step.form](form, step, *reads)
+        lines += LINES[step.form](form, step, *reads)
     return lines
 
 
 def stages(form: Form) -> list[str]:
     """The stages of a layer, without its output, which is the last of them."""
-    return [step.makes for step in plan(with_attributes(form.layer)) if step.shown and step.makes != "output"]
-
-
-def projection(form: Form, step: Step, x: str) -> Lines:
-    """Query, key or value of x, [B, S, D]."""
-    if step.right != "shared_by_heads":
-        return linear(form, step, x)
-    by_heads = replace(step, makes=f"{step.makes}_by_heads")
-    return [
-        f"{step.makes}_input = Reshape({x}, split)",
-        *linear(form, by_heads, f"{step.makes}_input"),
-        f"{step.makes} = Reshape({by_heads.makes}, merged)",
-    ]
-
-
-def split_heads(form: Form, step: Step, x: str) -> Lines:
-    """[B, S, D] → [B, H, S, d]."""
-    split = f"{step.makes}_split"
-    return [f"{split} = Reshape({x}, split)", f"{step.makes} = Transpose <perm = [0, 2, 1, 3]> ({split})"]
-
-
-def merge_heads(form: Form, step: Step, x: str) -> Lines:
-    """[B, H, S, d] → [B, S, D]."""
-    split = f"{step.makes}_split"
-    return [f"{split} = Transpose <perm = [0, 2, 1, 3]> ({x})", f"{step.makes} = Reshape({split}, merged)"]
-
-
-def linear(form: Form, step: Step, x: str) -> Lines:
-    y = step.makes
-    if "bias" not in step.parameters:
-        return [f"{y} = MatMul({x}, {step.owner}.weight)"]
-    return [f"{y}_product = MatMul({x}, {step.owner}.weight)", f"{y} = Add({y}_product, {step.owner}.bias)"]
-
-
-def activation(form: Form, step: Step, x: str) -> Lines:
-    name, y = step.right, step.makes
-    if name == "relu":
-        return [f"{y} = Relu({x})"]
-    if name == "silu":
-        return [f"sigmoid = Sigmoid({x})", f"{y} = Mul({x}, sigmoid)"]
-    if name == "quick_gelu":
-        return [f"steeper = Mul({x}, slope)", "sigmoid = Sigmoid(steeper)", f"{y} = Mul({x}, sigmoid)"]
-    if form.has_gelu:
-        kind = "tanh" if name == "gelu_tanh" else "none"
-        return [f'{y} = Gelu <approximate = "{kind}"> ({x})']
-    if name == "gelu":
-        inside = [f"scaled = Div({x}, root_two)", "bent = Erf(scaled)"]
-    else:
-        inside = [
-            f"square = Mul({x}, {x})",
-            f"cube = Mul(square, {x})",
-            "cubic_term = Mul(cube, cubic)",
-            f"polynomial = Add({x}, cubic_term)",
-            "scaled = Mul(polynomial, root_two_by_pi)",
-            "bent = Tanh(scaled)",
-        ]
-    return [*inside, "gate = Add(bent, one)", f"gated = Mul({x}, gate)", f"{y} = Mul(gated, half)"]
-
-
-def reduced(form: Form, y: str, operator: str, x: str, *, last: bool) -> str:
-    """Along the last axis, which stays with size 1, or along all but the first. In opset 17 axes are an attribute."""
-    keep, axes, listed = (1, "last_axis", [-1]) if last else (0, "inner_axes", [1, 2, 3])
-    if form.opset >= 18:
-        return f"{y} = {operator} <keepdims = {keep}> ({x}, {axes})"
-    return f"{y} = {operator} <keepdims = {keep}, axes = {listed}> ({x})"
+    return [step.makes for step in form.steps if step.shown and step.makes != "output"]
 
 
 def check(layer: Mapping[str, Any]) -> None:
     D, H, activation = layer["d_model"], layer["attention"]["num_heads"], layer["feed_forward"]["activation"]
-    if D % H:
+    if D % H and layer["attention"].get("head_dim") is None:
         raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation = {activation!r}, not one of {', '.join(ACTIVATIONS)}")
-
-
-def _nothing(form: Form, step: Step, *reads: str) -> Lines:
-    """A step that another writes, or that passes on what it reads as the output."""
-    return []
-
-
-_LINES: Mapping[str, Callable[..., Lines]] = {
-    "norm": lambda form, step, x: form.norm(form, x, step.makes, step.owner),
-    "projection": projection,
-    "split_heads": split_heads,
-    **dict.fromkeys(("scores", "bias", "softmax", "end", "same"), _nothing),
-    "attend": lambda form, step, *reads: form.attend(form),
-    "merge_heads": merge_heads,
-    "linear": linear,
-    "activation": activation,
-    "after_ffn": lambda form, step, x: [f"{step.makes} = Identity({x})"],
-    "sum": lambda form, step, x, branch: [f"{step.makes} = Add({x}, {branch})"],
-}
-"""Form of a step → its lines."""

@@ -17,9 +17,11 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 from products import daily
+from rich.console import Console
 
 from encoder_conformance.commands.validate.evidence import ValidationRequest
 from encoder_conformance.commands.validate.results import Validation
+from encoder_conformance.commands.validate.show import show_validation
 from encoder_conformance.commands.validate.validation import validate
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.oracle.expected import Expected
@@ -596,3 +598,59 @@ def test_an_export_is_read_with_what_the_language_was_extended_by(
     read, told = conform("validate", file), conform("validate", file, "--layer", layer)
     assert (read.status, told.status) == (0, 0), read.stdout + told.stdout
     assert "0 errors" in told.stdout
+
+
+TURNED = """{0}1, {0}2 = Split<axis=-1, num_outputs=2>({0}p)  {0}a = Mul({0}1, cos)  {0}b_ = Mul({0}2, sin)
+ {0}c_ = Sub({0}a, {0}b_)  {0}e = Mul({0}1, sin)  {0}f = Mul({0}2, cos)  {0}g = Add({0}e, {0}f)
+ {0}t = Concat<axis=-1>({0}c_, {0}g)"""
+
+
+def test_a_theta_that_the_file_leaves_to_its_caller_is_no_difference(judged: Judge, tmp_path: Path) -> None:
+    body = PLANTS["PRE"]
+    for side, perm in (("q", "0,2,1,3"), ("k", "0,2,3,1")):
+        turned = f"{side}p = Transpose<perm=[0,2,1,3]>({side}r)  {TURNED.format(side)}"
+        last = "Identity" if side == "q" else "Transpose<perm=[0,1,3,2]>"
+        old = f"{side}h = Transpose<perm=[{perm}]>({side}r)"
+        assert old in body
+        body = body.replace(old, f"{turned}  {side}h = {last}({side}t)")
+    signature = (
+        "(float[batch, sequence, 24] x, bool[batch, sequence] mask, float[sequence, 4] cos, float[sequence, 4] sin) "
+        "=> (float[batch, sequence, 24] output)"
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model_of(body, signature), path)
+    seen = inspect(path, None)
+    assert seen.inferred is not None
+    layer = seen.inferred.layer
+    assert layer is not None
+    assert layer.attention.rope is not None
+    rope = layer.attention.rope.model_copy(update={"theta": 500.0})
+    stated = layer.model_copy(update={"attention": layer.attention.model_copy(update={"rope": rope})})
+    found = judged(path, stated)
+    assert [each.message for each in found.errors] == []
+    other = rope.model_copy(update={"pairing": "interleaved"})
+    wrong = layer.model_copy(update={"attention": layer.attention.model_copy(update={"rope": other})})
+    assert "attention.rope.pairing is halves in the file" in judged(path, wrong).errors[0].message
+
+
+FRAMES = """
+ waves = Conv<pads=[1,1]>(frames, Wc)  bent = Relu(waves)  x = Transpose<perm=[0,2,1]>(bent)"""
+
+
+def test_what_stands_before_the_layers_and_was_not_judged_is_said_last(judged: Judge, tmp_path: Path) -> None:
+    """A convolution over frames, as in encoders of speech: the layers behind it are judged with what it gives."""
+    signature = "(float[batch, 4, 7] frames, bool[batch, 7] mask) => (float[batch, 7, 24] output)"
+    kernel = np.random.default_rng(2).normal(size=(24, 4, 3), scale=0.4).astype(np.float32)
+    model = model_of(f"{FRAMES} {PLANTS['PRE']}", signature, Wc=kernel)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    found = judged(path)
+    assert (found.status, found.description.cut) == (0, "x")
+    assert found.description.unjudged.startswith("the convolution Conv")
+    screen = Console(record=True, width=1000)
+    show_validation(screen, found)
+    last = screen.export_text().splitlines()[-1]
+    assert f"; what stands before 'x', {found.description.unjudged}, was not judged: 0 errors" in last
+    whole = tmp_path / "whole.onnx"
+    onnx.save(model_of(PLANTS["PRE"]), whole)
+    assert judged(whole).description.unjudged == ""

@@ -14,6 +14,8 @@ _NOT_COMPARED = {"layer", "title", "source", "clauses", "family", "dropout", "pa
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
 _AS_READ = 2e-4
 """Relative: a theta that was read off angles in float32."""
+_ROUNDED = 2e-7
+"""Relative: a number that a file holds in float32, or one over it."""
 
 
 def differences(read: Layer, stated: Layer) -> Iterator[tuple[str, Any, Any]]:
@@ -42,7 +44,23 @@ def _as_stated(read: Layer, stated: Layer) -> Layer:
         bias = due.position_bias
     if rope is not None and due.rope is not None and _same_angles(rope, due.rope, read.head_dim):
         rope = due.rope
-    return read.model_copy(update={"attention": attention.model_copy(update={"position_bias": bias, "rope": rope})})
+    sizes = {"head_dim": due.head_dim} if read.head_dim == stated.head_dim else {}
+    heads = ((each.kv_heads or each.num_heads) for each in (attention, due))
+    sizes |= {"kv_heads": due.kv_heads} if len(set(heads)) == 1 else {}
+    own = attention.model_copy(update={"position_bias": bias, "rope": rope, **sizes})
+    stack = read.stack
+    if stack.layers == stated.stack.layers and _same_layers(read, stated):
+        stack = stack.model_copy(update={"global_layers": stated.stack.global_layers})
+    near = abs(read.residual_scale / stated.residual_scale - 1) < _ROUNDED
+    factor = stated.residual_scale if near else read.residual_scale
+    return read.model_copy(update={"attention": own, "stack": stack, "residual_scale": factor})
+
+
+def _same_layers(one: Layer, two: Layer) -> bool:
+    """Whether the same layers of two stacks of equal length attend without a window (E-33), and with the same theta."""
+    those = [each.stack.global_layers for each in (one, two)]
+    numbers = [each and [*range(each.first, one.stack.layers, each.every)] for each in those]
+    return numbers[0] == numbers[1] and len({each and each.theta for each in those}) == 1
 
 
 def _same_angles(one: Rope, two: Rope, head_dim: int) -> bool:

@@ -140,7 +140,8 @@ class InitializerSource(Frozen):
 class FileDescription(Description):
     """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
     `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
-    judged as x. `whole`: from the first input to the last output. `fixed`: what was mended in a new file."""
+    judged as x. `whole`: from the first input to the last output. `unjudged`: what stands before the cut, where it was
+    not judged. `fixed`: what was mended in a new file."""
 
     findings: tuple[PhaseFinding, ...]
     file: FileFacts | None = None
@@ -152,6 +153,7 @@ class FileDescription(Description):
     roles: Roles | None = None
     cut: Plain | None = None
     whole: WholeFile | None = None
+    unjudged: Plain = ""
     fixed: tuple[Plain, ...] = ()
     stages: dict[str, Anchor] = Field(default_factory=dict)
     parameters: dict[str, InitializerSource] = Field(default_factory=dict)

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from encoder_conformance.oracle.layer_differences import differences
-from encoder_conformance.spec.layer import Layer, PositionBias, Rope
+from encoder_conformance.spec.layer import GlobalLayers, Layer, PositionBias, Rope
 from encoder_conformance.spec.load import load
 
 
@@ -44,3 +45,34 @@ def test_one_pair_has_no_theta_and_no_order() -> None:
     one = having(rope=Rope(theta=1e4, pairing="halves", rotated=2))
     assert keys(one, having(rope=Rope(theta=500.0, pairing="interleaved", rotated=2))) == []
     assert keys(one, having(rope=Rope(theta=1e4, pairing="halves", rotated=4))) == ["attention.rope.rotated"]
+
+
+def test_a_size_that_is_written_down_is_what_it_would_be_without() -> None:
+    layer = having()
+    written = having(head_dim=layer.head_dim, kv_heads=layer.attention.num_heads)
+    assert keys(layer, written) == []
+    assert keys(layer, having(head_dim=layer.head_dim + 2)) == ["attention.head_dim"]
+    assert keys(having(kv_heads=1), written) == ["attention.kv_heads"]
+
+
+def test_layers_without_a_window_are_the_same_whatever_would_come_next() -> None:
+    def stack(first: int, every: int, theta: float | None = None) -> Layer:
+        those = GlobalLayers(first=first, every=every, theta=theta)
+        return having().model_copy(
+            update={"stack": having().stack.model_copy(update={"layers": 4, "global_layers": those})}
+        )
+
+    assert keys(stack(1, 3), stack(1, 7)) == []
+    assert keys(stack(0, 2), stack(0, 3)) == ["stack.global_layers.every"]
+    assert keys(stack(0, 4), stack(0, 5, 500.0)) != []
+
+
+def test_a_factor_is_as_exact_as_a_file_holds_it() -> None:
+    """A file may multiply by it, or divide by one over it, each rounded to float32."""
+    factor = (36 / 30) ** 0.5
+    stated, read, other = (
+        having().model_copy(update={"residual_scale": value})
+        for value in (factor, 1 / float(np.float32(1 / factor)), factor * (1 + 1e-6))
+    )
+    assert keys(read, stated) == []
+    assert keys(other, stated) == ["residual_scale"]

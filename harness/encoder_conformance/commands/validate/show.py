@@ -150,7 +150,8 @@ def _last_line(validation: Validation) -> Text:
         count += " (--strict: a warning fails)"
     status, opening = CONCLUSIONS[kind]
     whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
-    return Text(f"{opening}{whose}{_comparison(validation)}: {count}", style="bold red" if status else "bold green")
+    compared = f"{_comparison(validation)}{_before(validation)}"
+    return Text(f"{opening}{whose}{compared}: {count}", style="bold red" if status else "bold green")
 
 
 def _comparison(validation: Validation) -> str:
@@ -182,6 +183,15 @@ def _end_to_end(validation: Validation) -> str:
         return f"; not compared end to end: {'; '.join(whole.not_compared)}"
     names = ", ".join(whole.outputs)
     return f"; end to end {names} in {len(whole.cases)} cases as {whole.source} (largest difference {whole.rms:.3g} σ)"
+
+
+def _before(validation: Validation) -> str:
+    """What stands before the encoder and was not judged; "" where nothing does."""
+    description = validation.description
+    is_compared = validation.whole is not None and bool(validation.whole.cases)
+    if not description.unjudged or not validation.judged or is_compared:
+        return ""
+    return f"; what stands before {description.cut!r}, {description.unjudged}, was not judged"
 
 
 def _count(number: int, noun: str) -> str:

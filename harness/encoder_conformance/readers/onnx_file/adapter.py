@@ -73,6 +73,8 @@ class OnnxFile(Adapter):
             raise RuntimeError(f"no encoder layer could be made out in {path}: {errors}")
         self.semantics, self.inferred = inspection.semantics, inspection.inferred
         self.layer = requested_layer(layer, parameters, dtype, self.inferred, self.semantics)
+        if self.layer.attention.rope is not None:
+            self.semantics = self.semantics.turned_by(self.layer.attention.rope.theta)
         graph, locations = inspection.graph, self.inferred.parameters
         if self.choices.get("integers") == "as_numbers":  # those that they stand for, without any rounding
             self.model = graph.model

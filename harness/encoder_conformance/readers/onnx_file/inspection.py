@@ -10,12 +10,13 @@ import onnx
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
-from encoder_conformance.protocol.description import FileDescription, FileFacts, Roles, WholeFile
+from encoder_conformance.protocol.description import Fact, FileDescription, FileFacts, Roles, WholeFile
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
+from encoder_conformance.readers.onnx_file.interface.angles import names_of_angles, said_of_angles, ways_of_angles
 from encoder_conformance.readers.onnx_file.interface.cutting import CONVOLUTIONS, Cut, cuts
 from encoder_conformance.readers.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
@@ -46,6 +47,8 @@ class Inspection:
     inferred: InferredLayer | None = None
     cut: Cut | None = None
     whole: WholeFile | None = None
+    unjudged: str = ""
+    """What stands before the encoder, where it was taken as it is."""
 
     def description(self) -> dict[str, Any]:
         """A `Description` as JSON: the answer to the request `inspect`."""
@@ -62,6 +65,7 @@ class Inspection:
             roles=self._roles(),
             cut=self.cut.x if self.cut else None,
             whole=self.whole,
+            unjudged=self.unjudged,
             layer=inferred.layer,
             facts=tuple(inferred.facts),
             stages={name: stage.anchor() for name, stage in inferred.stages.items()},
@@ -157,7 +161,8 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
             first = tried
             if thoroughly and tried.semantics is not None:
                 give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
-                judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+                judged = judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+                tried.unjudged = "" if judged else cut.before
             break
     if first is None:
         select_interface(graph, before)
@@ -177,6 +182,21 @@ def _inspect_layers(inspection: Inspection, graph: Graph, expected: MaskMeaning 
     inspection.interface = interface = select_interface(graph, findings)
     if interface is None:
         return
+    first: Inspection | None = None
+    for way in ways_of_angles(graph, interface):
+        tried = replace(inspection, findings=Findings(list(findings.found)), interface=way)
+        _inspect_interface(tried, graph, way, expected, thoroughly)
+        first = first or tried
+        if tried.inferred is not None and tried.inferred.layer is not None:
+            first = tried
+            break
+    vars(inspection).update(vars(first or inspection))
+
+
+def _inspect_interface(
+    inspection: Inspection, graph: Graph, interface: Interface, expected: MaskMeaning | None, thoroughly: bool
+) -> None:
+    findings = inspection.findings
     try:
         inspection.semantics, runner = infer_semantics(graph, interface)
     except ExecutionError as error:
@@ -187,9 +207,13 @@ def _inspect_layers(inspection: Inspection, graph: Graph, expected: MaskMeaning 
     check_dimensions(interface, semantics.layout, findings)
     check_free_sizes(interface, semantics, runner, findings)
     _check_run(semantics, runner, findings)
+    if said := said_of_angles(interface):
+        findings.note("interface", *said)
     taken_before = inspection.cut.inputs if inspection.cut else ()
     check_masks(graph, semantics, expected, findings, taken_before)
-    inspection.inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
+    inspection.inferred = inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
+    if inferred is not None and (given := names_of_angles(interface)):
+        inferred.facts.append(Fact(key="angles", value=given, evidence="inputs that hold no theta"))
 
 
 def _graph(model: onnx.ModelProto, findings: Findings, *, copied: bool = True) -> Graph | None:

@@ -29,6 +29,8 @@ _FINE = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 """Formats fine enough to tell a factor from their own rounding."""
 _SURE = 6.0
 """Standard deviations, of a factor or a shift that rounding alone may show."""
+THETA = "attention.rope.theta"
+"""The choice that a file whose angles are inputs does not make."""
 EMPTY_ROWS = "attention.fully_masked_row"
 """The choice that the phase `masks` compares: what an item gives that is padding alone."""
 
@@ -101,7 +103,8 @@ def _unlike_stated(subject: ExaminedFile) -> dict[str, str]:
     messages = {}
     for key, expected, own in differences(description.layer, stated):
         is_free = key == EMPTY_ROWS and "unspecified" in (own, expected)
-        if not is_free and not _is_rounded(subject, own, expected):
+        is_given = key == THETA and description.fact("angles") is not None
+        if not is_free and not is_given and not _is_rounded(subject, own, expected):
             fact = description.fact(key)
             where = f" ({fact.evidence})" if fact else ""
             messages[key] = f"{key} is {own} in the file{where}, and {expected} in {stated.layer}"

@@ -18,6 +18,7 @@ from encoder_conformance.readers.onnx_file.graph.fused_attention import (
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, input_at, replace_nodes
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
+from encoder_conformance.readers.onnx_file.graph.rotary import rotary_embedding
 from encoder_conformance.spec.axes import Array
 
 MICROSOFT = "com.microsoft"
@@ -198,6 +199,7 @@ LOWERINGS: dict[str, Lowering] = {
     "Attention": attention,
     "MultiHeadAttention": multi_head_attention,
     "QAttention": quantised_attention,
+    "RotaryEmbedding": rotary_embedding,
     **dict.fromkeys(("MatMulIntegerToFloat", "DynamicQuantizeMatMul"), _real_product),
     "MatMulNBits": _packed_product,
     **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul"), _integer_operator),

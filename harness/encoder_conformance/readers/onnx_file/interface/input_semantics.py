@@ -16,7 +16,6 @@ from encoder_conformance.readers.onnx_file.interface.mask_semantics import (
     Polarity,
     additive,
     axes_at,
-    placed,
     polarities_of,
 )
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface
@@ -81,6 +80,14 @@ class InputSemantics:
         """A value in the file's layout as [B, S, D]."""
         return y if self.layout == "BSD" else y.swapaxes(0, 1) if self.layout == "SBD" else y[None]
 
+    def turned_by(self, theta: float) -> "InputSemantics":
+        """Its angles with frequencies of this base."""
+        masks = (
+            mask if mask.turning is None else replace(mask, turning=replace(mask.turning, theta=theta))
+            for mask in self.masks
+        )
+        return replace(self, masks=tuple(masks))
+
     def open_masks(self) -> Tensors:
         return {mask.name: mask.filled(mask.open) for mask in self.masks}
 
@@ -105,11 +112,12 @@ def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
     """The semantics under which most masks hide keys. Where a `graph` is known, masks past its softmax are marked."""
     masks = probe.interface.masks
     best: InputSemantics | None = None
-    for polarities in product(*(polarities_of(mask.dtype) for mask in masks)):
+    turned = probe.interface.angles
+    for polarities in product(*(polarities_of(mask.dtype)[: 1 if mask.name in turned else None] for mask in masks)):
         found = _under(probe, polarities)
         if found is not None and (best is None or found.hiding > best.hiding):
             best = found
-            if best.hiding == len(masks) + 1:  # every mask hides, wholly
+            if best.hiding == len(masks) - len(turned) + 1:  # every mask hides, wholly
                 break
     if best is None:
         return _without_numbers(probe)
@@ -122,11 +130,9 @@ def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics 
     """The semantics under these polarities; None where the output is not finite."""
     ports, (*sizes, _) = probe.interface.masks, probe.x.shape
     open_masks = {
-        port.name: placed(probe.shapes[port.name], port.dtype)
-        if port.name in probe.interface.positions
-        else np.full(probe.shapes[port.name], polarity.open, np.dtype(port.dtype))
+        port.name: np.full(probe.shapes[port.name], polarity.open, np.dtype(port.dtype))
         for port, polarity in zip(ports, polarities, strict=True)
-    }
+    } | probe.angles
     influences = [probe.influence(open_masks, axis) for axis in range(len(sizes))]
     if not all(np.isfinite(influence).all() for influence in influences):
         return None
@@ -188,8 +194,9 @@ class _Flagging:
         """Whether a flagged key loses its influence on every other position, and along which axis of the mask."""
         shape = self.probe.shapes[port.name]
         axes = axes_at(shape, self.found.B, self.found.S)
-        if port.name in self.probe.interface.positions:
-            return MaskSemantics(port.name, port.dtype, shape, axes, None, places=True)
+        if (turning := self.probe.interface.angles.get(port.name)) is not None:
+            axes = turning.axes(shape, self.found.B, self.found.S)
+            return MaskSemantics(port.name, port.dtype, shape, axes, None, turning=turning)
         places = [int(place) for place in np.argsort(-self.influence.max(1)) if self.influence[place].any()]
         for key_axis in reversed(range(len(shape))):
             if shape[key_axis] != self.found.S or not places:
@@ -238,7 +245,7 @@ def _mark_past_softmax(graph: Graph, found: InputSemantics) -> InputSemantics:
         return found
     masks = []
     for mask in found.masks:
-        past = not mask.places and graph.depending_on(mask.name).isdisjoint(first.output)
+        past = mask.turning is None and graph.depending_on(mask.name).isdisjoint(first.output)
         seeming = past and mask.leakage  # it is added to the weights, where 0 changes nothing
         masks.append(replace(replace(mask, polarity=None, fill=0.0) if seeming else mask, past_softmax=past))
     return replace(found, masks=tuple(masks))
@@ -248,7 +255,7 @@ def _mark_counted(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
     """Marks, of the masks that hide no flagged position, those whose ones are only counted: they mean `attend`."""
     masks = tuple(
         replace(mask, polarity=ATTEND, counted=True)
-        if mask.polarity is None and not mask.past_softmax and not mask.places and _is_counted(probe, found, mask)
+        if mask.polarity is None and not mask.past_softmax and mask.turning is None and _is_counted(probe, found, mask)
         else mask
         for mask in found.masks
     )
@@ -274,7 +281,7 @@ def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> 
 
 def _mark_flipped(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
     """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign."""
-    if all(mask.polarity or mask.dtype not in FLOATS for mask in found.masks):
+    if all(mask.polarity or mask.turning or mask.dtype not in FLOATS for mask in found.masks):
         return found
     turned = tuple(
         mask.polarity or (additive(mask.dtype, +1) if mask.dtype in FLOATS else Polarity("attend", mask.fill, 0))

@@ -21,7 +21,7 @@ def check_masks(
     """`expected` is the meaning that the user states. `taken_before`: inputs of what stands before the encoder, of
     which the encoder may use the sizes."""
     masks = [mask for mask in semantics.masks if mask.polarity is not None or mask.name not in taken_before]
-    masks = [mask for mask in masks if not mask.places]
+    masks = [mask for mask in masks if mask.turning is None]
     if semantics.causal:
         message = "no position sees a later one: a causal mask is built into the file"
         hint = (

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
+from encoder_conformance.readers.onnx_file.interface.angles import AngleInput
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS
 from encoder_conformance.spec.axes import Array
 
@@ -38,7 +39,7 @@ class MaskSemantics:
     `polarity` None: flagging a position hides it from no other; `fill` is then what lets positions see each other, and
     `flipped` says that +1e9 hides, where -1e9 should. `past_softmax`: the scores do not depend on it. `leakage` is the
     influence left to a hidden position. `counted`: only how many ones it has counts, and they are taken for the first.
-    `places`: it is no mask, and says where positions lie.
+    `turning`: it is no mask, and says by what angles positions turn.
     """
 
     name: str
@@ -52,7 +53,7 @@ class MaskSemantics:
     flipped: bool = False
     past_softmax: bool = False
     counted: bool = False
-    places: bool = False
+    turning: AngleInput | None = None
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -69,19 +70,15 @@ class MaskSemantics:
         return self.polarity.open if self.polarity else self.fill
 
     def filled(self, value: float, shape: tuple[int, ...] | None = None) -> Array:
-        """A mask of this number everywhere, at the sizes of the probe or at others; of `places` 0, 1, 2 …"""
-        if self.places:
-            return placed(self.shape if shape is None else shape, self.dtype)
-        return np.full(self.shape if shape is None else shape, value, np.dtype(self.dtype))
+        """A mask of this number everywhere, at the sizes of the probe or at others; `turning` says its own."""
+        shape = self.shape if shape is None else shape
+        if self.turning is None:
+            return np.full(shape, value, np.dtype(self.dtype))
+        return self.turning.filled(shape, self.axes.index("S"), self.dtype)
 
     def as_input(self) -> GraphMask:
         meaning = self.polarity.meaning if self.polarity else None
         return GraphMask(name=self.name, axes=self.axes, meaning=meaning, counted=self.counted)
-
-
-def placed(shape: tuple[int, ...], dtype: str) -> Array:
-    """0 … S − 1 along the last axis."""
-    return np.broadcast_to(np.arange(shape[-1], dtype=np.dtype(dtype)), shape).copy()
 
 
 def axes_at(shape: tuple[int, ...], B: int, S: int) -> str:

@@ -1,11 +1,16 @@
 """The declared inputs and outputs of a graph."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import ml_dtypes  # noqa: F401  makes bfloat16 a name of np.dtype
 import onnx
 
 from encoder_conformance.protocol.description import Port
+
+if TYPE_CHECKING:
+    from encoder_conformance.readers.onnx_file.interface.angles import AngleInput
 
 FLOATS = {"float32", "float64", "float16", "bfloat16"}
 INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64"}
@@ -13,13 +18,13 @@ INTEGERS = {"int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 
 @dataclass(frozen=True)
 class Interface:
-    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x. `positions`: the
-    names of those that say where positions lie, and nothing else."""
+    """x, the layer's output and the rest of a graph's inputs. `masks`: every input that is not x. `angles`: those
+    by which queries and keys turn, and nothing else, and what each holds."""
 
     x: Port
     output: Port
     masks: tuple[Port, ...]
-    positions: frozenset[str] = frozenset()
+    angles: Mapping[str, "AngleInput"] = field(default_factory=dict)
 
 
 def port_of(info: onnx.ValueInfoProto) -> Port:

@@ -27,6 +27,17 @@ class ProbeRun:
     shapes: dict[str, tuple[int, ...]]
     outputs: dict[bytes, Array] = field(default_factory=dict)
 
+    @property
+    def angles(self) -> Tensors:
+        """The inputs by which queries and keys turn."""
+        S = self.x.shape[-2]
+        found = self.interface.angles.items()
+        shapes = {name: self.shapes[name] for name, _ in found}
+        dtypes = {port.name: port.dtype for port in self.interface.masks}
+        return {
+            name: each.filled(shapes[name], each.sequence_axis(shapes[name], S), dtypes[name]) for name, each in found
+        }
+
     def output(self, masks: Tensors, x: Array | None = None) -> Array:
         """The output in float64, in the shape of x."""
         feeds = {self.interface.x.name: self.x if x is None else x, **masks}

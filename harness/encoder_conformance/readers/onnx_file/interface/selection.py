@@ -3,7 +3,7 @@
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of
+from encoder_conformance.readers.onnx_file.interface.angles import angle_tables
 from encoder_conformance.readers.onnx_file.interface.cutting import embedding
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, Interface, port_of
 
@@ -23,27 +23,13 @@ def select_interface(graph: Graph, findings: Findings) -> Interface | None:
     if not floats:
         _report_no_floats(graph, inputs, results, findings)
         return None
-    x = _select_x(graph, floats, results, findings)
+    angles = {port.name for port, _ in angle_tables(graph, floats)}
+    x = _select_x(graph, [p for p in floats if p.name not in angles] or floats, results, findings)
     output = _select_output(graph, x, results, findings)
     if output is None:
         return None
     masks = tuple(p for p in inputs if p.name != x.name)
-    positions = frozenset(p.name for p in masks if p.dtype in INTEGERS and _is_position(graph, p.name, output.name))
-    return Interface(x, output, masks, positions)
-
-
-def _is_position(graph: Graph, name: str, output: str) -> bool:
-    """Whether an input reaches the output by angles alone: by a cosine and a sine, or by rows of a table of such."""
-    found, turns = {name}, False
-    for node in graph.nodes:
-        if node.op_type in ("Shape", "Size") or found.isdisjoint(inputs_of(node)):
-            continue
-        is_angle = node.op_type in ("Cos", "Sin", "RotaryEmbedding")
-        if is_angle or (graph.table_of(node) is not None and graph.origin(node.input[1]) == name):
-            turns = True
-        else:
-            found.update(node.output)
-    return turns and output not in found
+    return Interface(x, output, masks)
 
 
 def _report_no_floats(graph: Graph, inputs: list[Port], results: list[Port], findings: Findings) -> None:

@@ -121,9 +121,10 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
     if R < 4 or R % 2:
         raise UnsupportedPattern(f"a bias by distance out of a table of {R} rows: buckets go in pairs, from 4 on")
     for form in FORMS:
-        fitting = [
-            distance for distance in _candidates(R, distances) if _takes(values, form(distances, R, distance), rows)
-        ]
+        with np.errstate(all="ignore"):  # a wrong form may have no bucket for some of these distances
+            fitting = [
+                distance for distance in _candidates(R, distances) if _takes(values, form(distances, R, distance), rows)
+            ]
         if fitting:
             told = 4 * max(np.abs(distances)) not in fitting
             return BucketBias(R, fitting[0], table, told, _said(R, fitting[0], distances, told))

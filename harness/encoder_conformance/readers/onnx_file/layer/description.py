@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.layer.far import FarChoices
+from encoder_conformance.readers.onnx_file.layer.far import FarChoices, has_one_table
 from encoder_conformance.readers.onnx_file.layer.structure import FIRST_NORM, Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.layer.walk import PROJECTED, QK_NORMS
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
@@ -29,6 +29,7 @@ EPSILON_FOR_NONE = float(np.float32(1e-12))
 """What a norm without an epsilon is judged as; the specification has none without."""
 ACTIVATION_CLOSE = {"float16": 4e-3, "bfloat16": 3e-2}
 """The largest error of an activation whose constants are rounded to the format; 0 in wider ones."""
+WINDOW, ROPE = "attention.window", "attention.rope"
 SCALE_CLOSE = {"float16": 2e-3, "bfloat16": 1e-2}
 """The largest relative error of a scale that is rounded to the format; 1e-4 in wider ones."""
 
@@ -50,6 +51,7 @@ def describe(
             *_by_distance(by_distance),
         ]
         described.append({fact.key: fact for fact in own})
+    described, of_global = _with_global_layers(described)
     _check_alike(described, findings)
     choices = {key: fact.value for key, fact in described[0].items()}
     _check_final_norm(final, choices, findings)
@@ -58,8 +60,40 @@ def describe(
         *_norms_of_all(encoder),
         _fact("stack.layers", len(layers), "counted from the output back to x"),
         _fact("stack.final_norm", final is not None, f"norm {final.name!r}" if final else "none follows"),
+        *of_global,
+        *_shared_bias(far),
     ]
     return _layer(facts, d_model), facts
+
+
+def _with_global_layers(described: list[dict[str, Fact]]) -> tuple[list[dict[str, Fact]], list[Fact]]:
+    """The choices of each layer, with the window and the theta of the others where it attends without a window; and
+    which layers those are, if they come evenly (E-33)."""
+    numbers = [number for number, own in enumerate(described) if WINDOW not in own]
+    every = numbers[1] - numbers[0] if len(numbers) > 1 else len(described) - sum(numbers)
+    if not 0 < len(numbers) < len(described) or numbers != [*range(numbers[0], len(described), every)]:
+        return described, []
+    local = next(own for own in described if WINDOW in own)
+    thetas = {own[ROPE].value["theta"] if ROPE in own else None for own in map(described.__getitem__, numbers)}
+    if len(thetas) > 1:
+        return described, []
+    [theta] = thetas
+    chosen = {"first": numbers[0], "every": every, "theta": None}
+    if theta is not None and ROPE in local and theta != local[ROPE].value["theta"]:
+        chosen["theta"] = theta
+    alike = [{**own, WINDOW: local[WINDOW]} if number in numbers else own for number, own in enumerate(described)]
+    for own in alike:
+        if ROPE in own and own[ROPE].value["theta"] == theta:
+            value = {**own[ROPE].value, "theta": local[ROPE].value["theta"] if ROPE in local else theta}
+            own[ROPE] = _fact(ROPE, value, local[ROPE].evidence if ROPE in local else own[ROPE].evidence)
+    evidence = f"of layers {', '.join(map(str, numbers))} a query sees every key"
+    return alike, [_fact("stack.global_layers", chosen, evidence)]
+
+
+def _shared_bias(far: list[FarChoices]) -> Iterator[Fact]:
+    """Whether all layers add the bias of one table (E-34)."""
+    if has_one_table(far):
+        yield _fact("stack.shared_position_bias", True, "the numbers that all layers add are of one table")
 
 
 def _layer(facts: list[Fact], d_model: int) -> dict[str, Any]:
@@ -301,11 +335,6 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
         if abs(weights.scale * n**0.5 - 1) < close:
             return _fact("attention.scale", name, evidence)
     if (number := _whole_number(weights.scale, close)) is not None and not _is_classic(layer):
-        findings.warning(
-            "layer",
-            f"{where}{evidence}, which is 1/√{number:g}, and neither 1/√{d} (head_dim) nor 1/√{D} (d_model)",
-            "if that is not meant: is the scale folded into the weights of query or key, or missing?",
-        )
         return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")

@@ -44,6 +44,12 @@ class FarChoices:
     shown: bool = True
 
 
+def has_one_table(far: Sequence[FarChoices]) -> bool:
+    """Whether the layers of a stack add the bias of one table, which all of them share (E-34)."""
+    tables = [each.buckets.table.key() for each in far if each.buckets is not None]
+    return len(far) > 1 and len(tables) == len(far) and len(set(tables)) == 1
+
+
 def far_run(graph: Graph, semantics: InputSemantics, runner: ModelRunner, names: Sequence[str], H: int) -> FarRun:
     """The longest run that the file takes; raises ExecutionError where it takes none."""
     declared = semantics.x.shape or (None, None, None)

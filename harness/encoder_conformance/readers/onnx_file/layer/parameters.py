@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from encoder_conformance.protocol.description import Form, InitializerSource
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.layer.far import FarChoices
+from encoder_conformance.readers.onnx_file.layer.far import FarChoices, has_one_table
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, EncoderLayer
 from encoder_conformance.readers.onnx_file.layer.walk import PLANS, QK_NORMS, recorded
 from encoder_conformance.readers.onnx_file.tracing.expressions import Gain, Linear, RowMap, TracedNorm, WeightSource
@@ -63,7 +63,7 @@ def locate_parameters(
         found |= {
             prefix + name: location for name, location in _of_layer(layer, encoder.has_shift, graph, dtype).items()
         }
-        if by_distance.buckets is not None:
+        if by_distance.buckets is not None and not (number and has_one_table(far)):
             found[f"{prefix}{TABLE}"] = _locate(by_distance.buckets.table, None, graph)
     if encoder.final_norm is not None:
         found |= _norm("final_norm", encoder.final_norm, encoder.has_shift, graph, dtype)

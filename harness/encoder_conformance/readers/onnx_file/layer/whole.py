@@ -23,16 +23,17 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.layer.front import Front, Unfollowed
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, runs_of
+from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, sure
 from encoder_conformance.spec.axes import Array
 
 
-def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> None:
-    """Says how far a whole file is off, or why it was not judged as a whole. `graph` is that of the whole file."""
+def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> bool:
+    """Says how far a whole file is off, or why it was not judged as a whole; and whether what stands before the encoder
+    was judged, too. `graph` is that of the whole file."""
     front = _followed(graph, cut.x)
     feeds = _feeds(graph, cut, front, semantics)
     if feeds is None:
-        return
+        return False
     try:
         names = [cut.x, cut.output, *sorted(front.traced - feeds.keys() if front else ())]
         run = {**feeds, **values_of(graph.model, names, feeds)}
@@ -40,14 +41,15 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
         findings.error(
             "interface", f"from its inputs on it does not run: {error}", "the encoder inside was judged alone"
         )
-        return
+        return False
     if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
-        return
+        return False
     verdicts = _verdicts(cut, inferred, semantics, front, run)
     described = _described(graph, front, run) if front else ""
     _report(cut, findings, described, verdicts, quantised=graph.quantised)
     if front:
         _check_positions(graph, front, run, findings)
+    return front is not None
 
 
 def _followed(graph: Graph, x: str) -> Front | None:
@@ -77,16 +79,21 @@ def _verdicts(
         found = {"output": stages["output"]}
         return found if front is None else {"before": given.x, **found}
 
-    with np.errstate(all="ignore"):
-        right = before(Arithmetic(np.float64))
-        exact = of_whole(right, exact_stages(layer, right))
-        samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs_of(layer))]
-        pairs = zip(samples, disturbed(layer, samples), strict=True)
-        conditions = conditions_of([of_whole(*each) for each in pairs], exact)
     format = inferred.format_at(semantics.x.dtype)
     values = {"before": run[cut.x], "output": run[cut.output]}
     seen = {name: semantics.batch_first(value).astype(format.numpy) for name, value in values.items()}
-    return judge_whole_tensors(exact, conditions, seen, format)
+    with np.errstate(all="ignore"):
+        right = before(Arithmetic(np.float64))
+        exact = of_whole(right, exact_stages(layer, right))
+
+    def judged(runs: int) -> dict[str, TensorVerdict]:
+        with np.errstate(all="ignore"):
+            samples = [before(Rounded(SAMPLE_ROUNDOFF, number)) for number in range(runs)]
+            pairs = zip(samples, disturbed(layer, samples), strict=True)
+            conditions = conditions_of([of_whole(*each) for each in pairs], exact)
+        return judge_whole_tensors(exact, conditions, seen, format)
+
+    return sure(layer, judged)
 
 
 def _report(

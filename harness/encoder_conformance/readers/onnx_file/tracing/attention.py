@@ -15,7 +15,13 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     View,
     Weights,
 )
-from encoder_conformance.readers.onnx_file.tracing.matrix_products import Product, as_blocks, constant_along, product_of
+from encoder_conformance.readers.onnx_file.tracing.matrix_products import (
+    Product,
+    as_blocks,
+    constant_along,
+    for_each_sharing,
+    product_of,
+)
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, hides
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
@@ -39,7 +45,9 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's scores")
     B, S = table.B, table.S
-    a, b, spread_out = as_blocks(product, one.index, two.index)  # [P, R, d]
+    product, second = for_each_sharing(product, one.index, two.index, one.index // one.operation.shape[-1])
+    other, first = for_each_sharing(product.swapped(), second, one.index, second // two.operation.shape[-1])
+    a, b, spread_out = as_blocks(other.swapped(), first, second)  # [P, R, d]
     place_a, item_a, features_a = _side(a, one.operation.shape[-1], S)
     place_b, item_b, features_b = _side(b, two.operation.shape[-1], S)
     if not np.array_equal(item_a, item_b):
@@ -70,8 +78,12 @@ def _heads(first: Array, second: Array) -> tuple[Array, Array, Array]:
     head = np.array(
         [numbers.setdefault(a.tobytes() + b.tobytes(), len(numbers)) for a, b in zip(first, second, strict=True)]
     )
-    at = [int(np.flatnonzero(head == h)[0]) for h in range(len(numbers))]
-    return head, first[at], second[at]
+    at = np.array([np.flatnonzero(head == h)[0] for h in range(len(numbers))])
+    a, b = first[at], second[at]
+    if (shared := len(np.unique(a, axis=0)) < len(a)) or len(np.unique(b, axis=0)) < len(b):
+        order = np.argsort((b if shared else a)[:, 0], kind="stable")  # as the heads of queries stand in their map
+        head, a, b = np.argsort(order)[head], a[order], b[order]
+    return head, a, b
 
 
 def _context(table: ValueTable, name: str, product: Product, one: View, two: View) -> View:
@@ -81,6 +93,8 @@ def _context(table: ValueTable, name: str, product: Product, one: View, two: Vie
     weights, S = one.operation, table.S
     assert isinstance(weights, Weights)
     B, H = weights.shape[:2]
+    product, value = for_each_sharing(product, one.index, two.index, one.index // S % S)
+    two = replace(two, index=value)
     w, v, spread_out = as_blocks(product, one.index, two.index)  # [P, Q, K], [P, d, K]
     item_head = constant_along(
         constant_along(w // (S * S), 2, "weights of several heads in one sum"), 1, "weights of several heads"
@@ -112,6 +126,8 @@ def attention_operator(table: ValueTable, node: onnx.NodeProto) -> list[Value]:
     query, key, value = (view_of(table, name) for name in node.input[:3])
     if len(node.input) > 4 and any(node.input[4:6]):
         raise UnsupportedPattern("Attention with a cache of keys and values")
+    if len(node.input) > 6 and node.input[6]:
+        raise UnsupportedPattern("Attention that is told how many keys of each item are there (nonpad_kv_seqlen)")
     heads = [attributes.get("q_num_heads"), attributes.get("kv_num_heads"), attributes.get("kv_num_heads")]
     if query.index.ndim == 4 and query.index.shape[1] != key.index.shape[1]:
         heads = [query.index.shape[1], key.index.shape[1], value.index.shape[1]]

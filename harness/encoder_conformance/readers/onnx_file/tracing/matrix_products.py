@@ -119,6 +119,16 @@ def as_blocks(product: Product, first: Array, second: Array) -> tuple[Array, Arr
     return a, b, lambda made: spread_out(made, sizes, product.out, shared, own, others)
 
 
+def for_each_sharing(product: Product, first: Array, second: Array, place: Array) -> tuple[Product, Array]:
+    """The product with its second operand repeated for each of several heads of `first` that share one of its own
+    (E-28): along the letters of the first alone in which `place`, the position of its elements, stays."""
+    for axis, letter in enumerate(product.first):
+        if letter not in product.second and letter in product.out and (place == place.take([0], axis)).all():
+            second = np.broadcast_to(second, (first.shape[axis], *second.shape))
+            product = Product(product.first, letter + product.second, product.out)
+    return product, second
+
+
 def constant_along(values: Array, axis: int, what: str) -> Array:
     """`values` [..., n, ...] with this axis gone, along which they have to be equal."""
     head = values.take([0], axis)
