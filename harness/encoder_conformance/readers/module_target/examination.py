@@ -29,12 +29,15 @@ from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
+_MANY = 92
+"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
 _MOST_UNUSED = 16
 _CHANGED = 1e-5
 """Of an output's largest number: more than rounding leaves."""
@@ -137,7 +140,7 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
-    exported, notes = _with_window(read, semantics, export_and_infer(read, semantics)), framework.notes(given)
+    exported, notes = _with_window(read, semantics, _exported(read, semantics)), framework.notes(given)
     return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
 
 
@@ -161,6 +164,17 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
         _find_masks(examination, semantics, examination.stated)
     _compare_ways(examination)
     return examination
+
+
+def _exported(module: LiveModule, semantics: InputSemantics) -> Exported:
+    """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
+    over some of the few, and a table by distance, of which an exporter makes numbers where they are few."""
+    exported = export_and_infer(module, semantics)
+    by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
+    if not by_distance and (exported.layer is not None or not exported.traced):
+        return exported
+    longer = export_and_infer(module, replace(semantics, S=_MANY))
+    return exported if longer.layer is None or longer.unplaced else longer
 
 
 def _with_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:

@@ -28,7 +28,8 @@ _TRACE = "pkg.torch.onnx.stack_trace"
 class Exported:
     """The yield of an export. `layer` None: `problem` says which part is no layer's, `where` its source line.
 
-    `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
+    `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements. `traced`:
+    whether the graph was followed, and what was found is no layer.
     """
 
     layer: Layer | None = None
@@ -39,6 +40,7 @@ class Exported:
     problem: str = ""
     where: str = ""
     notes: tuple[str, ...] = ()
+    traced: bool = False
 
 
 def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
@@ -65,7 +67,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
     notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
-        return Exported(problem=problem, where=_source_line(model, problem, module.library), notes=notes)
+        where = _source_line(model, problem, module.library)
+        return Exported(problem=problem, where=where, notes=notes, traced=True)
     return replace(_placed(own, inferred, marks, before), notes=notes)
 
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.spec.at_sizes import at_sizes_of
 from encoder_conformance.spec.layer import Layer
 
 
@@ -13,15 +14,12 @@ def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer |
     The number of heads is then the stated one, where it divides d_model, and is to be found.
     """
     if read is not None:
-        num_heads, d_ff, stack = read.attention.num_heads, read.feed_forward.d_ff, read.stack
-    else:
-        num_heads, d_ff, stack = _heads(stated, d_model), _d_ff(module, d_model), stated.stack
+        return at_sizes_of(stated, read)
     fields = stated.model_dump(mode="json")
     fields["d_model"] = d_model
-    fields["attention"]["num_heads"] = num_heads
-    fields["feed_forward"]["d_ff"] = d_ff
-    fields["stack"] = stack.model_dump(mode="json")
-    fields["family"] = "stacks" if stack.layers > 1 or stack.final_norm else stated.family
+    fields["attention"]["num_heads"] = _heads(stated, d_model)
+    fields["feed_forward"]["d_ff"] = _d_ff(module, d_model)
+    fields["family"] = "stacks" if stated.stack.is_several else stated.family
     return Layer.model_validate_json(json.dumps(fields))
 
 
