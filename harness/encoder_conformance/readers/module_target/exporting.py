@@ -28,8 +28,8 @@ _TRACE = "pkg.torch.onnx.stack_trace"
 class Exported:
     """The yield of an export. `layer` None: `problem` says which part is no layer's, `where` its source line.
 
-    `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements. `traced`:
-    whether the graph was followed, and what was found is no layer.
+    `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
+    `traced`: whether the graph was followed, and what was found is no layer.
     """
 
     layer: Layer | None = None
