@@ -29,6 +29,7 @@ from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
@@ -140,7 +141,8 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
-    exported, notes = _with_window(read, semantics, _exported(read, semantics)), framework.notes(given)
+    exported, notes = _with_window(read, semantics, _named(read, x, _exported(read, semantics))), framework.notes(given)
+    _refuse_one_length(read, x, exported)
     return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
 
 
@@ -175,6 +177,30 @@ def _exported(module: LiveModule, semantics: InputSemantics) -> Exported:
         return exported
     longer = export_and_infer(module, replace(semantics, S=_MANY))
     return exported if longer.layer is None or longer.unplaced else longer
+
+
+def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:
+    """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
+    if exported.unplaced:
+        several = ", ".join(exported.unplaced)
+        problem = f"{several} is computed of its parameters, and is none of them, so that it cannot be set"
+        return replace(exported, problem=problem)
+    if exported.layer is not None or exported.named:
+        return exported
+    sentences = [SENTENCES[each][0] for each in module.beyond({"x": x})]
+    problem = f"not an encoder layer as the specification knows it: {'; '.join(sentences)}"
+    return replace(exported, problem=problem, named=True) if sentences else exported
+
+
+def _refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
+    """Raises BadTarget for a layer that does not take as few positions as others do: what it does is read at those that
+    it takes, and the situations are of any."""
+    if x.shape[1] == SEQUENCE:
+        return
+    given = f", for which its model gives it {', '.join(module.supplied)}" if module.supplied else ""
+    only = f"it takes {x.shape[1]} positions, and no {SEQUENCE}{given}"
+    problem = only if exported.layer is not None else f"{exported.problem}; {only}"
+    raise BadTarget(problem, "layers are judged at several lengths")
 
 
 def _with_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:

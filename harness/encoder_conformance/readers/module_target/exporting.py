@@ -29,7 +29,8 @@ class Exported:
     """The yield of an export. `layer` None: `problem` says which part is no layer's, `where` its source line.
 
     `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
-    `traced`: whether the graph was followed, and what was found is no layer.
+    `traced`: whether the graph was followed, and what was found is no layer. `named`: whether the problem is known by a
+    name of what is otherwise.
     """
 
     layer: Layer | None = None
@@ -41,6 +42,7 @@ class Exported:
     where: str = ""
     notes: tuple[str, ...] = ()
     traced: bool = False
+    named: bool = False
 
 
 def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
@@ -68,7 +70,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
         where = _source_line(model, problem, module.library)
-        return Exported(problem=problem, where=where, notes=notes, traced=True)
+        return Exported(problem=problem, where=where, notes=notes, traced=True, named=bool(findings.features))
     return replace(_placed(own, inferred, marks, before), notes=notes)
 
 

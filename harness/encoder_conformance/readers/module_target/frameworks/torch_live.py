@@ -31,6 +31,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered i
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     call_of,
 )
+from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -43,6 +44,7 @@ from encoder_conformance.readers.module_target.live import (
     pieces,
 )
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 _SEED = 1
@@ -108,6 +110,7 @@ class TorchModule(LiveModule):
         every = self.module.named_parameters(remove_duplicate=False)
         if call := call_of(self.module):
             self.supplied, self.supplied_by = call.given, type(call.model).__name__
+            self.length = 0 if call.free else call.length
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
@@ -232,6 +235,9 @@ class TorchModule(LiveModule):
             is_weight: tuple(each.path for each in held if each.is_weight == is_weight) for is_weight in (True, False)
         }
         return Loose(weights=paths[True], tensors=paths[False])
+
+    def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
+        return beyond(self.module, lambda x: called(self.module, self.signature, x, {}), to_tensor(feeds["x"]))
 
     def seed(self) -> bool:
         torch.manual_seed(0)

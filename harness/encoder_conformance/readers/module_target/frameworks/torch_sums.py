@@ -4,7 +4,7 @@ A residual sum adds to a value what matrices made of it. A layer is the smallest
 of them; one, where attention and feed-forward network stand side by side.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -35,12 +35,14 @@ class _Value:
 
 @dataclass(eq=False)
 class _Call:
-    """One call of a part. `sums`: its residual sums; `mixes`: whether positions are mixed in it."""
+    """One call of a part. `sums`: its residual sums; `mixes`: whether positions are mixed in it; `keeps`: whether it
+    gives as many positions and features as it takes: a part that pools them is no layer."""
 
     path: str
     outer: "_Call | None"
     sums: int = 0
     mixes: bool = False
+    keeps: bool = True
     inner: list["_Call"] = field(default_factory=list)
 
 
@@ -112,6 +114,8 @@ def _layers(call: _Call) -> list[_Call]:
 
 def _is_layer(call: _Call) -> bool:
     """A call in which no smaller one is a layer's."""
+    if not call.keeps:
+        return False
     if call.sums > 1:
         return call.mixes and not _side_by_side(call)
     return call.mixes and call.sums == 1 and _is_alone(call)
@@ -141,6 +145,8 @@ def _recorded(module: nn.Module) -> Iterator[_Recording]:
         recording.call = call
 
     def leave(part: nn.Module, given: Any, answer: Any) -> None:
+        shapes = [each.shape for each in _tensors(given)]
+        recording.call.keeps = not shapes or shapes[0] in [each.shape for each in _tensors((answer,))]
         recording.call = recording.call.outer or recording.whole
 
     def begin(part: nn.Module, given: Any, named: Any) -> None:
@@ -163,5 +169,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
     for each in values:
         if isinstance(each, Tensor):
             yield each
+        elif isinstance(each, Mapping):
+            yield from _tensors(each.values())
         elif isinstance(each, (list, tuple)):
             yield from _tensors(each)
