@@ -183,7 +183,9 @@ def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
     if exported.unplaced:
         several = ", ".join(exported.unplaced)
-        problem = f"{several} is computed of its parameters, and is none of them, so that it cannot be set"
+        problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
+        if several.endswith(TABLE):
+            problem = "what is added to its scores by position is made of more than one table (E-23)"
         return replace(exported, problem=problem)
     if exported.layer is not None or exported.named:
         return exported

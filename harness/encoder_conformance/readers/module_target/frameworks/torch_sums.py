@@ -65,7 +65,8 @@ class _Recording(TorchDispatchMode):
         known = [self._values[id(each)][1] for each in given if id(each) in self._values]
         if not known:
             return
-        if "attention" in name or "softmax" in name or (name in _PRODUCTS and len(known) > 1):
+        mixing = any(word in name for word in ("attention", "softmax", "fft"))
+        if mixing or (name in _PRODUCTS and len(known) > 1):
             self._in_calls("mixes")
         above, mapped = (reduce(or_, (getattr(each, key) for each in known), 0) for key in ("above", "mapped"))
         carried = 0
