@@ -31,13 +31,18 @@ def _of_attention(stated: Attention, other: Attention) -> dict[str, Any]:
     sizes: dict[str, Any] = {"num_heads": other.num_heads}
     if stated.head_dim is not None:
         sizes["head_dim"] = other.head_dim
-    if stated.kv_heads is not None and other.kv_heads is not None:
-        sizes["kv_heads"] = other.kv_heads
+    if stated.kv_heads is not None:
+        sizes["kv_heads"] = other.kv_heads or _most(stated.kv_heads, other.num_heads)
     if stated.window is not None and other.window is not None:
         sizes["window"] = _widened(stated.window, other.window)
     if stated.rope is not None and other.rope is not None and stated.rope.rotated and other.rope.rotated:
         sizes["rope"] = {**stated.rope.model_dump(mode="json"), "rotated": other.rope.rotated}
     return sizes
+
+
+def _most(count: int, num_heads: int) -> int:
+    """The most heads of keys, up to so many, that serve as many heads of queries each."""
+    return max(number for number in range(1, count + 1) if num_heads % number == 0)
 
 
 def _widened(stated: Window, other: Window) -> dict[str, int]:

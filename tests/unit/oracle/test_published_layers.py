@@ -47,3 +47,11 @@ def test_a_window_is_as_wide_as_the_other_s_and_as_even_as_it_is_stated() -> Non
     assert published_as(read_as("modernbert", window=wide)) == ("modernbert",)
     assert published_as(read_as("modernbert", window=uneven)) == ()
     assert at_sizes_of(published_layers()["t5gemma2"], read_as("gemma3", window=wide)).attention.window == uneven
+
+
+@pytest.mark.parametrize("name", [name for name, layer in load().layers.items() if layer.part == "encoder_layer"])
+def test_every_layer_of_the_list_can_have_the_sizes_of_a_module(name: str) -> None:
+    """Heads of keys, too, that do not divide the module's heads."""
+    other = read_as("bert", num_heads=3).model_copy(update={"d_model": 66})
+    found = at_sizes_of(load().layers[name], other)
+    assert (found.d_model, found.attention.num_heads, found.feed_forward.d_ff) == (66, 3, 999)

@@ -185,7 +185,7 @@ def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:
         several = ", ".join(exported.unplaced)
         problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
         if several.endswith(TABLE):
-            problem = "what is added to its scores by position is made of more than one table (E-23)"
+            problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
         return replace(exported, problem=problem)
     if exported.layer is not None or exported.named:
         return exported

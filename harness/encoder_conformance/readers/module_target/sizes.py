@@ -3,6 +3,9 @@
 import json
 from collections import Counter
 
+from pydantic import ValidationError
+
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.spec.at_sizes import at_sizes_of
 from encoder_conformance.spec.layer import Layer
@@ -11,8 +14,17 @@ from encoder_conformance.spec.layer import Layer
 def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer | None) -> Layer:
     """The stated choices at the module's sizes: those that were read off it, else d_model, and the rest by shapes.
 
-    The number of heads is then the stated one, where it divides d_model, and is to be found.
+    The number of heads is then the stated one, where it divides d_model, and is to be found. Raises BadTarget for a
+    layer that has no such sizes.
     """
+    try:
+        return _with_sizes(module, stated, d_model, read)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise BadTarget(f"{stated.layer} cannot have the sizes of {module.type_name}: {problem}") from None
+
+
+def _with_sizes(module: LiveModule, stated: Layer, d_model: int, read: Layer | None) -> Layer:
     if read is not None:
         return at_sizes_of(stated, read)
     fields = stated.model_dump(mode="json")
