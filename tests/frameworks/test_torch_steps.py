@@ -66,6 +66,20 @@ def landmarks(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return (q @ few.transpose(-1, -2)).softmax(-1) @ ((few @ k.transpose(-1, -2)).softmax(-1) @ v)
 
 
+def biased(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    by_query = q.sum(-1, keepdim=True).sigmoid() * torch.ones(S, S)
+    return (q @ k.transpose(-1, -2) + by_query).softmax(-1) @ v
+
+
+def biased_and_fused(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    by_query = q.sum(-1, keepdim=True).sigmoid() * torch.ones(S, S)
+    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=by_query)
+
+
+def once_more(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return v + by_rows(layer, plain(layer, q, k, v), layer.single)
+
+
 def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return plain(layer, q, k, v) * layer.gate.tanh()
 
@@ -79,10 +93,13 @@ def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (lambda layer, q, k, v: plain(layer, q, k, by_rows(layer, v, layer.wide)), ("convolution",)),
         (lambda layer, q, k, v: plain(layer, q, k, by_rows(layer, v, layer.batch)), ("batch",)),
         (fourier, ("fourier",)),
-        (relative, ("relative",)),
+        (relative, ("relative", "bias_of_x")),
         (blocks, ("blocks",)),
         (landmarks, ("products", "blocks")),
         (gated, ("one_gain",)),
+        (biased, ("bias_of_x",)),
+        (biased_and_fused, ("bias_of_x",)),
+        (once_more, ("sums",)),
     ],
 )
 def test_what_no_layer_of_the_specification_has_is_seen(mixed: Any, found: tuple[str, ...]) -> None:

@@ -189,9 +189,10 @@ def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:
         return replace(exported, problem=problem)
     if exported.layer is not None or exported.named:
         return exported
-    sentences = [SENTENCES[each][0] for each in module.beyond({"x": x})]
-    problem = f"not an encoder layer as the specification knows it: {'; '.join(sentences)}"
-    return replace(exported, problem=problem, named=True) if sentences else exported
+    if not (seen := module.beyond({"x": x})):
+        return exported
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES[seen[0]][0]}"
+    return replace(exported, problem=problem, named=True)
 
 
 def _refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
@@ -314,6 +315,7 @@ def _is_misread(examination: Examination) -> bool:
     live = _changing(examination)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
+    problem = "; ".join((problem, *examination.exported.taken_for))
     examination.exported = Exported(problem=problem, notes=examination.exported.notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = ()

@@ -30,7 +30,7 @@ class Exported:
 
     `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
     `traced`: whether the graph was followed, and what was found is no layer. `named`: whether the problem is known by a
-    name of what is otherwise.
+    name of what is otherwise. `taken_for`: what was read as something that it is not quite.
     """
 
     layer: Layer | None = None
@@ -43,6 +43,7 @@ class Exported:
     notes: tuple[str, ...] = ()
     traced: bool = False
     named: bool = False
+    taken_for: tuple[str, ...] = ()
 
 
 def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
@@ -71,7 +72,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
         problem = "; ".join(errors) or "no layer was found in its graph"
         where = _source_line(model, problem, module.library)
         return Exported(problem=problem, where=where, notes=notes, traced=True, named=bool(findings.features))
-    return replace(_placed(own, inferred, marks, before), notes=notes)
+    taken_for = tuple(finding.message for finding in findings.in_order() if finding.severity == "warning")
+    return replace(_placed(own, inferred, marks, before), notes=notes, taken_for=taken_for)
 
 
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:

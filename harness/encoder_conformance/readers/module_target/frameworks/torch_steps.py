@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from encoder_conformance.readers.module_target.frameworks.torch_sums import sums_in
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 
 _PRODUCTS = {"bmm", "baddbmm"}
@@ -20,9 +21,11 @@ _OPERATORS: dict[str, Feature] = {
 }
 """An operator → what it shows, where it takes what depends on x."""
 _ORDER: tuple[Feature, ...] = (
-    "fourier", "recurrence", "convolution", "experts", "batch", "relative", "products", "blocks", "one_gain",
+    "fourier", "recurrence", "convolution", "experts", "batch", "relative", "bias_of_x", "products", "blocks",
+    "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
+_SUMS = 2
 _ATTENTION = 2
 """Products of values that depend on x with each other: the scores, and the weights times the values."""
 
@@ -61,8 +64,12 @@ class _Operators(TorchDispatchMode):
         elif "attention" in name and len(depending) > 1:
             self.products += _ATTENTION
             self._note_keys(depending[1].shape[-2])
+            self.found |= {"bias_of_x"} if any(self._is_of_scores(each) for each in depending[3:]) else set()
+        elif name == "add" and sum(map(self._is_of_scores, depending)) > 1:
+            self.found.add("bias_of_x")
         elif name in _PRODUCTS:
             one, two = given[-2:]
+            self.found |= {"bias_of_x"} if len(given) > 2 and id(given[0]) in self._dependent else set()
             if id(one) in self._dependent and id(two) in self._dependent:
                 self.products += 1
                 if self.products == 1:
@@ -71,6 +78,11 @@ class _Operators(TorchDispatchMode):
                 self.found.add("relative")
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
             self.found.add("one_gain")
+
+    def _is_of_scores(self, value: Tensor) -> bool:
+        """Whether it has one number for each query and key."""
+        S = self._positions[1]
+        return value.ndim > 2 and tuple(value.shape[-2:]) == (S, S)
 
     def _note_keys(self, count: int) -> None:
         """Of the first scores."""
@@ -81,8 +93,11 @@ class _Operators(TorchDispatchMode):
 def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> tuple[Feature, ...]:
     """What a layer does with x that the specification has not, the most telling first; () where nothing is seen."""
     seen = _Operators(module, x)
-    with suppress(Exception), torch.no_grad(), seen:
-        run(x)
+    with suppress(Exception), torch.no_grad():
+        with seen:
+            run(x)
+        if sums_in(module, lambda: run(x)) > _SUMS:
+            seen.found.add("sums")
     if seen.products > _ATTENTION:
         seen.found.add("products")
     return tuple(each for each in _ORDER if each in seen.found)

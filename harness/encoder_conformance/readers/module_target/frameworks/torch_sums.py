@@ -107,6 +107,13 @@ def layers_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
     return list(dict.fromkeys(call.path for call in _layers(recording.whole)))
 
 
+def sums_in(module: nn.Module, run: Callable[[], Any]) -> int:
+    """The number of residual sums that `run` computes in the module."""
+    with _recorded(module) as recording, torch.no_grad():
+        run()
+    return recording.whole.sums
+
+
 def _layers(call: _Call) -> list[_Call]:
     """The smallest calls in this one that are of layers, or this one."""
     found = [layer for each in call.inner for layer in _layers(each)]

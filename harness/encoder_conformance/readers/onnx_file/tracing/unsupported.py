@@ -9,6 +9,7 @@ Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
+    "bias_of_x", "sums",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -62,6 +63,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     ),
     "blocks": (
         "its scores are of fewer keys than there are positions, as of attention within blocks or to a summary of them",
+        _SOURCE,
+    ),
+    "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
+    "sums": (
+        "it has more residual sums than the two of a layer, of attention and of one feed-forward network",
         _SOURCE,
     ),
     "one_gain": (
