@@ -170,13 +170,15 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
 
 def _exported(module: LiveModule, semantics: InputSemantics) -> Exported:
     """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
-    over some of the few, and a table by distance, of which an exporter makes numbers where they are few."""
+    over some of the few, and a table by distance, of which an exporter makes numbers where they are few. And what an
+    exporter simplified may be seen before it did."""
     exported = export_and_infer(module, semantics)
     by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
     if not by_distance and (exported.layer is not None or not exported.traced):
         return exported
     longer = export_and_infer(module, replace(semantics, S=_MANY))
-    return exported if longer.layer is None or longer.unplaced else longer
+    others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
+    return next((each for each in others if each.layer is not None and not each.unplaced), exported)
 
 
 def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:

@@ -46,17 +46,20 @@ class Exported:
     taken_for: tuple[str, ...] = ()
 
 
-def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
-    """`module` has its own parameters afterwards, as before."""
+def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplified: bool = True) -> Exported:
+    """`module` has its own parameters afterwards, as before. Not `simplified`: the graph is as it was traced."""
     own, before = OwnParameters(module.shapes), module.flat().copy()
     marks = _marks(own.size)
     module.assign(marks)
     try:
-        model = module.export(semantics.x_shape(semantics.B, semantics.S))
+        shape = semantics.x_shape(semantics.B, semantics.S)
+        model = module.export(shape) if simplified else module.export_as_it_is(shape)
     except Exception as error:
         return Exported(problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
     finally:
         module.assign(before)
+    if model is None:
+        return Exported(problem="it is exported in one way alone")
     findings = Findings()
     try:
         graph = Graph(model)

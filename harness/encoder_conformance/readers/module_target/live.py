@@ -111,6 +111,10 @@ class LiveModule(ABC):
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         """Exports a graph of x alone, with parameters as constants."""
 
+    def export_as_it_is(self, x_shape: tuple[int, ...]) -> onnx.ModelProto | None:
+        """The same before its exporter simplifies the graph; None where it always does, or never."""
+        return None
+
     @abstractmethod
     def objects(self) -> Iterator[object]:
         """It and its parts, whose attributes may tell sizes."""
