@@ -68,7 +68,9 @@ def test_what_an_exporter_simplifies_is_read_all_the_same(module: str) -> None:
     parts = framework_of(model).parts(model)  # type: ignore[union-attr]
     [*_, path] = [each for each in parts.listed() if "decoder" not in each]
     found = examine(parts.at(path))
-    assert found.layer is not None and found.proof is not None and found.proof.holds
+    assert found.layer is not None
+    assert found.proof is not None
+    assert found.proof.holds
     assert published in published_as(found.layer)
     assert described(found).parameters
 
