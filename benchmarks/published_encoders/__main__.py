@@ -1,9 +1,10 @@
 """`python -m benchmarks.published_encoders [NAME … | others | all] [--attention eager] [--json FILE]`: `conform check
 hf:NAME` on each, and whether its verdict is true.
 
-A verdict is `true` where every layer was judged as what it is, and does that; `refused` where some layer was not
-judged, with the sentence that says why; `described wrongly` where one was judged as what it is not; `wrong` where one
-was found not to do what it does, or the program ended in no verdict. Exit status 1 for the last two.
+A verdict is `true` where some layer was judged, as what it is, and does that, and what others have that the language
+has no words for is said; `refused` where none was judged, with the sentence that says why; `described wrongly` where one
+was judged as what it is not; `wrong` where one was found not to do what it does, or the program ended in no verdict.
+Exit status 1 for the last two.
 """
 
 import argparse
@@ -80,7 +81,7 @@ def judged(name: str, encoder: Encoder, attention: str) -> Row:
             verdict, layer, sigma, sentence = _verdict(json.loads(written.read_text()), encoder, ended.stdout)
         else:
             verdict = "refused" if ended.returncode == 2 and "examine: " not in ended.stderr else "wrong"
-            layer, sigma, sentence = "", None, " ".join(ended.stderr.split())
+            layer, sigma, sentence = "", None, _first_line(ended.stderr, f"conform: hf:{encoder.type}: ")
     return Row(
         name=name,
         verdict=verdict,
@@ -90,6 +91,11 @@ def judged(name: str, encoder: Encoder, attention: str) -> Row:
         attention=_attention(encoder.type, arguments),
         seconds=seconds,
     )
+
+
+def _first_line(text: str, before: str) -> str:
+    """What is said of the target, without its hint, and without notices of libraries before it."""
+    return next((line.removeprefix(before) for line in text.splitlines() if line.startswith(before)), text.strip())
 
 
 def _attention(type: str, arguments: Mapping[str, Any]) -> str:
@@ -122,9 +128,10 @@ def _verdict(result: Mapping[str, Any], encoder: Encoder, shown: str) -> tuple[s
         for each in part["findings"]
         if each["severity"] == "error"
     ]
-    if refused or len(told) < len(parts):
-        return "refused", layer, sigma, "; ".join(dict.fromkeys(refused)) or lines
-    return "true", layer, sigma, lines
+    others = "; ".join(dict.fromkeys(refused))
+    if not told:
+        return "refused", layer, sigma, others or lines
+    return "true", layer, sigma, f"{lines}; and of other layers: {others}" if others else lines
 
 
 def _lines(shown: str) -> Iterator[str]:
