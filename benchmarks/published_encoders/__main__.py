@@ -1,10 +1,10 @@
 """`python -m benchmarks.published_encoders [NAME … | others | all] [--attention eager] [--json FILE]`: `conform check
 hf:NAME` on each, and whether its verdict is true.
 
-A verdict is `true` where some layer was judged, as what it is, and does that, and what others have that the language
-has no words for is said; `refused` where none was judged, with the sentence that says why; `described wrongly` where one
-was judged as what it is not; `wrong` where one was found not to do what it does, or the program ended in no verdict.
-Exit status 1 for the last two.
+A verdict is `true` where some layer was judged, as what it is, and does that, and of other layers it is said what the
+language has no words for; `refused` where none was judged, with the sentence that says why; `described wrongly` where
+one was judged as what it is not; `wrong` where one was found not to do what it does, or the program ended in no
+verdict. Exit status 1 for the last two.
 """
 
 import argparse
