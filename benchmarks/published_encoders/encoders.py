@@ -67,7 +67,7 @@ TWO = {
     "vocab_size": 99,
 }
 T5 = {"d_model": 64, "num_heads": 4, "d_ff": 128, "num_layers": 2, "num_decoder_layers": 1, "vocab_size": 99}
-GEMMA = TEXT | {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8}
+GEMMA = TEXT | {"num_key_value_heads": 2, "head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8}
 _TOKENS = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2, "decoder_start_token_id": 2}
 
 POST = {"norm.placement": "post", "norm.epsilon": 1e-12}
@@ -96,7 +96,6 @@ GEMMA_LAYER = {
     "norm.kind": "rms_norm",
     "norm.epsilon": 1e-6,
     "attention.kv_heads": 2,
-    "attention.scale": 256.0,
     "feed_forward.activation": "gelu_tanh",
 }
 _QK = {"attention.qk_norm": {"kind": "rms_norm", "over": "head", "shift": False}}
@@ -110,7 +109,9 @@ ENCODERS: Mapping[str, Encoder] = {
         "distilbert", {"dim": 64, "n_heads": 4, "hidden_dim": 128, "n_layers": 2, "vocab_size": 99}, (POST,)
     ),
     "albert": Encoder("albert", {**TEXT, "embedding_size": 32}, ({**POST, "feed_forward.activation": "gelu_tanh"},)),
-    "mpnet": Encoder("mpnet", TEXT, ({**POST, **buckets_of(32, 128)},)),
+    "mpnet": Encoder(
+        "mpnet", {**TEXT, "layer_norm_eps": 1e-5}, ({**POST, "norm.epsilon": 1e-5, **buckets_of(32, 128)},)
+    ),
     "deberta_v2": Encoder(
         "deberta-v2",
         {
@@ -162,7 +163,7 @@ ENCODERS: Mapping[str, Encoder] = {
         {**GEMMA, "use_bidirectional_attention": True},
         ({**GEMMA_LAYER, **_QK, **rope(1e4), **_window(4, 4)},),
     ),
-    "embedding_gemma2": Encoder("embedding_gemma2", {}),
+    "embedding_gemma2": Encoder("embedding_gemma2_text", {**GEMMA, "hidden_size_per_layer_input": 8}),
     "modernbert": Encoder(
         "modernbert",
         {**TEXT, "num_hidden_layers": 4, "local_attention": 8, "pad_token_id": 0},

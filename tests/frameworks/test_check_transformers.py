@@ -9,7 +9,10 @@ import pytest
 import torch
 import transformers
 
+from encoder_conformance.oracle.published_layers import published_as
+from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examination import examine
+from encoder_conformance.readers.module_target.frameworks import framework_of
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 D, H, F = BARE["D"], BARE["H"], BARE["F"]
@@ -43,6 +46,33 @@ def test_the_layer_and_its_map_are_read_and_proved(module: str) -> None:
     torch.manual_seed(0)
     made = getattr(models, layer)(getattr(transformers, config)(**choices), **index)
     BARE["assert_read"](examine(made), placement, activation, epsilon, H)
+
+
+TEXT = {**SIZES, "num_hidden_layers": 1, "vocab_size": 30}
+T5 = {"d_model": D, "num_heads": H, "d_ff": F, "d_kv": D // H, "num_layers": 1, "num_decoder_layers": 1}
+AT_MANY_POSITIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "t5": ({**T5, "vocab_size": 30}, "t5"),
+    "mpnet": ({**TEXT, "layer_norm_eps": 1e-5}, "mpnet"),
+    "ibert": (TEXT, "bert"),
+}
+"""A table by distance that the layer owns, and one that its model does; an epsilon that the exporter leaves out."""
+
+
+@pytest.mark.parametrize(
+    "module", [name if name == "t5" else pytest.param(name, marks=pytest.mark.release) for name in AT_MANY_POSITIONS]
+)
+def test_what_an_exporter_simplifies_is_read_all_the_same(module: str) -> None:
+    configured, published = AT_MANY_POSITIONS[module]
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(module, **configured))
+    parts = framework_of(model).parts(model)  # type: ignore[union-attr]
+    [*_, path] = [each for each in parts.listed() if "decoder" not in each]
+    found = examine(parts.at(path))
+    assert found.layer is not None
+    assert found.proof is not None
+    assert found.proof.holds
+    assert published in published_as(found.layer)
+    assert described(found).parameters
 
 
 @pytest.mark.release
@@ -81,7 +111,7 @@ def test_a_model_of_transformers_states_what_it_should_be(conform: Any, tmp_path
     [
         ("hf:brt", "transformers has no model type 'brt'"),
         ("hf:bert@encoder.layer.77", "encoder.layer has no part '77'"),
-        ("hf:modernbert", "is no layer that can be stated"),
+        ("hf:fnet", "it mixes positions by a Fourier transform"),
     ],
 )
 def test_a_model_that_states_nothing(conform: Any, named: str, said: str) -> None:

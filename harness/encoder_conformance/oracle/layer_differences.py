@@ -12,6 +12,8 @@ from encoder_conformance.spec.plan import OWN_BIAS
 
 _NOT_COMPARED = {"layer", "title", "source", "clauses", "family", "dropout", "padded_rows", "padding_content"}
 """Names, and what no graph of inference shows: it has no dropout, and only runs show what padding may hold."""
+OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
+"""Choices that no graph shows without a mask."""
 _AS_READ = 2e-4
 """Relative: a theta that was read off angles in float32."""
 _ROUNDED = 2e-7

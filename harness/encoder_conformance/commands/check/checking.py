@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoder_conformance.commands.check.findings import OF_MASKS, findings_of, of_way_back
+from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.golden.build import expectations
-from encoder_conformance.oracle.layer_differences import differences
+from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
+from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
@@ -140,7 +141,15 @@ class Checking:
             longest=max((case.situation.sequence for case in cases), default=0),
             most_items=max((case.situation.batch for case in cases), default=0),
             like=part.like,
+            published=_published(part.described),
         )
+
+
+def _published(described: ModuleDescription) -> tuple[str, ...]:
+    """The published layers that it was read and proved to be, where nobody stated one."""
+    read, proof = described.layer, described.proof
+    known = read is not None and described.stated is None and proof is not None and proof.holds
+    return published_as(read) if read is not None and known else ()
 
 
 def needs_no_equation(described: ModuleDescription) -> bool:

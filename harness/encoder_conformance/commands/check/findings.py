@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
-from encoder_conformance.oracle.layer_differences import differences
+from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.protocol.way_back import WayBackAnswer
@@ -12,8 +12,6 @@ from encoder_conformance.spec.published import unusual
 
 _NEEDLESS = "attention.key.bias"
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"
-OF_MASKS = ("attention.masked_score", "attention.fully_masked_row")
-"""Choices that no graph shows without a mask."""
 
 
 def findings_of(

@@ -34,6 +34,8 @@ class PartResult(Frozen):
     like: str | None = None
     """The part that it is alike in what was read; this one was proved, and not asked again."""
     way_back: tuple[WayBackAnswer, ...] = ()
+    published: tuple[str, ...] = ()
+    """The layers of published encoders that it was read and proved to be, whatever their sizes."""
 
     @property
     def errors(self) -> list[Finding]:

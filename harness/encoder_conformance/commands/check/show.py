@@ -49,6 +49,8 @@ def _show_part(screen: Console, part: PartResult) -> None:
         for choice in described.facts:
             if choice.key in ("norm.placement", "norm.epsilon", "feed_forward.activation", "attention.scale"):
                 _row(screen, "", f"{choice.key} {as_text(choice.value)}", choice.evidence)
+    if part.published:
+        _row(screen, "published", f"{', '.join(part.published)}: such a layer, at its own sizes", "conform list layers")
     _show_map(screen, described)
     for finding in part.findings:
         show_finding(screen, finding)

@@ -42,9 +42,13 @@ class CheckRequest(SubjectRequest):
             return self
         if named.startswith(TRANSFORMERS):
             return replace(self, like=named)
+        layer = encoder_layer_of(find_layer(named), command)
+        if layer.embedding is not None:
+            hint = "name a layer or a stack that takes x (conform list layers)"
+            raise InputError(f"{named} has an embedding before its layers: {command}", where="--layer", hint=hint)
         return replace(
             self,
-            layer=encoder_layer_of(find_layer(named), command),
+            layer=layer,
             resize=named in {*load().layers, *published_layers()},
         )
 

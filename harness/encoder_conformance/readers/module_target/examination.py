@@ -29,12 +29,16 @@ from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
+from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
+_MANY = 92
+"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
 _MOST_UNUSED = 16
 _CHANGED = 1e-5
 """Of an output's largest number: more than rounding leaves."""
@@ -137,7 +141,8 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
-    exported, notes = _with_window(read, semantics, export_and_infer(read, semantics)), framework.notes(given)
+    exported, notes = _with_window(read, semantics, _named(read, x, _exported(read, semantics))), framework.notes(given)
+    _refuse_one_length(read, x, exported)
     return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
 
 
@@ -161,6 +166,46 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
         _find_masks(examination, semantics, examination.stated)
     _compare_ways(examination)
     return examination
+
+
+def _exported(module: LiveModule, semantics: InputSemantics) -> Exported:
+    """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
+    over some of the few, and a table by distance, of which an exporter makes numbers where they are few. And what an
+    exporter simplified may be seen before it did."""
+    exported = export_and_infer(module, semantics)
+    by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
+    if not by_distance and (exported.layer is not None or not exported.traced):
+        return exported
+    longer = export_and_infer(module, replace(semantics, S=_MANY))
+    others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
+    return next((each for each in others if each.layer is not None and not each.unplaced), exported)
+
+
+def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:
+    """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
+    if exported.unplaced:
+        several = ", ".join(exported.unplaced)
+        problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
+        if several.endswith(TABLE):
+            problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
+        return replace(exported, problem=problem)
+    if exported.layer is not None or exported.named:
+        return exported
+    if not (seen := module.beyond({"x": x})):
+        return exported
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES[seen[0]][0]}"
+    return replace(exported, problem=problem, named=True)
+
+
+def _refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
+    """Raises BadTarget for a layer that does not take as few positions as others do: what it does is read at those that
+    it takes, and the situations are of any."""
+    if x.shape[1] == SEQUENCE:
+        return
+    given = f", for which its model gives it {', '.join(module.supplied)}" if module.supplied else ""
+    only = f"it takes {x.shape[1]} positions, and no {SEQUENCE}{given}"
+    problem = only if exported.layer is not None else f"{exported.problem}; {only}"
+    raise BadTarget(problem, "layers are judged at several lengths")
 
 
 def _with_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
@@ -272,6 +317,7 @@ def _is_misread(examination: Examination) -> bool:
     live = _changing(examination)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
+    problem = "; ".join((problem, *examination.exported.taken_for))
     examination.exported = Exported(problem=problem, notes=examination.exported.notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = ()

@@ -29,6 +29,8 @@ class Exported:
     """The yield of an export. `layer` None: `problem` says which part is no layer's, `where` its source line.
 
     `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
+    `traced`: whether the graph was followed, and what was found is no layer. `named`: whether the problem is known by a
+    name of what is otherwise. `taken_for`: what was read as something that it is not quite.
     """
 
     layer: Layer | None = None
@@ -39,19 +41,25 @@ class Exported:
     problem: str = ""
     where: str = ""
     notes: tuple[str, ...] = ()
+    traced: bool = False
+    named: bool = False
+    taken_for: tuple[str, ...] = ()
 
 
-def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
-    """`module` has its own parameters afterwards, as before."""
+def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplified: bool = True) -> Exported:
+    """`module` has its own parameters afterwards, as before. Not `simplified`: the graph is as it was traced."""
     own, before = OwnParameters(module.shapes), module.flat().copy()
     marks = _marks(own.size)
     module.assign(marks)
     try:
-        model = module.export(semantics.x_shape(semantics.B, semantics.S))
+        shape = semantics.x_shape(semantics.B, semantics.S)
+        model = module.export(shape) if simplified else module.export_as_it_is(shape)
     except Exception as error:
         return Exported(problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
     finally:
         module.assign(before)
+    if model is None:
+        return Exported(problem="it is exported in one way alone")
     findings = Findings()
     try:
         graph = Graph(model)
@@ -65,8 +73,10 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics) -> Exported:
     notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
-        return Exported(problem=problem, where=_source_line(model, problem, module.library), notes=notes)
-    return replace(_placed(own, inferred, marks, before), notes=notes)
+        where = _source_line(model, problem, module.library)
+        return Exported(problem=problem, where=where, notes=notes, traced=True, named=bool(findings.features))
+    taken_for = tuple(finding.message for finding in findings.in_order() if finding.severity == "warning")
+    return replace(_placed(own, inferred, marks, before), notes=notes, taken_for=taken_for)
 
 
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:

@@ -11,6 +11,7 @@ import onnx
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 USUAL_WIDTHS = (64, 32, 16, 128)
@@ -59,6 +60,8 @@ class LiveModule(ABC):
     """The arguments that its model makes and gives it, beside x."""
     supplied_by: str = ""
     """The class of that model."""
+    length: int = 0
+    """The one number of positions for which its model makes what it gives; 0: any."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 
@@ -108,6 +111,10 @@ class LiveModule(ABC):
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         """Exports a graph of x alone, with parameters as constants."""
 
+    def export_as_it_is(self, x_shape: tuple[int, ...]) -> onnx.ModelProto | None:
+        """The same before its exporter simplifies the graph; None where it always does, or never."""
+        return None
+
     @abstractmethod
     def objects(self) -> Iterator[object]:
         """It and its parts, whose attributes may tell sizes."""
@@ -128,6 +135,10 @@ class LiveModule(ABC):
     def take_in(self, feeds: Feeds) -> Loose:
         """Count the weights that it computes with and does not register among its parameters, and say which."""
         return Loose()
+
+    def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
+        """What it is seen to do that the specification has not, the most telling first."""
+        return ()
 
     def seed(self) -> bool:
         """Have the framework draw its random numbers from the beginning; False where it has no such thing."""

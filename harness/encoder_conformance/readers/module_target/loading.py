@@ -149,7 +149,13 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
         matches = difflib.get_close_matches(name, list(CONFIG_MAPPING), n=3)
         hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
         raise BadTarget(f"transformers has no model type {name!r}", hint)
-    config = without_input(lambda: AutoConfig.for_model(name, **arguments))
+    return made_by_transformers(without_input(lambda: AutoConfig.for_model(name, **arguments)))
+
+
+def made_by_transformers(config: Any) -> Any:
+    """The model of a configuration, with parameters that it draws. Raises BadTarget."""
+    from transformers import AutoModel
+
     model = _class_of(config, AutoModel._model_mapping)
     return without_input(lambda: model._from_config(config))
 

@@ -26,6 +26,11 @@ def with_window(layer: Layer, window: Window) -> Layer:
 
 
 def long_enough(semantics: InputSemantics, layer: Layer | None) -> InputSemantics:
-    """The semantics with so many positions that the layer's window hides some of them from each other."""
-    window = None if layer is None else layer.attention.window
-    return semantics if window is None else replace(semantics, S=max(semantics.S, window.left + window.right + 3))
+    """The semantics with so many positions that the layer's window hides some of them from each other, and that some
+    are as far apart as its buckets go."""
+    if layer is None:
+        return semantics
+    window, bias = layer.attention.window, layer.attention.position_bias
+    lengths = [window.left + window.right + 3] if window else []
+    lengths += [bias.max_distance + 2] if bias else []
+    return replace(semantics, S=max(semantics.S, *lengths)) if lengths else semantics

@@ -27,6 +27,7 @@ _KINDS = {
     "bias": ("bias", "b"),
     "gain": ("weight", "gamma", "gain", "scale", "g"),
     "shift": ("bias", "beta", "shift", "b"),
+    "table": ("weight", "table", "embedding", "bias"),
 }
 
 

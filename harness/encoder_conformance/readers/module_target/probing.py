@@ -1,6 +1,7 @@
 """Finds out by perturbation how x lies: on the live module, not on an export."""
 
 from collections import Counter
+from itertools import product
 
 import numpy as np
 
@@ -13,15 +14,19 @@ from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
 from encoder_conformance.spec.axes import Array
 
+_OTHER_LENGTHS = (8, 16, 64, 128, 512)
+"""Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
 _WIDTHS = 4
 """The most values of d_model that are tried."""
 
 
 def first_x(runner: LiveModule) -> Array:
-    """An x that it takes, [3, 5, D] in either layout. Raises BadTarget if that fits with no D."""
+    """An x that it takes, [3, 5, D] in either layout, or [3, S, D] where it takes no 5 positions. Raises BadTarget if
+    that fits with no D."""
     problems = []
-    for d_model in _widths(runner):
-        x = drawn((BATCH, SEQUENCE, d_model))
+    lengths = dict.fromkeys([SEQUENCE, *([runner.length] if runner.length else []), *_OTHER_LENGTHS])
+    for S, d_model in product(lengths, _widths(runner)):
+        x = drawn((BATCH, S, d_model))
         try:
             runner.run({"x": x})
         except ExecutionError as error:

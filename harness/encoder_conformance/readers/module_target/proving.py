@@ -84,9 +84,11 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
         inputs = LayerInputs(x.astype(np.float64), parameters, None)
         [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype])
         rms, conforms = verdict.rms, verdict.conforms
+        off = verdict.problem.text if verdict.problem else f"the output is {verdict.rms:.3g} σ off"
     else:
         expected = bench.oracle(layer, x, parameters)["output"]
         rms, conforms = None, bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
+        off = f"the output is off by up to {np.abs(observed - expected).max():.3g}"
     names = list(map.elements)
     chosen = names[:: max(1, -(-len(names) // _MOVED))]
     right = bench.oracle(layer, x, parameters)["output"]
@@ -99,7 +101,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
         compared[name] = _compared(change, due, right, bench.dtype)
     wrong, inert = (tuple(name for name in chosen if compared[name] == word) for word in ("wrong", "inert"))
     map.load(bench.module, parameters)
-    problem = "" if conforms else f"the output is {rms or 0:.3g} σ off"
+    problem = "" if conforms else off
     return LiveProof(
         holds=not problem and not wrong and len(chosen) > len(inert),
         dtype=bench.dtype,

@@ -3,25 +3,35 @@
 import json
 from collections import Counter
 
+from pydantic import ValidationError
+
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.spec.at_sizes import at_sizes_of
 from encoder_conformance.spec.layer import Layer
 
 
 def with_sizes_of(module: LiveModule, stated: Layer, d_model: int, read: Layer | None) -> Layer:
     """The stated choices at the module's sizes: those that were read off it, else d_model, and the rest by shapes.
 
-    The number of heads is then the stated one, where it divides d_model, and is to be found.
+    The number of heads is then the stated one, where it divides d_model, and is to be found. Raises BadTarget for a
+    layer that has no such sizes.
     """
+    try:
+        return _with_sizes(module, stated, d_model, read)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise BadTarget(f"{stated.layer} cannot have the sizes of {module.type_name}: {problem}") from None
+
+
+def _with_sizes(module: LiveModule, stated: Layer, d_model: int, read: Layer | None) -> Layer:
     if read is not None:
-        num_heads, d_ff, stack = read.attention.num_heads, read.feed_forward.d_ff, read.stack
-    else:
-        num_heads, d_ff, stack = _heads(stated, d_model), _d_ff(module, d_model), stated.stack
+        return at_sizes_of(stated, read)
     fields = stated.model_dump(mode="json")
     fields["d_model"] = d_model
-    fields["attention"]["num_heads"] = num_heads
-    fields["feed_forward"]["d_ff"] = d_ff
-    fields["stack"] = stack.model_dump(mode="json")
-    fields["family"] = "stacks" if stack.layers > 1 or stack.final_norm else stated.family
+    fields["attention"]["num_heads"] = _heads(stated, d_model)
+    fields["feed_forward"]["d_ff"] = _d_ff(module, d_model)
+    fields["family"] = "stacks" if stated.stack.is_several else stated.family
     return Layer.model_validate_json(json.dumps(fields))
 
 

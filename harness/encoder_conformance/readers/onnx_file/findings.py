@@ -3,11 +3,15 @@
 from dataclasses import dataclass, field
 
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Severity
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 
 
 @dataclass
 class Findings:
+    """`features`: those that some errors of phase `layer` are known by."""
+
     found: list[PhaseFinding] = field(default_factory=list)
+    features: list[Feature] = field(default_factory=list)
 
     def error(self, phase: Phase, message: str, hint: str = "", deviation: str | None = None) -> None:
         """`deviation`: the one that it is, if it is one of the catalogue."""

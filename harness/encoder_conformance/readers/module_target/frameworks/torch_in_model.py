@@ -172,15 +172,22 @@ class LayerCall:
         self.swapped = shapes == [(S, B, self.d_model) for B, S in _SIZES]
         self.free = self.swapped or shapes == [(B, S, self.d_model) for B, S in _SIZES]
         self.length = shapes[0][-2]
-        given = {name: value for name, value in seen[0].items() if name != self.x}
+        self._twice = tuple(name for name, value in seen[0].items() if name != self.x and value is seen[0][self.x])
+        given = {name: value for name, value in seen[0].items() if name not in (self.x, *self._twice)}
         self._arrays = tuple(name for name, value in given.items() if _is_array(value))
         longest = self._longest() if self.free else seen[0]
         own_masks = [name for name in longest if may_be_mask(name) and _hides(longest[name])]
         self._fixed = {name: value for name, value in given.items() if name not in self._arrays}
         self.by_model = self.free and (bool(own_masks) or self._enters_elsewhere())
         self.given = tuple(name for name in self._arrays if name in own_masks or not may_be_mask(name))
-        names = signature_of(self.layer.forward, type(self.layer).__name__, flags=False).masks
-        self.masks = ("attention_mask",) if self.by_model else tuple(name for name in names if name not in self.given)
+        self.masks = ("attention_mask",) if self.by_model else self._masks_of_layer()
+
+    def _masks_of_layer(self) -> tuple[str, ...]:
+        """A layer that takes x twice, as key or value, needs them, and no second sequence."""
+        own = [name for name in inspect.signature(self.layer.forward).parameters if may_be_mask(name)]
+        if not self._twice:
+            own = [*signature_of(self.layer.forward, type(self.layer).__name__, flags=False).masks]
+        return tuple(name for name in own if name not in self.given)
 
     def _longest(self) -> Mapping[str, Any]:
         for sequence in _LONG:
@@ -220,12 +227,12 @@ class LayerCall:
 
     def _beside(self, batch: int, sequence: int, mask: Tensor | None) -> dict[str, Any]:
         given = arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
-        return {name: value for name, value in given.items() if name != self.x}
+        return {name: value for name, value in given.items() if name not in (self.x, *self._twice)}
 
     def output(self, x: Tensor, given: dict[str, Any]) -> Any:
         """The answer of the layer. `given`: arguments of it; where the model makes the masks, its mask [B, S]."""
         mask = given.pop("attention_mask", None) if self.by_model else None
-        return self.layer(x, **{**self._beside_of(x, mask), **given})
+        return self.layer(x, **{**self._beside_of(x, mask), **dict.fromkeys(self._twice, x), **given})
 
     def _beside_of(self, x: Tensor, mask: Tensor | None) -> dict[str, Any]:
         """What the model gives beside this x, [B, S, D] or [S, B, D]."""

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +32,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered i
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     call_of,
 )
+from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -43,6 +45,7 @@ from encoder_conformance.readers.module_target.live import (
     pieces,
 )
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 _SEED = 1
@@ -108,6 +111,7 @@ class TorchModule(LiveModule):
         every = self.module.named_parameters(remove_duplicate=False)
         if call := call_of(self.module):
             self.supplied, self.supplied_by = call.given, type(call.model).__name__
+            self.length = 0 if call.free else call.length
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
@@ -233,11 +237,21 @@ class TorchModule(LiveModule):
         }
         return Loose(weights=paths[True], tensors=paths[False])
 
+    def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
+        return beyond(self.module, lambda x: called(self.module, self.signature, x, {}), to_tensor(feeds["x"]))
+
     def seed(self) -> bool:
         torch.manual_seed(0)
         return True
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
+        return self._exported(x_shape, simplified=True)
+
+    def export_as_it_is(self, x_shape: tuple[int, ...]) -> onnx.ModelProto | None:
+        """PyTorch's exporter leaves out what it takes for 0, as an epsilon of 1e-12."""
+        return self._exported(x_shape, simplified=False)
+
+    def _exported(self, x_shape: tuple[int, ...], *, simplified: bool) -> onnx.ModelProto:
         """Raises ExecutionError for a module that writes into x by `.data`: PyTorch's exporter ends the process."""
         x = torch.ones(x_shape)
         with bare(self.given):
@@ -245,7 +259,8 @@ class TorchModule(LiveModule):
                 called(self.module, self.signature, x, {})
             if not x._version and not bool((x == 1).all()):
                 raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
-            return exported(lambda x: called(self.module, self.signature, x, {}), x_shape, self.module)
+            function = partial(called, self.module, self.signature, masks={})
+            return exported(function, x_shape, self.module, simplified=simplified)
 
     def objects(self) -> Iterator[object]:
         yield from self._layer.modules()
@@ -296,7 +311,11 @@ class _OfFunction(nn.Module):
 
 
 def exported(
-    function: Callable[[Tensor], Tensor], x_shape: tuple[int, ...], module: nn.Module | None = None
+    function: Callable[[Tensor], Tensor],
+    x_shape: tuple[int, ...],
+    module: nn.Module | None = None,
+    *,
+    simplified: bool = True,
 ) -> onnx.ModelProto:
     """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
     warnings.filterwarnings("ignore", module="torch|copyreg")
@@ -304,20 +323,20 @@ def exported(
     gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
     try:
         alone = _OfFunction(function, module).eval()
-        program = _program(alone, torch.zeros(x_shape))
+        program = _program(alone, torch.zeros(x_shape), simplified)
     finally:
         gc.unfreeze()
     model: onnx.ModelProto = program.model_proto
     return model
 
 
-def _program(module: nn.Module, x: Tensor) -> Any:
+def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
     """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
     try:
-        return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+        return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
     except Exception:
         with torch.no_grad():
-            return torch.onnx.export(module, (x,), dynamo=True, verbose=False)
+            return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
 
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ A residual sum adds to a value what matrices made of it. A layer is the smallest
 of them; one, where attention and feed-forward network stand side by side.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -35,12 +35,14 @@ class _Value:
 
 @dataclass(eq=False)
 class _Call:
-    """One call of a part. `sums`: its residual sums; `mixes`: whether positions are mixed in it."""
+    """One call of a part. `sums`: its residual sums; `mixes`: whether positions are mixed in it; `keeps`: whether it
+    gives as many positions and features as it takes: a part that pools them is no layer."""
 
     path: str
     outer: "_Call | None"
     sums: int = 0
     mixes: bool = False
+    keeps: bool = True
     inner: list["_Call"] = field(default_factory=list)
 
 
@@ -63,7 +65,8 @@ class _Recording(TorchDispatchMode):
         known = [self._values[id(each)][1] for each in given if id(each) in self._values]
         if not known:
             return
-        if "attention" in name or "softmax" in name or (name in _PRODUCTS and len(known) > 1):
+        mixing = any(word in name for word in ("attention", "softmax", "fft"))
+        if mixing or (name in _PRODUCTS and len(known) > 1):
             self._in_calls("mixes")
         above, mapped = (reduce(or_, (getattr(each, key) for each in known), 0) for key in ("above", "mapped"))
         carried = 0
@@ -104,6 +107,13 @@ def layers_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
     return list(dict.fromkeys(call.path for call in _layers(recording.whole)))
 
 
+def sums_in(module: nn.Module, run: Callable[[], Any]) -> int:
+    """The number of residual sums that `run` computes in the module."""
+    with _recorded(module) as recording, torch.no_grad():
+        run()
+    return recording.whole.sums
+
+
 def _layers(call: _Call) -> list[_Call]:
     """The smallest calls in this one that are of layers, or this one."""
     found = [layer for each in call.inner for layer in _layers(each)]
@@ -112,6 +122,8 @@ def _layers(call: _Call) -> list[_Call]:
 
 def _is_layer(call: _Call) -> bool:
     """A call in which no smaller one is a layer's."""
+    if not call.keeps:
+        return False
     if call.sums > 1:
         return call.mixes and not _side_by_side(call)
     return call.mixes and call.sums == 1 and _is_alone(call)
@@ -141,6 +153,8 @@ def _recorded(module: nn.Module) -> Iterator[_Recording]:
         recording.call = call
 
     def leave(part: nn.Module, given: Any, answer: Any) -> None:
+        shapes = [each.shape for each in _tensors(given)]
+        recording.call.keeps = not shapes or shapes[0] in [each.shape for each in _tensors((answer,))]
         recording.call = recording.call.outer or recording.whole
 
     def begin(part: nn.Module, given: Any, named: Any) -> None:
@@ -163,5 +177,7 @@ def _tensors(values: Any) -> Iterator[Tensor]:
     for each in values:
         if isinstance(each, Tensor):
             yield each
+        elif isinstance(each, Mapping):
+            yield from _tensors(each.values())
         elif isinstance(each, (list, tuple)):
             yield from _tensors(each)

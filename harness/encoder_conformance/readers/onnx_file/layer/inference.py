@@ -87,6 +87,7 @@ def infer_layer(
         for each in (reason, *reason.others):
             sentence, hint = _sentence(each)
             findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
+            findings.features += [each.feature] if each.feature else []
         return None
     graph.forget_numbering()
     if graph.model.ByteSize() > LARGE:

@@ -8,7 +8,8 @@ from typing import Literal
 Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
-    "window", "own_mask",
+    "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
+    "bias_of_x", "sums",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -49,6 +50,30 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "convolution": ("there is a convolution in it; the specification has none", _ALONE),
+    "fourier": ("it mixes positions by a Fourier transform; the specification has attention alone", _SOURCE),
+    "batch": ("it norms each feature over a batch (BatchNorm); the specification norms each position's own", _SOURCE),
+    "relative": (
+        "what depends on x is multiplied with vectors that do not, as in content-to-position terms of scores; scores "
+        "are of queries and keys alone",
+        _SOURCE,
+    ),
+    "products": (
+        "it has more products of what depends on x than attention's two: queries with keys, and weights with values",
+        _SOURCE,
+    ),
+    "blocks": (
+        "its scores are of fewer keys than there are positions, as of attention within blocks or to a summary of them",
+        _SOURCE,
+    ),
+    "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
+    "sums": (
+        "it has more residual sums than the two of a layer, of attention and of one feed-forward network",
+        _SOURCE,
+    ),
+    "one_gain": (
+        "a value is multiplied by one number that is a parameter; layer scale has one for each feature (E-31)",
+        _SOURCE,
+    ),
     "recurrence": ("there is a recurrent network in it; the specification has none", _ALONE),
     "control_flow": (
         "there are branches or loops in it (If, Loop, Scan); they are not followed",
@@ -67,6 +92,8 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "recurrence"),
     **dict.fromkeys(("If", "Loop", "Scan"), "control_flow"),
     **dict.fromkeys(("TopK", "MoE", "QMoE"), "experts"),
+    **dict.fromkeys(("DFT", "STFT"), "fourier"),
+    "BatchNormalization": "batch",
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
     **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
 }  # fmt: skip

@@ -1,0 +1,139 @@
+"""What a PyTorch layer is seen to do that no layer of the specification does, and which parts of a model are layers."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
+from encoder_conformance.readers.module_target.frameworks.torch_sums import layers_in
+from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
+
+D, H, S = 16, 2, 12
+
+
+class Layer(nn.Module):
+    """A pre-norm layer. `mixed`: what stands in place of attention's product of scores and values."""
+
+    def __init__(self, mixed: Callable[["Layer", Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(D, 3 * D), nn.Linear(D, D)
+        self.norm1, self.norm2, self.batch = nn.LayerNorm(D), nn.LayerNorm(D), nn.BatchNorm1d(D)
+        self.up, self.down = nn.Linear(D, 2 * D), nn.Linear(2 * D, D)
+        self.wide, self.single = nn.Conv1d(D, D, 3, padding=1), nn.Conv1d(D, D, 1)
+        self.far, self.gate = nn.Embedding(2 * S, D // H), nn.Parameter(torch.ones(1))
+        self.mixed = mixed
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (each.unflatten(-1, (H, -1)).transpose(1, 2) for each in self.qkv(self.norm1(x)).chunk(3, -1))
+        x = x + self.out(self.mixed(self, q, k, v).transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
+def plain(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return ((q @ k.transpose(-1, -2)) / 4).softmax(-1) @ v
+
+
+def fused(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+def fourier(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.fft.fft2(v).real
+
+
+def by_rows(layer: Layer, v: Tensor, of: nn.Module) -> Tensor:
+    """A map of [B, D, S], by heads again."""
+    return of(v.transpose(2, 3).flatten(1, 2)).unflatten(1, (H, -1)).transpose(2, 3)
+
+
+def relative(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    apart = torch.arange(S) - torch.arange(S)[:, None] + S
+    more = torch.einsum("bhqd,qkd->bhqk", q, layer.far(apart))
+    return (q @ k.transpose(-1, -2) + more).softmax(-1) @ v
+
+
+def blocks(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    parts = (each.unflatten(2, (-1, 4)) for each in (q, k, v))
+    return fused(layer, *parts).flatten(2, 3)
+
+
+def landmarks(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    few = k.unflatten(2, (4, -1)).mean(3)
+    return (q @ few.transpose(-1, -2)).softmax(-1) @ ((few @ k.transpose(-1, -2)).softmax(-1) @ v)
+
+
+def biased(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    by_query = q.sum(-1, keepdim=True).sigmoid() * torch.ones(S, S)
+    return (q @ k.transpose(-1, -2) + by_query).softmax(-1) @ v
+
+
+def biased_and_fused(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    by_query = q.sum(-1, keepdim=True).sigmoid() * torch.ones(S, S)
+    return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=by_query)
+
+
+def once_more(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return v + by_rows(layer, plain(layer, q, k, v), layer.single)
+
+
+def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return plain(layer, q, k, v) * layer.gate.tanh()
+
+
+@pytest.mark.parametrize(
+    ("mixed", "found"),
+    [
+        (plain, ()),
+        (fused, ()),
+        (lambda layer, q, k, v: plain(layer, q, k, by_rows(layer, v, layer.single)), ()),
+        (lambda layer, q, k, v: plain(layer, q, k, by_rows(layer, v, layer.wide)), ("convolution",)),
+        (lambda layer, q, k, v: plain(layer, q, k, by_rows(layer, v, layer.batch)), ("batch",)),
+        (fourier, ("fourier",)),
+        (relative, ("relative", "bias_of_x")),
+        (blocks, ("blocks",)),
+        (landmarks, ("products", "blocks")),
+        (gated, ("one_gain",)),
+        (biased, ("bias_of_x",)),
+        (biased_and_fused, ("bias_of_x",)),
+        (once_more, ("sums",)),
+    ],
+)
+def test_what_no_layer_of_the_specification_has_is_seen(mixed: Any, found: tuple[str, ...]) -> None:
+    layer = Layer(mixed).eval()
+    assert beyond(layer, layer, torch.randn(3, S, D)) == found
+    assert all(SENTENCES[each][0] for each in found)  # type: ignore[index]
+
+
+class Model(nn.Module):
+    """Layers, and a head that attends with one query and gives one position."""
+
+    def __init__(self, mixed: Any) -> None:
+        super().__init__()
+        self.layers, self.query = nn.ModuleList([Layer(mixed), Layer(mixed)]), nn.Parameter(torch.randn(1, 1, D))
+        self.head = Pooling()
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+class Pooling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.map, self.norm = nn.Parameter(torch.randn(1, 1, D)), nn.Linear(D, D), nn.LayerNorm(D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = (self.query @ x.transpose(1, 2)).softmax(-1) @ x
+        y = y + self.map(y)
+        return (y + self.map(self.norm(y)))[:, 0]
+
+
+@pytest.mark.parametrize("mixed", [plain, fourier])
+def test_layers_are_found_and_a_pooling_head_is_none(mixed: Any) -> None:
+    model = Model(mixed).eval()
+    assert layers_in(model, partial(model, torch.randn(2, S, D))) == ["layers.0", "layers.1"]
