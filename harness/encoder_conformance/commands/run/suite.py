@@ -20,6 +20,7 @@ from encoder_conformance.implementation.interpreter import Missing, Ready
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.oracle.golden.goldens import Goldens
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.merge.partition import part_of
 from encoder_conformance.reports.run.last_lines import WholePlan
 from encoder_conformance.reports.run.reading import read_report
@@ -82,8 +83,14 @@ def _every_case(arguments: RunArguments, ready: Sequence[Ready]) -> list[Case]:
 
 
 def _planned(implementation: Implementation, cases: list[Case], arguments: RunArguments) -> list[Task]:
-    """What of these cases it is asked. The user's own layer is asked of whichever is named."""
+    """What of these cases it is asked. The user's own layer is asked of whichever is named.
+
+    Raises InputError if none of them is for it.
+    """
     own = cases if arguments.layer_file else asked_of(implementation, cases)
+    if not own:
+        hint = "published layers are asked of an implementation of them, and nothing else is (L-8)"
+        raise InputError(f"none of these cases is asked of {implementation.name}", where="--case", hint=hint)
     return plan(implementation, own, arguments.dtypes)
 
 
