@@ -55,7 +55,12 @@ def _merged(keys: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
 _EPSILON_6 = {"norm": {"epsilon": 1e-6}}
 _HEAD_NORMS = {"qk_norm": {"kind": "layer_norm", "over": "head", "shift": True}}
 _ROPE = {"theta": 10000.0, "pairing": "interleaved"}
-_X = {"norm": {"epsilon": 1e-8}, "attention": {"rope": _ROPE, "kv_heads": None, "head_dim": None}, **_FINAL_NORM}
+_X = {
+    "norm": {"epsilon": 1e-12},
+    "feed_forward": {"bias": True, "output_bias": False},
+    "attention": {"rope": _ROPE, "kv_heads": None, "head_dim": None},
+    **_FINAL_NORM,
+}
 ROWS: dict[str, Row] = {
     "torchvision_vit": Row("torchvision", "torchvision/models/vision_transformer.py", "vit", _EPSILON_6),
     "timm_vit": Row("timm", "timm/models/vision_transformer.py", "vit", _EPSILON_6),

@@ -206,9 +206,9 @@ def _findings(kept: Kept) -> Iterator[str]:
 
 
 _ABOUT_FINDINGS = (
-    "Each script shows it with the framework alone. The clauses are of [the specification](../specs/README.md): D-1 has",
-    "float64 throughout, E-10 GELU by tanh, E-30 the cap of scores, M-1 what a mask bars. **New** is what nothing public",
-    "was seen to say when it was found here.",
+    "Each script shows it with the framework alone. Clauses of [the specification](../specs/README.md): D-1 has",
+    "float64 throughout, E-10 GELU by tanh, E-30 the cap of scores, M-1 what a mask bars. **New** is what nothing",
+    "public was seen to say when it was found here.",
 )
 
 
