@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Mapping
+from math import isclose
 from re import fullmatch
 from typing import Any
 
@@ -34,6 +35,8 @@ HEAD_NORMS = {"q_norm": "attention.query_norm", "k_norm": "attention.key_norm"}
 GAINS = {"layer_scale1.lambda1": "layer_scale1", "layer_scale2.lambda1": "layer_scale2", "lambda_1": "layer_scale1",
          "lambda_2": "layer_scale2"}  # fmt: skip
 NORMS = ("norm1", "norm2", "attention_output_norm", "ffn_output_norm")
+_TO_FLOAT32 = 1e-7
+"""How far a decimal may be from its float32, as a share of it."""
 
 
 class Driven(nn.Module):
@@ -53,9 +56,16 @@ class Driven(nn.Module):
         self.layer = cls(self.config, **arguments)
         if self.row.call == "mpnet":
             encoder = self.models.MPNetEncoder(self.config)
-            self.relative_attention_bias, self.position_bias = encoder.relative_attention_bias, encoder
-            del self.position_bias.layer
+            self.relative_attention_bias = encoder.relative_attention_bias
         self.head_dim = layer["attention"].get("head_dim") or layer["d_model"] // layer["attention"]["num_heads"]
+
+    def round_epsilon(self, epsilon: float) -> None:
+        """Have the epsilon of the specification, a float32 (L-2), where theirs is the decimal that it stands for."""
+        for module in self.modules():
+            for name in ("eps", "variance_epsilon"):
+                own = getattr(module, name, None)
+                if isinstance(own, float) and isclose(own, epsilon, rel_tol=_TO_FLOAT32):
+                    setattr(module, name, epsilon)
 
     def forward(self, x: Tensor, allowed: Tensor | None = None, positions: Tensor | None = None) -> Tensor:
         """`x` [B, S, D]; `allowed` boolean, broadcastable to [B, H, S, S], true = attend; `positions` [B or 1, S]."""

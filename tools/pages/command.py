@@ -65,6 +65,7 @@ GENERATED: dict[str, Callable[[], Files]] = {
     "performance": _of_benchmark("performance.page"),
     "rewritings": _of_benchmark("rewritings.page"),
     "scale": _of_benchmark("scale"),
+    "zoo": _of_benchmark("zoo.page"),
 }
 """Name → the files of it. docs/core.md, docs/deviations.md and docs/systems.md take minutes of computing, and have
 commands of their own."""

@@ -188,6 +188,7 @@ at the output; σ sees each, at 10⁷ σ or more.
 For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
 shape). Where only layers with an addition (L-7) can have it, the case is a recommended one (V-9). Of those that
 float32 shows, at the output or else at a stage, the weakest is at {weakest}.
+[deviations-16-bits.md](deviations-16-bits.md) has bfloat16 and float16, of those that came with additions.
 
 {float32}
 

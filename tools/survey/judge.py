@@ -35,12 +35,12 @@ from tools.survey.results import WHATEVER_IS_DECLARED, DeviationCount, ReasonCou
 def configurations() -> Iterator[str]:
     """Every implementation with every combination of its choices, in the syntax of `conform run --impl`.
 
-    Exporters to ONNX have their first configuration only; docs/onnx.md has the others. Implementations that require a
-    choice are left out.
+    Exporters to ONNX have their first configuration only; docs/onnx.md has the others. Implementations that run
+    only if they are named are left out.
     """
     for folder in known_folders().values():
         implementation = read_implementation_manifest(folder)
-        if not implementation.requires_choice:
+        if not implementation.runs_by_name_alone:
             yield from _configurations_of(implementation)
 
 

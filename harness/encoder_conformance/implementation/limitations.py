@@ -34,6 +34,7 @@ class When(Strict):
 
     check: Some[Check] | None = None
     dtype: Some[DtypeName] | None = None
+    layer: Some[Identifier] | None = Field(default=None, description="the ids of layers")
     activation: Some[Activation] | None = None
     placement: Placement | None = None
     norm: NormKind | None = None
@@ -71,6 +72,7 @@ class When(Strict):
             **(of_whole_layer if case.layer.part == "encoder_layer" else dict.fromkeys(of_whole_layer)),
             "check": check,
             "dtype": dtype,
+            "layer": case.layer.layer,
             "part": case.layer.part,
             "stack": case.layer.is_stack,
             "embedding": case.layer.takes_ids,

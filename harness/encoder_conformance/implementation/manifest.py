@@ -15,7 +15,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Addition
-from encoder_conformance.spec.load import read_deviations
+from encoder_conformance.spec.load import published_layers, read_deviations
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
@@ -43,8 +43,10 @@ class Capabilities(Strict):
         description="the stages that it can return; layer_k stands for every layer of a stack, layer_0 for one, and "
         "layer_k.norm1 for that stage inside of every layer"
     )
-    layers: Literal["all"] | tuple[Identifier, ...] = Field(
-        default="all", description="ids of the layers that it can build, if its architecture is fixed"
+    layers: Literal["all", "published"] | tuple[Identifier, ...] = Field(
+        default="all",
+        description="ids of the layers that it can build, if its architecture is fixed; published: those of "
+        "layers/published alone, which it is then asked (L-8)",
     )
     missing_parameters: tuple[str, ...] = Field(
         default=(), description="parameters of the specification that its layer does not have"
@@ -64,6 +66,10 @@ class Capabilities(Strict):
         description="what the layer language was extended by, and the implementation has; all: whatever that is",
     )
     export: bool = Field(default=False, description="whether it can export a layer as a file to deploy")
+
+    def builds(self, layer: str) -> bool:
+        """Whether it can build the layer of this id, as far as its architecture is fixed."""
+        return layer in (published_layers() if self.layers == "published" else self.layers) or self.layers == "all"
 
     def has(self, addition: Addition) -> bool:
         return self.additions == "all" or addition in self.additions
@@ -154,8 +160,18 @@ class Implementation(Strict):
 
     @property
     def requires_choice(self) -> bool:
-        """Whether a choice has no default. Such an implementation runs only if `--impl` names it."""
+        """Whether a choice has no default."""
         return any(choice.values == "any" for choice in self.choices)
+
+    @property
+    def is_of_published(self) -> bool:
+        """Whether it is asked the layers of published encoders, and no others (rule L-8)."""
+        return self.capabilities.layers == "published"
+
+    @property
+    def runs_by_name_alone(self) -> bool:
+        """Whether it runs only if `--impl` names it: a choice has no default, or no run asks its layers else."""
+        return self.requires_choice or self.is_of_published
 
     def variant(self, options: Chosen, where: str) -> "Implementation":
         """The variant with these options: its own name, and the entries that apply to it.
@@ -196,7 +212,7 @@ class Implementation(Strict):
             ("memory", case.layer.takes_memory, (False, can.memory)),
             ("padding_ids", case.padding_id is not None, (False, can.padding_ids)),
             ("positions", case.situation.positions is not None, (False, can.positions)),
-            ("layer", layer, (layer,) if can.layers == "all" else can.layers),
+            ("layer", layer, (layer,) if can.builds(layer) else ()),
             *((addition, True, (can.has(addition),)) for addition in case.layer.additions),
         ):
             if value not in supported:
@@ -254,9 +270,10 @@ def find_implementation(text: str) -> tuple[Path, Implementation]:
 
 
 def default_implementations() -> list[tuple[Path, Implementation]]:
-    """The implementations known by name, in their default variant, except those with a required choice."""
+    """The implementations known by name, in their default variant, except those that run only if they are
+    named."""
     found = [(folder, read_implementation_manifest(folder)) for folder in known_folders().values()]
-    return [(folder, each.variant({}, shown(folder))) for folder, each in found if not each.requires_choice]
+    return [(folder, each.variant({}, shown(folder))) for folder, each in found if not each.runs_by_name_alone]
 
 
 def find_folder(name_or_folder: str) -> Path:

@@ -106,14 +106,31 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
     return specification
 
 
+PUBLISHED_CORE = ("no-mask", "padding-right")
+"""Situations of the core of published layers: a plain one and a padded one, each with gradients."""
 PUBLISHED = "published"
 """The folder, in that of the layers, of one layer of each published encoder (rule L-8)."""
 
 
 @cache
 def published_layers() -> dict[str, Layer]:
-    """Id → layer of a published encoder. None of them is in a specification: they are asked where they are named."""
+    """Id → layer of a published encoder. None of them is in `load()`: they are asked where they are named."""
     return {path.stem: _read_own_layer(path, SPECS / "layers") for path in _files(SPECS / "layers" / PUBLISHED)}
+
+
+@cache
+def published_specification() -> Specification:
+    """The layers of published encoders in the situations of their families: what an implementation is asked whose
+    manifest says `layers: published`. Its core is `PUBLISHED_CORE` of each."""
+    own = published_layers()
+    core = tuple(f"{layer}/{situation}" for layer in own for situation in PUBLISHED_CORE)
+    return Specification(own, load().situations, core, frozenset(own))
+
+
+@cache
+def every_case() -> dict[str, Case]:
+    """Case id → case: those of the specification, and those of published layers."""
+    return {**load().cases, **published_specification().cases}
 
 
 @cache

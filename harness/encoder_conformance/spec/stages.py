@@ -84,6 +84,12 @@ def is_stage(name: str) -> bool:
     return step_of(name) in (_INSIDE if inside else SHAPES)
 
 
+def reads_of(stage: str, layer: "Layer") -> tuple[str, ...]:
+    """The stages and inputs that the step reads which makes a stage of this layer: a gated layer's activation is of
+    the gate."""
+    return next(step.reads for step in plan(layer) if step.makes == stage)
+
+
 def axes_of(stage: str) -> str:
     """The letters of a stage's axes in self-attention, where T is S."""
     return SHAPES[step_of(stage)].replace("T", "S")

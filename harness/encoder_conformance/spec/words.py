@@ -1,12 +1,36 @@
-"""A layer's choices in words, for a line: those that a layer need not make (clauses E-19 to E-32)."""
+"""A layer's choices in words, for a line."""
 
 from collections.abc import Iterator
 
 from encoder_conformance.spec.layer import Layer
 
 
+def choices(layer: Layer) -> Iterator[str]:
+    """`post-norm layer_norm ε 1e-12`, `gelu`, `scores over √head_dim`, `all biases`, and `more_choices`."""
+    attention, norm = layer.attention, layer.norm
+    yield f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}"
+    yield layer.feed_forward.activation
+    yield f"scores over √{attention.scale if isinstance(attention.scale, str) else f'{attention.scale:g}'}"
+    yield _biases(layer)
+    yield from more_choices(layer)
+
+
+def _biases(layer: Layer) -> str:
+    """`all biases`, `no biases`, or the maps that have one; and the maps that lack what their like have."""
+    lacking = f" but for {' and '.join(layer.lacks_bias)}" if layer.lacks_bias else ""
+    having = {
+        "query, key and value": layer.attention.qkv_bias,
+        "attention's output": layer.attention.output_bias,
+        "feed-forward": layer.feed_forward.bias,
+    }
+    if len(set(having.values())) == 1:
+        return f"all biases{lacking}" if layer.feed_forward.bias else "no biases"
+    return f"biases in {' and '.join(name for name, has in having.items() if has)} alone{lacking}"
+
+
 def more_choices(layer: Layer) -> Iterator[str]:
-    """`gated`, `rope θ 10000 halves`, `window 64 before and 64 after` and so on, for what the layer chooses of it."""
+    """`gated`, `rope θ 10000 halves`, `window 64 before and 64 after` and so on: what a layer need not choose (clauses
+    E-19 to E-32)."""
     if layer.feed_forward.gated:
         yield "gated"
     yield from _of_norms(layer)

@@ -16,11 +16,15 @@ from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import judged, put
 from encoder_conformance.judging.records import Record
+from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.oracle.golden.build import compute
 from encoder_conformance.oracle.golden.store import check_ids, read_golden, read_golden_manifest
-from encoder_conformance.spec.load import constants, load
+from encoder_conformance.platform.recent import Recent
+from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.load import constants, every_case, load, published_specification
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.parameters import parameter_count
-from encoder_conformance.subjects.plan import plan, select
+from encoder_conformance.subjects.plan import asked_of, plan, select
 from encoder_conformance.worker.session import Session
 
 Tasks = list[Task]
@@ -40,10 +44,10 @@ def _ready(config: pytest.Config) -> Ready:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One item a case and dtype, and one of two layers in turns. What the manifest opts out of as a whole is no item:
     neither passed nor skipped."""
-    specification = load()
-    check_ids(specification.with_golden, read_golden_manifest())
-    cases = select(specification.cases, (), metafunc.config.getoption("--level"))
-    tasks = plan(_ready(metafunc.config).implementation, cases)
+    check_ids(load().with_golden, read_golden_manifest())
+    implementation = _ready(metafunc.config).implementation
+    asked = {case.id: case for case in asked_of(implementation, [*every_case().values()])}
+    tasks = plan(implementation, select(asked, (), metafunc.config.getoption("--level")))
     if "turns" in metafunc.fixturenames:
         found = _in_turns(tasks)
         metafunc.parametrize("turns", [found] if found else [], ids=["-".join(map(_layer_of, found))] if found else [])
@@ -101,5 +105,14 @@ def test_a_layer_built_again_after_another_is_itself(turns: Tasks, session: Sess
 
 
 def _asked(session: Session, task: Task) -> Record:
-    answer = put(session, task, lambda case: read_golden(case, read_golden_manifest(), constants()))
-    return judged(answer)
+    return judged(put(session, task, _golden_of))
+
+
+def _golden_of(case: Case) -> Expected:
+    """What is expected: frozen, or for a published layer computed, once for all checks and formats."""
+    if case.id not in published_specification().cases:
+        return read_golden(case, read_golden_manifest(), constants())
+    return _COMPUTED.get(case.id, lambda: compute(case, constants()))
+
+
+_COMPUTED = Recent[Expected](8)

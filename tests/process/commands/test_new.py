@@ -114,12 +114,12 @@ def test_an_adapter_that_new_makes_is_short(conform: Callable, tmp_path: Path, f
 
 
 def of_a_library() -> list[str]:
-    """Those that drive a layer which a library has: no encoder.py, and neither an export of ours nor a file of the
-    user's."""
+    """Those that drive a layer which a library has: no encoder.py, and neither an export of ours, nor a file of the
+    user's, nor one layer for each published encoder."""
     found = []
     for name, folder in known_folders().items():
         manifest = read_implementation_manifest(folder)
-        exports = manifest.capabilities.export or manifest.requires_choice
+        exports = manifest.capabilities.export or manifest.runs_by_name_alone
         if (
             manifest.command[0] == "python"
             and folder.parent == IMPLS

@@ -1,6 +1,6 @@
 """Which term of the backward pass is missing or scaled, where the forward pass is right."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,9 +61,13 @@ def seen(case: Case, found: Gradients) -> ObservedGradients:
     return known
 
 
-def diagnosed(wrong: Mapping[str, Wrong], change: Callable[[Case, Gradients], Gradients] | None = None) -> Diagnosis:
+def diagnosed(
+    wrong: Mapping[str, Wrong],
+    change: Callable[[Case, Gradients], Gradients] | None = None,
+    cases: Sequence[Case] = CASES,
+) -> Diagnosis:
     found = []
-    for case in CASES:
+    for case in cases:
         specified = stage_equations(case.layer)
         equations = {**specified, **{stage: Equation(of(specified[stage].text)) for stage, of in wrong.items()}}
         own = of_equations(case, equations, np.float32)
@@ -163,6 +167,14 @@ def test_an_activation_with_the_derivative_of_another() -> None:
 
 
 @pytest.mark.release
+def test_an_activation_of_a_gate_with_the_derivative_of_another() -> None:
+    cases = [load().cases[f"pre-rope-gated/{situation}"] for situation in ("padding-right", "no-mask")]
+    gelu = "(0.5 * ffn_gate * (1 + erf(ffn_gate / sqrt(2))))"
+    diagnosis = diagnosed({"ffn_activation": lambda text: f"{gelu} + detach({text} - {gelu})"}, cases=cases)
+    assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
+    assert all("erf(ffn_gate / sqrt(2))) + detach(" in each.found for each in diagnosis.equations)
+
+
 def test_a_mistake_in_both_norms_comes_out_twice() -> None:
     diagnosis = diagnosed({"norm1": without_mean, "norm2": without_mean})
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)

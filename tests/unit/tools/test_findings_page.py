@@ -55,4 +55,6 @@ def test_a_script_says_what_it_shows_and_needs_nothing_of_ours(path: Path) -> No
     imported = [alias.name for node in ast.walk(module) if isinstance(node, ast.Import) for alias in node.names]
     imported += [node.module or "" for node in ast.walk(module) if isinstance(node, ast.ImportFrom)]
     assert not any(name.split(".")[0] == "encoder_conformance" for name in imported)
-    assert (find_implementation(path.name.partition("-")[0])[0] / "impl.yaml").is_file()
+    of = path.name.partition("-")[0]
+    if f'"{of}": Row(' not in (REPOSITORY / "benchmarks" / "zoo" / "elsewhere.py").read_text(encoding="utf-8"):
+        assert (find_implementation(of)[0] / "impl.yaml").is_file()

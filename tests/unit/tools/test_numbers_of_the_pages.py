@@ -12,6 +12,7 @@ from encoder_conformance.oracle.catalogue import catalogue, seen_in_evaluation
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import clauses, load
 from tools.core.sensitivity import CONFORMING_RMS, MARGIN
+from tools.pages.sixteen_bits import of_additions
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN_WORDS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "mkdocs.yml", "specs/README.md")
@@ -43,6 +44,7 @@ def drawn(which: str) -> Callable[[], int]:
 
 COUNTED: dict[str, tuple[Callable[[], int], tuple[str, ...]]] = {
     "the catalogue": (lambda: len(catalogue()), (r"(\d+) deviations,\neach a YAML file",)),
+    "of additions": (lambda: len(of_additions()), (r"(\d+) deviations are of additions",)),
     "played": (lambda: len(seen_in_evaluation()), (r"(\d+) of them show outside",)),
     "in any format": (seen_by_required, (r"(\d+) deviations that any", r" \d+ / (\d+) +\d+ / \d+  ")),
     "in float64": (detectable("float64"), (r"\| `float64` \| \d+ \| (\d+) \|",)),

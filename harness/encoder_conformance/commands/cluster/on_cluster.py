@@ -21,7 +21,7 @@ from encoder_conformance.platform.files import replace_file
 from encoder_conformance.reports.merge.merge import merge
 from encoder_conformance.reports.run.folder import NAME, begun_run
 from encoder_conformance.reports.run.terminal import console, diagnosis_text
-from encoder_conformance.subjects.plan import plan
+from encoder_conformance.subjects.plan import asked_of, plan
 from encoder_conformance.worker.limits import default_memory
 
 _PARTS_A_WORKER = 2
@@ -34,7 +34,10 @@ def run_on_cluster(arguments: RunArguments) -> int:
     address, named, jobs = arguments.scheduler or "", arguments.impls, arguments.jobs
     chosen, question = _chosen(named), _question(arguments)
     cases = cases_of(question)
-    plans = {text: plan(implementation, cases, question.dtypes) for text, implementation in chosen.items()}
+    plans = {
+        text: plan(implementation, asked_of(implementation, cases), question.dtypes)
+        for text, implementation in chosen.items()
+    }
     with connected(address, list(chosen), question.device) as cluster:
         able = _able(cluster, chosen, named)
         parts = [

@@ -21,7 +21,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.memory import give_large_arrays_back
 from encoder_conformance.reports.merge.partition import part_of
 from encoder_conformance.reports.run.folder import begun_run
-from encoder_conformance.subjects.plan import plan
+from encoder_conformance.subjects.plan import asked_of, plan
 from encoder_conformance.subjects.starting import require_ready
 from encoder_conformance.worker.limits import WorkerLimits, default_memory
 
@@ -32,7 +32,7 @@ def judge_part(part: PlanPart, folder: Path) -> None:
     found, implementation = find_implementation(part.implementation)
     ready = require_ready(implementation, found, {}, "this worker")
     cases = cases_of(question)
-    whole = Assignment(ready, plan(implementation, cases, question.dtypes))
+    whole = Assignment(ready, plan(implementation, asked_of(implementation, cases), question.dtypes))
     assignments = part_of([whole], part.shard, {})
     names = {task.case.id for task in assignments[0].tasks}
     cases = [case for case in cases if case.id in names]

@@ -23,7 +23,7 @@ from encoder_conformance.reports.run.folder import NAME
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import every_case
 from encoder_conformance.spec.strict import Frozen
 from encoder_conformance.subjects.plan import select
 
@@ -58,8 +58,8 @@ class PlanPart(Frozen):
 
 
 def cases_of(question: RunQuestion) -> list[Case]:
-    """The cases that are asked, with the question's seed."""
-    every = [replace(case, seed=question.seed) for case in load().cases.values()]
+    """The cases that are asked, with the question's seed; those of published layers too, of what is asked these."""
+    every = [replace(case, seed=question.seed) for case in every_case().values()]
     return select({case.id: case for case in every}, question.globs, question.level)
 
 

@@ -12,7 +12,7 @@ from encoder_conformance.protocol.frames import LARGEST_FRAME
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer, Stack
-from encoder_conformance.spec.load import load, published_layers
+from encoder_conformance.spec.load import every_case, load, published_layers
 from encoder_conformance.spec.masking import EndPadding
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
 from encoder_conformance.spec.yaml_file import EXTENSIONS
@@ -109,7 +109,7 @@ def at_size(
 
 def find_case(case_id: str) -> Case:
     """The case of the specification with this id. Raises InputError."""
-    cases = load().cases
+    cases = every_case()
     if case_id not in cases:
         hint = f"{nearest(case_id, cases)} (conform list cases)"
         raise InputError(f"no case {case_id!r}", where="--case", hint=hint)

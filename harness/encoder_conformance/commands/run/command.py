@@ -157,7 +157,8 @@ def _launches(arguments: RunArguments, ready: "list[Ready]", folder: Path) -> "I
     from encoder_conformance.engine.head_start import first_served
     from encoder_conformance.worker.launch import Launch, log_of
 
-    if arguments.seed or arguments.layer_file or arguments.limits.isolate:
+    published = any(each.implementation.is_of_published for each in ready)
+    if arguments.seed or arguments.layer_file or published or arguments.limits.isolate:
         return
     threads = arguments.threads or share(arguments.at_once)
     for each in first_served(ready, lambda each: each.implementation.timeouts.longest_task)[: arguments.at_once]:

@@ -78,7 +78,7 @@ def judge_assignments(
         run = SuiteRun(planned.assignments, planned.goldens, options, folder / LOGS, observed, started)
         stack.callback(run.abort)
         ledger = Ledger(folder, planned.assignments, planned.absent, run)
-        collection = Collection(planned.assignments, ledger, run, excludes=planned.goldens.frozen)
+        collection = Collection(planned.assignments, ledger, run, excludes=planned.goldens.is_frozen)
         with collection.closed_if_interrupted():
             started.interrupts.close()  # there is a ledger now that says so
             report = _collected(collection, run, planned.goldens)
@@ -109,7 +109,7 @@ def compute(goldens: Goldens) -> None:
     """Have the goldens that are not frozen. It takes a while, and a bar shows how far it is."""
     if goldens.waiting:
         with progress_bar() as progress:
-            bar = progress.add_task("computing goldens", total=len(goldens.cases))
+            bar = progress.add_task("computing goldens", total=len(goldens.computed))
             goldens.compute(
                 lambda case: progress.update(bar, advance=1, description=f"computed the golden of {case.id}")
             )

@@ -4,6 +4,7 @@ It is imported once the first workers have started.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +17,17 @@ from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.head_start import HeadStart
 from encoder_conformance.engine.scheduling import Assignment
 from encoder_conformance.implementation.interpreter import Missing, Ready
+from encoder_conformance.implementation.manifest import Implementation
+from encoder_conformance.implementation.task import Task
 from encoder_conformance.oracle.golden.goldens import Goldens
+from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.merge.partition import part_of
 from encoder_conformance.reports.run.last_lines import WholePlan
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import load, published_specification
 from encoder_conformance.spec.size import LARGEST_BUILT, refuse_larger
-from encoder_conformance.subjects.plan import plan, select
+from encoder_conformance.subjects.plan import asked_of, plan, select
 
 
 def judge_suite(
@@ -38,9 +42,9 @@ def judge_suite(
 
     Raises InputError if there is nothing to ask.
     """
-    every_case = _every_case(arguments)
+    every_case = _every_case(arguments, ready)
     selected = select({case.id: case for case in every_case}, arguments.globs, arguments.chosen_level)
-    assignments = [Assignment(each, plan(each.implementation, selected, arguments.dtypes)) for each in ready]
+    assignments = [Assignment(each, _planned(each.implementation, selected, arguments)) for each in ready]
     if arguments.shard:
         assignments = part_of(assignments, arguments.shard, earlier.seconds)
     resumed = resumable(assignments, earlier.interrupted, arguments) if earlier.interrupted else None
@@ -50,7 +54,7 @@ def judge_suite(
     with completed(resumed, folder) as completion:
         if assignments:
             everything = {
-                each.name: WholePlan.of(plan(each.ready.implementation, every_case, arguments.dtypes))
+                each.name: WholePlan.of(_planned(each.ready.implementation, every_case, arguments))
                 for each in (() if whole else assignments)
             }
             goldens = Goldens(selected, arguments.at_once)
@@ -62,15 +66,32 @@ def judge_suite(
     return completion.status
 
 
-def _every_case(arguments: RunArguments) -> list[Case]:
-    """The specification's, or those of the user's own layer."""
-    own = arguments.layer_file
-    specification = load(extra_layers=(own,) if own else ())
-    cases = [replace(case, seed=arguments.seed) for case in specification.cases.values()]
-    if own is None:
-        return cases
-    refuse_larger(specification.layers[own.stem], LARGEST_BUILT, f"--layer {own}")
-    return [case for case in cases if case.layer.layer == own.stem]
+def _every_case(arguments: RunArguments, ready: Sequence[Ready]) -> list[Case]:
+    """The specification's and those of published layers, as far as they are asked of any of these; or those of the
+    user's own layer."""
+    if (own := arguments.layer_file) is None:
+        asked = {each.implementation.is_of_published for each in ready}
+        cases = (
+            *(load().cases.values() if False in asked else ()),
+            *(published_specification().cases.values() if True in asked else ()),
+        )
+    else:
+        specification = load(extra_layers=(own,))
+        refuse_larger(specification.layers[own.stem], LARGEST_BUILT, f"--layer {own}")
+        cases = tuple(case for case in specification.cases.values() if case.layer.layer == own.stem)
+    return [replace(case, seed=arguments.seed) for case in cases]
+
+
+def _planned(implementation: Implementation, cases: list[Case], arguments: RunArguments) -> list[Task]:
+    """What of these cases it is asked. The user's own layer is asked of whichever is named.
+
+    Raises InputError if none of them is for it.
+    """
+    own = cases if arguments.layer_file else asked_of(implementation, cases)
+    if not own:
+        hint = "published layers are asked of an implementation of them, and nothing else is (L-8)"
+        raise InputError(f"none of these cases is asked of {implementation.name}", where="--case", hint=hint)
+    return plan(implementation, own, arguments.dtypes)
 
 
 def _update_declared(folder: Path, assignments: list[Assignment], reason: str | None) -> None:

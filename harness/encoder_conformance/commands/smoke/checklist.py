@@ -69,7 +69,8 @@ class Checklist:
         layer: str | None,
         waiting: Callable[[str], object] = lambda said: None,
     ) -> None:
-        """`layer`: the only layer to use; None chooses some. The goldens of the user's own layer are computed.
+        """`layer`: the only layer to use; None chooses some. The goldens of the user's own layer, and of
+        published ones, are computed.
 
         `waiting` is called with a sentence before each wait for the worker.
         """
@@ -77,7 +78,7 @@ class Checklist:
         self._subject, self._session = subject, subject.worker
         self._folder, self._implementation = ready.folder, ready.implementation
         self._questions, self._observations = SmokeTasks(self._implementation, specification, layer), Observations()
-        self._computed = layer in specification.own_layers
+        self._own_layers = specification.own_layers
         self._own_names: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
         self._goldens: dict[str, Expected] = {}
@@ -222,7 +223,9 @@ class Checklist:
         """The golden of a case, had once: the request for gradients needs it, and so does the judge."""
         if case.id not in self._goldens:
             self._goldens[case.id] = (
-                compute(case, constants()) if self._computed else read_golden(case, read_golden_manifest(), constants())
+                compute(case, constants())
+                if case.layer.layer in self._own_layers
+                else read_golden(case, read_golden_manifest(), constants())
             )
         return self._goldens[case.id]
 

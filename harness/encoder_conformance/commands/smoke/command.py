@@ -15,7 +15,7 @@ from encoder_conformance.commands.smoke.checklist import NAMES, Checklist, Smoke
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.platform.paths import shown
 from encoder_conformance.reports.run.terminal import console, diagnosis_text
-from encoder_conformance.spec.load import Specification, load
+from encoder_conformance.spec.load import Specification, load, published_layers, published_specification
 from encoder_conformance.subjects.opening import open_implementation
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
 from encoder_conformance.worker.limits import WorkerLimits
@@ -64,7 +64,10 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
         request = SubjectRequest(given, pythons=pythons)
         subject = open_implementation(request, Path(folder) / "worker.log", limits=limits)
         try:
-            steps, lost = _run_steps(subject, *_load_layer(layer), Console(quiet=True) if as_json else console())
+            published = subject.worker.ready.implementation.is_of_published
+            steps, lost = _run_steps(
+                subject, *_load_layer(layer, published=published), Console(quiet=True) if as_json else console()
+            )
             subject.close()
         finally:
             subject.worker.abort()
@@ -84,11 +87,14 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
     return unless_faulty(int(found != "ok"), lost)
 
 
-def _load_layer(layer: str | None) -> tuple[Specification, str | None]:
-    """The specification, with the user's own layer added, and the id of the layer."""
+def _load_layer(layer: str | None, *, published: bool) -> tuple[Specification, str | None]:
+    """The specification, with the user's own layer added, and the id of the layer. `published`: no layer is asked but
+    those of published encoders (rule L-8)."""
     if layer is None:
-        return load(), None
+        return published_specification() if published else load(), None
     chosen = find_layer(layer)
+    if published_layers().get(layer) == chosen:
+        return published_specification(), layer
     own = () if chosen.layer in load().layers else (Path(layer),)
     return load(extra_layers=own), chosen.layer
 

@@ -11,8 +11,7 @@ from encoder_conformance.commands.validate.results import CONCLUSIONS, Validatio
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
-from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.words import more_choices
+from encoder_conformance.spec.words import choices
 
 _AXES: dict[Layout, str] = {
     "BSD": "[batch, sequence, features]",
@@ -113,12 +112,9 @@ def _choices(validation: Validation) -> str:
     """`post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 512, H = 8, F = 2048, N = 6`."""
     layer, roles = validation.layer, validation.description.roles
     assert layer is not None
-    attention, norm = layer.attention, layer.norm
+    attention = layer.attention
     parts = [
-        f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}",
-        f"scores over √{attention.scale if isinstance(attention.scale, str) else f'{attention.scale:g}'}",
-        _biases(layer),
-        *more_choices(layer),
+        *choices(layer),
         "projections shared by heads" if attention.projections == "shared_by_heads" else "",
         f"D = {layer.d_model}, H = {attention.num_heads}, F = {layer.feed_forward.d_ff}",
         f"N = {layer.stack.layers}" if layer.stack.layers > 1 else "",
@@ -128,19 +124,6 @@ def _choices(validation: Validation) -> str:
     ]
     shown = ", ".join(filter(None, parts))
     return f"{shown}, with {' and '.join(validation.deviations)}" if validation.deviations else shown
-
-
-def _biases(layer: Layer) -> str:
-    """`all biases`, `no biases`, or the maps that have one; and the maps that lack what their like have."""
-    lacking = f" but for {' and '.join(layer.lacks_bias)}" if layer.lacks_bias else ""
-    having = {
-        "query, key and value": layer.attention.qkv_bias,
-        "attention's output": layer.attention.output_bias,
-        "feed-forward": layer.feed_forward.bias,
-    }
-    if len(set(having.values())) == 1:
-        return f"all biases{lacking}" if layer.feed_forward.bias else "no biases"
-    return f"biases in {' and '.join(name for name, has in having.items() if has)} alone{lacking}"
 
 
 def _last_line(validation: Validation) -> Text:

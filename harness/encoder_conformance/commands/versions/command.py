@@ -42,8 +42,8 @@ from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.level import Level
-from encoder_conformance.spec.load import load
-from encoder_conformance.subjects.plan import plan, select
+from encoder_conformance.spec.load import every_case
+from encoder_conformance.subjects.plan import asked_of, plan, select
 from encoder_conformance.worker.limits import WorkerLimits
 
 _EXAMPLES = """
@@ -156,7 +156,8 @@ def _point(asked: _Plan, version: str, out: Path) -> tuple[Point, bool]:
 
 def _run(asked: _Plan, ready: Ready, out: Path) -> Report:
     """The report of one version: an earlier one if it has the same plan and nothing has changed since."""
-    selected = select(dict(load().cases), asked.globs, None if asked.globs else asked.level)
+    cases = {case.id: case for case in asked_of(asked.implementation, [*every_case().values()])}
+    selected = select(cases, asked.globs, None if asked.globs else asked.level)
     assignment = Assignment(ready, plan(asked.implementation, selected, asked.dtypes))
     if not asked.anew and (earlier := _unchanged(assignment, out)):
         return earlier

@@ -18,7 +18,9 @@ from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.oracle.backward import through_each_part
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.steps import MAKING, form_of
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.stages import reads_of
+from encoder_conformance.spec.steps import form_of
 
 _SIZES = (
     "1 / batch_size",
@@ -63,7 +65,7 @@ def hypotheses(
     The factor of a part is fitted to the gradient `first`, the first in the backward pass that is out of line.
     """
     yield from _by_parts(cases, now, right, first)
-    for stage, text in _other_derivatives(now):
+    for stage, text in _other_derivatives(now, cases[0].case.layer):
         equations = {**now, stage: Equation(text)}
         yield Hypothesis(stage, text, text, tuple(case.given_by(equations) for case in cases))
 
@@ -142,10 +144,10 @@ def _is(value: float, number: Number) -> bool:
     return abs(value - number.value) <= SURE * number.uncertainty + _ROUGHLY * abs(number.value)
 
 
-def _other_derivatives(equations: Equations) -> Iterator[tuple[str, str]]:
+def _other_derivatives(equations: Equations, layer: Layer) -> Iterator[tuple[str, str]]:
     """Yield (stage, equation) with the same values, and the derivative of something else."""
     for stage in filter(lambda stage: form_of(stage) == "activation", equations):
-        for other in map(ast.unparse, filterfalse(has_constant, in_forms(ACTIVATIONS, *MAKING[stage].reads))):
+        for other in map(ast.unparse, filterfalse(has_constant, in_forms(ACTIVATIONS, *reads_of(stage, layer)))):
             yield stage, f"{other} + detach({equations[stage].text} - ({other}))"
     for stage in filter(lambda stage: form_of(stage) == "softmax", equations):
         match equations[stage].tree:

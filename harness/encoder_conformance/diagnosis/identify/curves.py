@@ -17,7 +17,8 @@ from encoder_conformance.diagnosis.in_sigma import held
 from encoder_conformance.judging.records import Claim
 from encoder_conformance.spec.axes import Array, P
 from encoder_conformance.spec.load import constants
-from encoder_conformance.spec.steps import MAKING, form_of
+from encoder_conformance.spec.stages import reads_of
+from encoder_conformance.spec.steps import form_of
 
 _FEWEST = 128
 """Values that neighbours can be found among."""
@@ -137,7 +138,7 @@ def activation(stage: str, samples: Sequence[Sample]) -> Claim | None:
     """Describe the curve of an activation, or that there is none."""
     if form_of(stage) != "activation":
         return None
-    [source] = MAKING[stage].reads
+    [source] = reads_of(stage, samples[0].evidence.case.layer)
     return curve(stage, source, [_points(sample, sample.operands[source]) for sample in samples])
 
 

@@ -36,7 +36,8 @@ from encoder_conformance.diagnosis.identify.suggested import (
     restricted_to,
     wrong_slices,
 )
-from encoder_conformance.spec.steps import MAKING, form_of
+from encoder_conformance.spec.stages import reads_of
+from encoder_conformance.spec.steps import form_of
 
 _SCREENING = 2
 """Cases that every equation is tried on; those that are near are tried on all."""
@@ -189,7 +190,7 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample, factors: Sequence[str
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
     yield from edits(tree, sample.operands, sample.stage_shape, factors)
     if form_of(stage) == "activation":
-        yield from in_forms(ACTIVATIONS, *MAKING[stage].reads)
+        yield from in_forms(ACTIVATIONS, *reads_of(stage, sample.evidence.case.layer))
     if form_of(stage) == "scores":
         yield from in_forms(OF_SCORES, f"({ast.unparse(tree)})")
     if form_of(stage) == "norm":

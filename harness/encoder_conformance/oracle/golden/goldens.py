@@ -24,7 +24,8 @@ class Goldens:
     """Case → its expectation, read on demand. A bounded cache keeps memory independent of the number of cases; what
     leaves it lies in a spool, which takes a tenth of the time to read that a golden file does.
 
-    `frozen`: every case is of a layer of the specification, drawn as it was. Else `compute` comes first.
+    A golden is frozen where the case is of a layer of the specification, drawn as it was. For others `compute` comes
+    first.
     """
 
     KEPT = 64
@@ -35,36 +36,40 @@ class Goldens:
         """`jobs`: processes that compute."""
         self.cases, self._jobs = list(cases), jobs
         self._specification = load()
-        layers = self._specification.layers
-        self.frozen = all(case.seed == 0 and layers.get(case.layer.layer) == case.layer for case in cases)
+        self.computed = [case for case in cases if not self.is_frozen(case)]
         self._recent = Recent[Expected](self.KEPT)
         self._spool, self._slots = Spool(), dict[str, Extent]()
 
+    def is_frozen(self, case: Case) -> bool:
+        """Whether the golden of the case is one of those in `specs/golden`."""
+        return case.seed == 0 and self._specification.layers.get(case.layer.layer) == case.layer
+
     def check(self) -> None:
         """Raise InputError if a golden that is frozen is missing, edited, or made from another layer or situation."""
-        if not self.frozen:
+        frozen = [case for case in self.cases if self.is_frozen(case)]
+        if not frozen:
             return
         check_ids(self._specification.with_golden, self._manifest)
-        for case in self.cases:
+        for case in frozen:
             if not case.needs_no_golden:
                 checked_golden(case, self._manifest, constants())
 
     @property
     def waiting(self) -> bool:
         """Whether `compute` has something to do."""
-        return not self.frozen and not self._slots
+        return bool(self.computed) and self.computed[0].id not in self._slots
 
     def compute(self, computed: Callable[[Case], None] = lambda case: None) -> None:
         """Compute those that are not frozen, once; `computed` is called after each."""
         if not self.waiting:
             return
         try:
-            with contextlib.closing(compute_all(self.cases, constants(), self._jobs)) as results:
+            with contextlib.closing(compute_all(self.computed, constants(), self._jobs)) as results:
                 for case, expected in results:
                     self._slots[case.id] = self._spool.put(expected)
                     computed(case)
         except BaseException as error:
-            error.add_note(f"{len(self._slots)} of {len(self.cases)} goldens were computed, and they are not kept")
+            error.add_note(f"{len(self._slots)} of {len(self.computed)} goldens were computed, and they are not kept")
             raise
 
     def spool(self, case: Case) -> bool:
@@ -81,7 +86,7 @@ class Goldens:
 
     def _frozen_as(self, case: Case) -> Case:
         """The case under whose id its golden is kept: cases that compare the same positions have one (G-4)."""
-        if self.frozen and case.situation.input.padding == "as_drawn":
+        if self.is_frozen(case) and case.situation.input.padding == "as_drawn":
             return self._specification.cases[case.golden_id]
         return case
 

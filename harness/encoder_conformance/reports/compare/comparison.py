@@ -10,7 +10,7 @@ from typing import TypeGuard
 from encoder_conformance.judging.records import Diagnosis, Record, Report
 from encoder_conformance.platform.clean import first_names
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import every_case
 from encoder_conformance.spec.outcome import Outcome
 
 
@@ -153,7 +153,7 @@ def compare(old: Report, new: Report) -> Comparison:
 
 def clauses_cited(names: Iterable[str]) -> Counter[str]:
     """Clause → the number of these cases that cite it. Cases that this specification lacks cite none."""
-    cases = load().cases
+    cases = every_case()
     return Counter(clause for name in names if name in cases for clause in sorted(cases[name].clauses))
 
 

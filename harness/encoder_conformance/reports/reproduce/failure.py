@@ -15,7 +15,7 @@ from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import load
+from encoder_conformance.spec.load import every_case, load
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check
 from encoder_conformance.subjects.plan import plan
@@ -64,7 +64,7 @@ def _smallest_failure(
 ) -> tuple[Record, Case]:
     """The failing check of the smallest case that matches. Raises InputError if none can be shown by a script."""
     layers = tuple(Path(word) for before, word in pairwise(report.arguments) if before == "--layer")
-    cases = load(extra_layers=layers).cases
+    cases = load(extra_layers=layers).cases if layers else every_case()
     failing = [
         record
         for record in report.records

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,12 +30,19 @@ _SHARE_FOR_DIAGNOSIS, _MOST_FOR_DIAGNOSIS = 0.25, 8.0
 
 
 class Collection:
-    """The records of a run. `excludes`: count exclusions, which needs frozen goldens, whose sensitivity is known."""
+    """The records of a run. `excludes`: whether the golden of a case is frozen, so that its sensitivity is known.
 
-    def __init__(self, assignments: list[Assignment], ledger: Ledger, run: SuiteRun, *, excludes: bool) -> None:
+    Exclusions are counted of implementations that are asked no other case.
+    """
+
+    def __init__(
+        self, assignments: list[Assignment], ledger: Ledger, run: SuiteRun, *, excludes: Callable[[Case], bool]
+    ) -> None:
         self._run, self._ledger = run, ledger
         self._exclusions: dict[str, Exclusion] = {}
-        for each in assignments if excludes else ():
+        for each in assignments:
+            if not all(excludes(task.case) for task in each.tasks):
+                continue
             shows_all_stages = each.ready.implementation.capabilities.stages == "all"
             dtypes = {task.dtype for task in each.tasks}
             self._exclusions[each.name] = Exclusion(each.name, dtypes, shows_all_stages=shows_all_stages)
@@ -84,8 +91,8 @@ class Collection:
     def _add(self, record: Record) -> None:
         task = self._ledger.add(record)
         self.answered = self.answered or record.outcome != Outcome.UNSUPPORTED
-        if self._exclusions:
-            self._exclusions[record.implementation].add(task.case, record)
+        if exclusion := self._exclusions.get(record.implementation):
+            exclusion.add(task.case, record)
         if record.outcome not in EXPECTED and not self.failed:
             self.failed = True
             self._reserve_time_for_diagnosis()

@@ -11,7 +11,7 @@ from encoder_conformance.spec.axes import Bools
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.level import LEVELS
-from encoder_conformance.spec.load import clauses, load
+from encoder_conformance.spec.load import clauses, every_case
 from encoder_conformance.spec.words import more_choices
 
 OTHER = "other"
@@ -23,7 +23,7 @@ _LARGEST_MASK = 128
 def ordered_keys(columns: Iterable[Column]) -> list[tuple[str, str]]:
     """Every (case, dtype) of which a column has a record: by clause, then as the specification has the cases."""
     formats = list(FORMATS)
-    numbers = {case: number for number, case in enumerate(load().cases)}
+    numbers = {case: number for number, case in enumerate(every_case())}
     keys = {key for column in columns for key in column.cells}
 
     def place(key: tuple[str, str]) -> tuple[int, str, int, str, int]:
@@ -37,7 +37,7 @@ def ordered_keys(columns: Iterable[Column]) -> list[tuple[str, str]]:
 
 def group_of(case: str) -> str:
     """The clause under which a case stands: the first that its situation cites."""
-    known = load().cases.get(case)
+    known = every_case().get(case)
     return known.situation.clauses[0] if known else OTHER
 
 
@@ -46,7 +46,7 @@ def listed(cases: Iterable[str]) -> dict[str, Any]:
     not have are of the last level, and cite none."""
     rows = Rows("group", "clauses")
     for name in cases:
-        case = load().cases.get(name)
+        case = every_case().get(name)
         level, cited = (LEVELS.index(case.level), case.clauses) if case else (len(LEVELS) - 1, ())
         rows.add({"name": name, "level": level, "group": group_of(name), "clauses": cited})
     return rows.written()
@@ -57,7 +57,7 @@ def facts(cases: Iterable[str]) -> dict[str, Any]:
     rows = Rows("layer", "layer_title", "choices", "situation", "situation_title", "sizes", "clauses", "mask")
     for name in cases:
         row = {}
-        if case := load().cases.get(name):
+        if case := every_case().get(name):
             row = {
                 "layer": case.layer.layer,
                 "layer_title": case.layer.title,

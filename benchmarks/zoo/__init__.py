@@ -1,0 +1,1 @@
+"""Published encoders, layer by layer: what agrees with the specification, and by how much. Writes docs/zoo.md."""
