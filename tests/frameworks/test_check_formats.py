@@ -5,16 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.readers.module_target.adapter import ModuleTarget
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
+from encoder_conformance.readers.module_target.proving import parameters_for
 
 Post: Any = runpy.run_path(str(Path(__file__).with_name("asked_modules.py")))["Post"]
 ALL = ("float64", "float32", "bfloat16")
@@ -129,3 +133,14 @@ def test_a_way_to_call_it_in_which_it_answers_otherwise_is_an_error(
 ) -> None:
     shown = described(examined(made))
     assert [(each.way, each.masks) for each in shown.other_answers] == apart
+
+
+def test_what_a_copy_holds_in_another_format_comes_back_in_that_of_the_request() -> None:
+    adapter = ModuleTarget()
+    adapter.examination = found = examined(with_wide_norms)
+    adapter.semantics, adapter.always_causal, adapter.places = found.semantics, False, found.stages
+    assert found.layer is not None
+    sent = {name: value.astype(ml_dtypes.bfloat16) for name, value in parameters_for(found.layer, ()).items()}
+    held = adapter.build(found.layer.model_dump(), sent, "bfloat16")
+    assert {value.dtype for value in held.values()} == {np.dtype(ml_dtypes.bfloat16)}
+    assert all(np.array_equal(held[name], value) for name, value in sent.items())

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from encoder_conformance.judging.records import Record
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Check, Situation
 from encoder_conformance.spec.strict import Frozen
@@ -23,13 +24,17 @@ class Asked(Frozen):
 
 
 def asked_in(cases: Iterable[Case], records: Iterable[Record]) -> tuple[Asked, ...]:
-    """What these records are answers to, by format, in the order in which they came."""
+    """What these records are answers to, by format, the widest first."""
     situations = {case.id: case.situation for case in cases}
     by_format: dict[str, list[Record]] = {}
     for record in records:
         if record.outcome not in _UNASKED:
             by_format.setdefault(record.dtype, []).append(record)
-    return tuple(_asked(dtype, found, [situations[each.case] for each in found]) for dtype, found in by_format.items())
+    return tuple(
+        _asked(dtype, by_format[dtype], [situations[each.case] for each in by_format[dtype]])
+        for dtype in FORMATS
+        if dtype in by_format
+    )
 
 
 def _asked(dtype: str, records: Sequence[Record], situations: Sequence[Situation]) -> Asked:
