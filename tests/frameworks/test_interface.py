@@ -255,6 +255,23 @@ def test_masks_that_hide_nothing_or_in_part_are_said() -> None:
     assert said(argument_findings(found))[0].startswith("mask is taken and hides no position")
 
 
+def test_a_mask_that_can_be_nothing_but_padding_and_hides_nothing_is_an_error() -> None:
+    [message] = said(argument_findings(called(taking("src_key_padding_mask", "None"))), "error")
+    assert message.startswith("src_key_padding_mask is taken and hides no position")
+
+
+OTHERWISE = {
+    "m if m.dtype == torch.bool else m == m": "is taken as int64 [batch, sequence], too, and does not hide so",
+    "m if m.dtype == torch.bool else m == 0": "true = attend as bool [batch, sequence], and true = ignore as int64",
+}
+
+
+@pytest.mark.parametrize("seen", OTHERWISE)
+def test_a_mask_that_means_another_thing_as_integers_is_a_warning(seen: str) -> None:
+    [message] = said(argument_findings(called(taking("mask", seen))), "warning")
+    assert OTHERWISE[seen] in message
+
+
 @pytest.mark.parametrize(
     "more",
     [

@@ -259,7 +259,8 @@ class ModuleDescription(Description):
     judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
     `unregistered`, `loose_tensors`: weights, and tensors that are none, that it computes with and does not register, by
     attribute path. `wrappers`: what it was given and asked in; `left_out`: what the whole that it is a part of was
-    given in. `other_answers`: ways to call it that are not like that.
+    given in. `other_answers`: ways to call it that are not like that. `formats`: format → the own parameters that were
+    given in it. `as_given`: the format in which it was asked with these; None: they were given in one wide format.
     """
 
     type: str
@@ -298,6 +299,8 @@ class ModuleDescription(Description):
     other_answers: tuple[OtherAnswer, ...]
     stages: dict[str, str]
     dtypes: tuple[DtypeName, ...]
+    formats: dict[str, tuple[str, ...]]
+    as_given: DtypeName | None
     narrow_inside: bool
     padded_item_is_nan: bool
     adapter: str

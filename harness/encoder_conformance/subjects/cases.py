@@ -17,10 +17,11 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.portable import RAISED
 from encoder_conformance.spec.situation import Check, Situation
+from encoder_conformance.subjects.beyond import cases_beyond
 from encoder_conformance.subjects.questions import cases_of, question_of
 
 Array = np.ndarray[Any, Any]
-OWN = ("no-mask", "padded-item", "causal")
+OWN = ("no-mask", "padded-item", "causal", "no-mask-16-bit", "padded-item-16-bit")
 """The situations in which a subject's own parameters are judged, too."""
 _OF_MODULES: frozenset[Check] = frozenset({"output", "stages", "gradients", "invariant"})
 _OF_FILES: frozenset[Check] = frozenset({"output", "stages", "invariant"})
@@ -132,13 +133,17 @@ def neutral(parameters: Mapping[str, Array], absent: Sequence[str]) -> dict[str,
 def pool(
     layer: Layer, limits: Sequence[InputLimits], level: Level, dtypes: Collection[str] = ("float32",)
 ) -> Iterator[Case]:
-    """Cases of the level in any of these formats that all of these limits allow. The core of a stack, and of a layer
-    that is always causal, is all required ones."""
+    """Cases of the level in any of these formats that all of these limits allow, and those beyond. The core of a stack,
+    and of a layer that is always causal, is all required ones."""
     whole = layer.is_stack or any(each.causal for each in limits)
-    for case in cases_of(layer, "required" if level == "core" else level, 0):
-        of_level = level != "core" or case.in_core or whole
+    of_level = (
+        case
+        for case in cases_of(layer, "required" if level == "core" else level, 0)
+        if level != "core" or case.in_core or whole
+    )
+    for case in (*of_level, *cases_beyond(layer)):
         of_format = not set(dtypes).isdisjoint(case.situation.dtypes)
-        if of_level and of_format and all(each.ask(case.situation) for each in limits):
+        if of_format and all(each.ask(case.situation) for each in limits):
             yield case
 
 

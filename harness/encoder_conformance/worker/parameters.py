@@ -55,12 +55,13 @@ class StoredParameters:
 
 
 class RoundTrip:
-    """A `Receive` that compares returned parameters while they are read: neither they nor those sent are in memory
-    whole. It declines a wrong name, dtype or shape."""
+    """A `Receive` that compares returned parameters while they are read: of large ones neither they nor those sent are
+    in memory whole. It declines a wrong name, dtype or shape."""
 
     def __init__(self, sent: Sendable) -> None:
         self._sent = sent
         self._same: dict[str, bool] = {}
+        self._small: dict[str, list[Array]] = {}
 
     def __call__(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Sink | None:
         sent = self._sent.get(name)
@@ -68,9 +69,14 @@ class RoundTrip:
             return None
         sent_parts, left = parts_of(sent), np.empty(0, dtype)
         self._same[name] = True
+        small = prod(shape) * dtype.itemsize < LARGE
+        if small:
+            self._small[name] = []
 
         def compare(part: Array) -> None:
             nonlocal left
+            if small:
+                self._small[name].append(part.copy())
             while part.size and self._same[name]:
                 if not left.size:
                     left = next(sent_parts)
@@ -86,7 +92,10 @@ class RoundTrip:
         `held`: the returned parameters that were read whole.
         """
         expected = expected_parameters(self._sent, {*held, *self._same}, missing_parameters)
-        return round_trip_error(expected, held, self._same)
+        small = {
+            name: np.concatenate(parts).reshape(self._sent[name].shape) for name, parts in self._small.items() if parts
+        }
+        return round_trip_error(expected, {**held, **small}, self._same)
 
 
 def expected_parameters(
@@ -96,6 +105,10 @@ def expected_parameters(
     return {
         name: value for name, value in sent.items() if name in held or without_prefix(name)[1] not in missing_parameters
     }
+
+
+_NO_CHANCE = 4
+"""So many numbers are not equal by chance: portable ones are of 256."""
 
 
 def _bits(value: Array) -> Array:
@@ -120,5 +133,23 @@ def round_trip_error(sent: Sendable, held: Tensors, same: Mapping[str, bool] = M
             return f"parameter {name} came back as {text}"
         # What was read whole is of a small frame, whatever was sent.
         if not (same[name] if own is None else np.array_equal(_bits(own), _bits(whole(value)))):
-            return f"parameter {name} came back with other values: the map does not round-trip"
+            return _made_one(name, sent, held) or (
+                f"parameter {name} came back with other values: the map does not round-trip"
+            )
+    return ""
+
+
+def _made_one(name: str, sent: Sendable, held: Tensors) -> str:
+    """That two parameters are one in the layer, in whole or in part: `name` came back as another, which came back as it
+    was sent; "" where none did."""
+    if (own := held.get(name)) is None or (apart := own != whole(sent[name])).sum() < _NO_CHANCE:
+        return ""
+    for other in (each for each in sent if each in held and each != name):
+        right = whole(sent[other])
+        for turned, due, back in (("", right, held[other]), (", one transposed", right.T, held[other].T)):
+            if due.shape != own.shape or due.min() == due.max():
+                continue
+            if np.array_equal(own[apart], due[apart]) and np.array_equal(back, due):
+                same = "the same numbers" if np.array_equal(own, due) else "in part the same numbers"
+                return f"parameters {name} and {other} came back as {same}{turned}: in the layer these two are one"
     return ""

@@ -174,6 +174,20 @@ def test_an_exception_is_this_check_s_error(conform: Callable, fake: Callable) -
 
 WRONG_PARAMETERS = [
     ("return {k: v for k, v in held.items() if k != 'norm1.gain'}", "missing from the built layer: norm1.gain"),
+    (
+        "return {**held, 'attention.key.weight': held['attention.query.weight'].T.copy()}",
+        "attention.key.weight and attention.query.weight came back as the same numbers, one transposed: in the layer "
+        "these two are one",
+    ),
+    (
+        "return {**held, 'norm2.gain': held['norm1.gain']}",
+        "norm2.gain and norm1.gain came back as the same numbers: in the layer these two are one",
+    ),
+    (
+        "key = held['attention.key.weight'].copy(); key[:8] = held['attention.query.weight'][:8]; "
+        "return {**held, 'attention.key.weight': key}",
+        "attention.key.weight and attention.query.weight came back as in part the same numbers: in the layer these two",
+    ),
     ("return {**held, 'bonus': held['norm1.gain']}", "does not have: bonus"),
     ("return {**held, 'norm1.gain': held['norm1.gain'] + 1}", "norm1.gain came back with other values"),
     ("return {**held, 'norm1.gain': held['norm1.gain'].astype('float64')}", "came back as float64"),

@@ -8,14 +8,17 @@ from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.subjects.interfaces import compared, usual_meaning
 
 
-def argument_findings(described: ModuleDescription) -> Iterator[Finding]:
-    """What its arguments show by themselves."""
+def argument_findings(described: ModuleDescription, reference: ModuleDescription | None = None) -> Iterator[Finding]:
+    """What its arguments show by themselves. `reference`: the module that states its layer: what hides nothing there is
+    due to hide nothing."""
+    idle = {each.argument for each in reference.unusable_masks if each.kind == "idle"} if reference else set[str]()
     for unusable in described.unusable_masks:
-        yield _of_unusable(unusable, stated=described.stated is not None)
+        yield _of_unusable(unusable, stated=described.stated is not None and unusable.argument not in idle)
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no argument of it hides a position: it is judged without masks")
     for mask in described.masks:
         yield from _of_name(mask)
+        yield from _of_forms(mask)
     for argument in described.ungiven_arguments:
         yield from _of_ungiven(argument)
 
@@ -28,7 +31,8 @@ def reference_findings(described: ModuleDescription, reference: ModuleDescriptio
 
 
 def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
-    """An error where a call raises, and where a stated layer's mask leaves something of what it hides."""
+    """An error where a call raises, where a stated layer's mask leaves something of what it hides, and where one that
+    can be nothing but a mask of padding hides nothing."""
     name = mask.argument
     match mask.kind:
         case "refused" | "sized":
@@ -42,7 +46,8 @@ def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             return _finding("error" if stated else "warning", f"{message}; it is judged without")
         case "idle":
-            return _finding("warning", f"{name} is taken and hides no position ({mask.form}): it is judged without")
+            message = f"{name} is taken and hides no position ({mask.form}): it is judged without"
+            return _finding("error" if stated or name.endswith("padding_mask") else "warning", message)
     return _finding("warning", f"{name} is refused beside the other masks: it is judged without")
 
 
@@ -59,6 +64,25 @@ def _of_name(mask: MaskArgument) -> Iterator[Finding]:
             message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} wherever it is known"
             yield _finding("warning", message, f"given as {form.text}; name it otherwise, or turn it round")
             return
+
+
+_TRUTH = ("bool", "int64")
+"""Formats of a mask that says of each key whether it is there."""
+
+
+def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
+    """Forms in which it is taken, too, and hides nothing, or the opposite of what it hides in its own."""
+    others = [form for form in mask.forms if form.axes == mask.axes and {form.dtype, mask.dtype} == {*_TRUTH}]
+    own = f"{mask.dtype} {mask.shape}"
+    for form in others:
+        if not form.meanings:
+            message = f"{mask.argument} is taken as {form.text}, too, and does not hide so what it hides as {own}"
+            yield _finding("warning", message, "a call with that goes on with another mask, or without any")
+        elif mask.meaning not in form.meanings:
+            message = (
+                f"{mask.argument}: {MEANINGS[mask.meaning]} as {own}, and {MEANINGS[form.meanings[0]]} as {form.text}"
+            )
+            yield _finding("warning", message)
 
 
 def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:

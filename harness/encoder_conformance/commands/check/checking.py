@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from encoder_conformance.commands.check.findings import findings_of, of_way_back
+from encoder_conformance.commands.check.covered import asked_in
+from encoder_conformance.commands.check.findings import OF_MASKS, findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
@@ -138,8 +139,7 @@ class Checking:
             way_back=way_back,
             records=tuple(records),
             diagnoses=tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))),
-            longest=max((case.situation.sequence for case in cases), default=0),
-            most_items=max((case.situation.batch for case in cases), default=0),
+            asked=asked_in(cases, records),
             like=part.like,
             published=_published(part.described),
         )

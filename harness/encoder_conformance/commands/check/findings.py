@@ -1,8 +1,9 @@
 """The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
+from encoder_conformance.commands.check.covered import listed
 from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import ModuleDescription, as_text
@@ -28,17 +29,23 @@ def findings_of(
     """
     stated = described.stated
     return (
-        *_of_ways(described),
-        *_of_chance(described),
+        *answering_findings(described, described.dtypes),
         *_of_registration(described, part),
         *_of_choices(described, declared),
         *_of_parameters(described),
         *map_findings(described, reference),
         *_of_inputs(described),
-        *argument_findings(described),
+        *argument_findings(described, reference if stated else None),
         *(reference_findings(described, reference, stated.layer) if stated and reference else ()),
         *_of_reading(described),
     )
+
+
+def answering_findings(described: ModuleDescription, dtypes: Sequence[str]) -> Iterator[Finding]:
+    """How it answers by the way in which it is called, and by chance. `dtypes`: the formats that it is asked in."""
+    yield from _of_ways(described)
+    yield from _of_formats(described, dtypes)
+    yield from _of_chance(described)
 
 
 def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
@@ -52,7 +59,7 @@ def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
 def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
     if described.wrappers:
         message = (
-            f"it was given in {', '.join(described.wrappers)}, and that is what is asked; the module in it is read"
+            f"it was given in {', '.join(described.wrappers)}: that and the module in it, which is read, are asked"
         )
         yield Finding(severity="note", message=message)
     if described.left_out:
@@ -64,6 +71,22 @@ def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
         given = f" where {', '.join(other.masks)} is given" if other.masks else ""
         message = f"{other.way} differ: its outputs are {other.apart:.2g} of their size apart{given}"
         yield Finding(severity="error", message=message, hint="it is judged as it was given")
+
+
+def _of_formats(described: ModuleDescription, dtypes: Sequence[str]) -> Iterator[Finding]:
+    """In which format it was asked that was not given in a wide one, and that copies are not as it was given."""
+    if (given := described.as_given) is None:
+        return
+    held = [f"{format} ({_some(names)})" for format, names in described.formats.items()]
+    parameters = listed(held) if len(held) > 1 else next(iter(described.formats))
+    how = f"it is asked in {given}, as it was given" if given in dtypes else "it is not asked as it was given"
+    others = [dtype for dtype in dtypes if dtype != given]
+    copies = f", and a copy of it is asked in {listed(others)}" if others else ""
+    yield Finding(severity="note", message=f"its parameters are in {parameters}: {how}{copies}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _of_chance(described: ModuleDescription) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.description import ModuleDescription
@@ -17,8 +18,7 @@ class PartResult(Frozen):
 
     `as_told`: whether the user said what it should be. `without`: arguments that may change the output and were not
     given, of the module and of the one that states its layer.
-    `longest`, `most_items`: the longest sequence and the largest
-    batch that it was asked; 0: it was not.
+    `asked`: in which formats and sizes; () where it was not.
     """
 
     at: str
@@ -29,8 +29,7 @@ class PartResult(Frozen):
     findings: tuple[Finding, ...]
     records: tuple[Record, ...]
     diagnoses: tuple[Diagnosis, ...]
-    longest: int
-    most_items: int
+    asked: tuple[Asked, ...]
     like: str | None = None
     """The part that it is alike in what was read; this one was proved, and not asked again."""
     way_back: tuple[WayBackAnswer, ...] = ()

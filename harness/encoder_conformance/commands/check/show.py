@@ -1,10 +1,12 @@
 """Shows a check on the terminal: what was found with its evidence, then the verdict, and as what."""
 
-from itertools import islice
+from itertools import chain, islice, repeat
 
 from rich.console import Console
 
+from encoder_conformance.commands.check.covered import listed, sizes_text, up_to
 from encoder_conformance.commands.check.results import CheckResult, PartResult
+from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.protocol.arguments import MEANINGS
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding
@@ -110,6 +112,7 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
     _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}, largest rms {rms:.3g} σ")
     if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
         _row(screen, "way back", f"{', '.join(asked)}: as they should be")
+    _show_asked(screen, part)
     failed = [record for record in part.records if record.outcome not in EXPECTED]
     for record in failed[:_SHOWN_FAILURES]:
         situation = record.case.rpartition("/")[2]
@@ -123,6 +126,15 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
         show_line(screen, diagnosis_text(diagnosis), "bold")
 
 
+def _show_asked(screen: Console, part: PartResult) -> None:
+    """What was asked, format by format, with which masks; and what no verdict of a check covers."""
+    for label, each in zip(chain(("asked",), repeat("")), part.asked, strict=False):
+        sizes = f"{sizes_text(each.lengths)} positions, {sizes_text(each.items)} items"
+        masked = f"with masks up to {each.longest_masked} positions" if each.longest_masked else "without masks"
+        _row(screen, label, f"{each.dtype}: {sizes}, {masked}: {', '.join(each.checks)}")
+    _row(screen, "not asked", ", ".join(not_asked(part)))
+
+
 def last_line(part: PartResult) -> str:
     """The verdict, and as what; never that it does what it should where nobody said what that is."""
     count = f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"
@@ -133,16 +145,21 @@ def last_line(part: PartResult) -> str:
         return f"It could not be judged: see above.{hint}"
     verb = "does what" if part.status == 0 else "does not do what"
     if part.as_told:
-        return f"It {verb} {layer.layer} says{without} ({choices(layer)}){_up_to(part)}, {count}"
-    read = f"It {verb} it was read to be{without}: {choices(layer)}{_up_to(part)}"
+        return f"It {verb} {layer.layer} says{without} ({choices(layer)}){_covering(part)}, {count}"
+    read = f"It {verb} it was read to be{without}: {choices(layer)}{_covering(part)}"
     return f"{read}, {count}" if part.status else f"{read}. Whether it should be that, --layer can say; {count}"
 
 
-def _up_to(part: PartResult) -> str:
-    """Up to where a verdict that it is right holds."""
-    if part.status or part.like or not part.longest:
+def _covering(part: PartResult) -> str:
+    """What a verdict that it is right covers."""
+    if part.status:
         return ""
-    return f", asked up to {part.longest} positions and {part.most_items} items"
+    if part.like:
+        return f", like {part.like}, which was asked in its place"
+    masks = [mask.argument for mask in part.described.masks] if any(each.longest_masked for each in part.asked) else []
+    given = f"with {listed(masks)} and without" if masks else "without masks"
+    back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
+    return f", asked {up_to(part.asked)}, {given}{back}"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from encoder_conformance.commands.check.covered import up_to
 from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.commands import unless_faulty
@@ -130,13 +131,21 @@ def last_line(result: DiffResult) -> str:
         without = ", ".join(dict.fromkeys(name for side in result.sides for name in side.without))
         alike = f"They agree{f', without {without},' if without else ''} within {largest:.2f} √2 σ"
         off = [side for side in result.sides if side.failed]
-        return f"{alike}, and neither is {result.layer.layer}." if off else f"{alike}, and both are right."
+        right = f"neither is {result.layer.layer}" if off else "both are right"
+        return f"{alike}, and {right}: asked {up_to(result.asked)}, {', '.join(_covering(result))}"
     if not (result.differing or result.unanswered):
         return "Their numbers agree, and a call or a checkpoint of one means another thing in the other: see above"
     order = stages(result.layer)  # of computation, over all cases
     differing = [each.tensor for each in result.differing if each.check != "gradients"]
     where = f", first at {min(differing, key=order.index)}" if differing else ""
     return f"They differ{where}: {_blamed(result)}"
+
+
+def _covering(result: DiffResult) -> Iterator[str]:
+    """Beside sizes and format, what an agreement covers: masks, and gradients with nothing dropped."""
+    yield "with masks and without" if any(each.longest_masked for each in result.asked) else "without masks"
+    back = any("gradients" in each.checks for each in result.asked)
+    yield "with gradients, in evaluation alone" if back else "forward alone"
 
 
 def _blamed(result: DiffResult) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.maps import maps_apart
 from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import DiffResult, SideResult, TensorDifference
@@ -81,10 +82,12 @@ def compare(
                 apart += _apart(mine[check], theirs[check])
         progress.step(case.id)
     found = (
-        *interface_findings(first.description, second.description),
+        *interface_findings(first.description, second.description, DTYPE),
         *maps_apart(first.description, second.description),
     )
-    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart), findings=found)
+    both = {(each.case, each.check) for each in apart}
+    asked = asked_in(cases, (record for record in one.records if (record.case, record.check) in both))
+    return DiffResult(layer=layer, sides=(one.result(), two.result()), apart=tuple(apart), asked=asked, findings=found)
 
 
 def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:

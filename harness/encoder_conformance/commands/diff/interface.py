@@ -3,16 +3,17 @@
 from collections.abc import Iterator
 
 from encoder_conformance.commands.check.arguments import argument_findings
+from encoder_conformance.commands.check.findings import answering_findings
 from encoder_conformance.protocol.description import Description, ModuleDescription
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.subjects.interfaces import compared
 
 
-def interface_findings(first: Description | None, second: Description | None) -> Iterator[Finding]:
-    """An implementation has no description: it is given what its manifest says."""
+def interface_findings(first: Description | None, second: Description | None, dtype: str) -> Iterator[Finding]:
+    """An implementation has no description: it is given what its manifest says. `dtype`: the format of both."""
     for side, described in (("A", first), ("B", second)):
         if isinstance(described, ModuleDescription):
-            for finding in argument_findings(described):
+            for finding in (*answering_findings(described, (dtype,)), *argument_findings(described)):
                 yield finding.model_copy(update={"message": f"{side}: {finding.message}"})
     if first is not None and second is not None:
         yield from compared(first, second, ("A", "B"))

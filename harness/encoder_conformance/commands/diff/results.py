@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.layer import Layer
@@ -53,6 +54,8 @@ class DiffResult(Frozen):
     layer: Layer
     sides: tuple[SideResult, SideResult]
     apart: tuple[TensorDifference, ...]
+    asked: tuple[Asked, ...] = ()
+    """What both answered: the format and the sizes."""
     findings: tuple[Finding, ...] = ()
     """What differs in how they are called, and in what their parameters are; and what of each could not be given."""
 

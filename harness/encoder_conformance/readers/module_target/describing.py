@@ -43,6 +43,8 @@ def described(found: Examination) -> ModuleDescription:
         **_answering(found),
         stages={stage: place.module for stage, place in found.stages.items()},
         dtypes=found.taken,
+        formats=_formats(found),
+        as_given=found.as_given,
         narrow_inside=found.narrow_inside,
         padded_item_is_nan=found.padded_item_is_nan,
         adapter="",
@@ -87,6 +89,15 @@ def _masks(found: Examination) -> tuple[MaskArgument, ...]:
         for mask in found.semantics.masks
         if mask.polarity
     )
+
+
+def _formats(found: Examination) -> dict[str, tuple[str, ...]]:
+    """Format → the own parameters that were given in it."""
+    held: dict[str, list[str]] = {}
+    for name, format in found.module.formats.items():
+        if name in found.module.shapes:
+            held.setdefault(format, []).append(name)
+    return {format: tuple(names) for format, names in held.items()}
 
 
 def _sources(found: Examination) -> dict[str, ModuleSource]:

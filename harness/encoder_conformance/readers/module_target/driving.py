@@ -29,10 +29,11 @@ class ModuleAdapter(Adapter):
         raise NotImplementedError
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
+        """What the copy holds: in the format of the request, though it may hold some in another, as it was given."""
         self.heads = layer["attention"]["num_heads"]
         self.module, self.elements = self.loaded(parameters, dtype)
         held = self.elements.held(self.module.flat())
-        return {name: held.get(name, value) for name, value in parameters.items()}
+        return {name: held.get(name, value).astype(value.dtype, copy=False) for name, value in parameters.items()}
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
         """The output, as x is: [B, S, D] or in the layout of the run."""

@@ -1,5 +1,6 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +13,7 @@ from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.feeding import module_feeds
+from encoder_conformance.readers.module_target.formats import format_as_given
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import denied, head_counts
 from encoder_conformance.readers.module_target.live import LiveModule, Loose
@@ -19,6 +21,7 @@ from encoder_conformance.readers.module_target.local import long_enough, reach_o
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
+from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
 from encoder_conformance.readers.module_target.naming import best_named, score
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
 from encoder_conformance.readers.module_target.probing import first_x, live_semantics
@@ -72,6 +75,8 @@ class Examination:
     """What it is read and proved in, the widest first."""
     taken: tuple[DtypeName, ...] = ()
     """Those of the formats asked for in which it computes."""
+    as_given: DtypeName | None = None
+    """The format in which it answers with its parameters as they were given, where these are not all wide."""
     proof: LiveProof | None = None
     searched: MapSearch | None = None
     heads_known: bool = True
@@ -97,6 +102,11 @@ class Examination:
         return None if known is None else denied(self.module, known.attention.num_heads)
 
     @property
+    def mapped_to(self) -> Layer | None:
+        """The layer whose parameters the map has: that which was read, or else the stated one."""
+        return self.layer if self.searched is None and self.layer is not None else self.stated
+
+    @property
     def versions(self) -> dict[str, str]:
         """The versions of the framework's distributions that are here."""
         found = {}
@@ -120,15 +130,16 @@ def examine(
     """`given`, a module, stays as it is: all is done with copies of it. Raises BadTarget if it cannot be called at all.
 
     `stated`: what it should be; with `resize` at the module's own sizes. `dtypes`: the formats that it is to be asked
-    in; none: float64 and float32.
+    in; none: float64, float32, and that in which it was given.
     """
     framework = framework_of(given)
     if framework is None:
         raise BadTarget(f"{type(given).__name__} is a module of no framework that is known")
     with framework.undisturbed():
         found = _examined(framework, given, stated, resize)
-        narrow = [dtype for dtype in dtypes if dtype not in _WIDE and _runs_in(found, dtype)]
-        wide = [dtype for dtype in found.dtypes if dtype in (dtypes or _WIDE)]
+        asked = dtypes or (*_WIDE, *([found.as_given] if found.as_given else []))
+        narrow = [dtype for dtype in asked if dtype not in _WIDE and _runs_in(found, dtype)]
+        wide = [dtype for dtype in found.dtypes if dtype in asked]
         found.taken = (*wide, *narrow)
         return found
 
@@ -137,13 +148,16 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     module = framework.live(given)
     x = first_x(module.bare())
+    as_given = format_as_given(module, x)
     refuse_unrunnable(module, {"x": x})
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
     exported, notes = _with_window(read, semantics, _named(read, x, _exported(read, semantics))), framework.notes(given)
     _refuse_one_length(read, x, exported)
-    return Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
+    found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
+    found.as_given = as_given
+    return found
 
 
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
@@ -230,9 +244,18 @@ def _compare_ways(examination: Examination) -> None:
     known = examination.layer or examination.stated
     heads, causal = known.attention.num_heads if known else 1, examination.always_causal
     answers = other_answers(examination.module, examination.semantics, heads, always_causal=causal)
-    examination.other_answers = answers
     if answers:
         examination.stages = {}
+    examination.other_answers = *answers, *_in_mixed_precision(examination)
+
+
+def _in_mixed_precision(examination: Examination) -> Iterator[OtherAnswer]:
+    layer = examination.mapped_to
+    if examination.map is not None and layer is not None:
+        bench = replace(examination.bench("float32"), module=examination.module.in_dtype("float32"))
+        parameters = examination.map.made_one(parameters_for(layer, examination.absent))
+        examination.map.load(bench.module, parameters)
+        yield from answers_in_mixed_precision(bench, layer, parameters)
 
 
 def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:

@@ -62,6 +62,10 @@ class LiveModule(ABC):
     """The class of that model."""
     length: int = 0
     """The one number of positions for which its model makes what it gives; 0: any."""
+    formats: Mapping[str, str] = {}
+    """Own parameter, or another of its numbers → the floating-point format that it was given in."""
+    own_format: str = ""
+    """The format that a copy of it takes and gives with its parameters in theirs; "": as any copy in that format."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 
@@ -105,7 +109,8 @@ class LiveModule(ABC):
 
     @abstractmethod
     def in_dtype(self, dtype: str) -> "LiveModule":
-        """Another copy. Raises ExecutionError if it has none."""
+        """Another copy; in `own_format` with its parameters as they were given. Raises ExecutionError if it has
+        none."""
 
     @abstractmethod
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
@@ -124,8 +129,16 @@ class LiveModule(ABC):
         """What it was given in, as compiled code, the outermost first."""
         return ()
 
+    def compiled(self) -> "LiveModule | None":
+        """The same by its compiled code, where it is asked without."""
+        return None
+
     def ways(self) -> Mapping[str, "LiveModule"]:
         """The other ways to call the same module, by what is said of them."""
+        return {}
+
+    def mixed_precision(self) -> Mapping[str, "LiveModule"]:
+        """The ways to call it in which the framework takes formats of its own choice, by what is said of them."""
         return {}
 
     def bare(self) -> "LiveModule":

@@ -29,7 +29,7 @@ def way_back(found: Examination) -> tuple[WayBackAnswer, ...]:
 def _loaded(found: Examination) -> Bench:
     """A copy with portable parameters: those of its own may be 0, and hide what goes through them."""
     bench = found.bench(found.dtypes[0])
-    layer = found.layer if found.searched is None and found.layer is not None else found.stated
+    layer = found.mapped_to
     if found.map is not None and layer is not None:
         found.map.load(bench.module, parameters_for(layer, found.absent))
     return bench

@@ -20,7 +20,8 @@ _SAME = 1e-4
 def refuse_unrunnable(module: LiveModule, feeds: Feeds) -> None:
     """Raises BadTarget where what the module was given in does not run here: it is never judged without."""
     try:
-        module.run(feeds)
+        for each in filter(None, (module, module.compiled())):
+            each.run(feeds)
     except ExecutionError as error:
         wrappers = ", ".join(module.wrappers)
         hint = "name the module without them, and it is judged by itself"

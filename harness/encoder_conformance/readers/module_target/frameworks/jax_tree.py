@@ -127,6 +127,7 @@ class JaxModule(HeldModule):
         names = (keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found)
         super().__init__(of.signature, names, (np.asarray(value).astype(dtype) for _, value in found))
         self.of, self.dtype, self.type_name = of, dtype, of.type_name
+        self.formats = {name: str(value.dtype) for name, (_, value) in zip(self.names, found, strict=True)}
 
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype):
@@ -162,8 +163,18 @@ class JaxModule(HeldModule):
 
     def in_dtype(self, dtype: str) -> "JaxModule":
         made = JaxModule(self.of, dtype)
+        made.own_format = self.own_format
+        if dtype == self.own_format:
+            formats = zip(made.names, made.values, strict=True)
+            made.values = [value.astype(made.formats[name]) for name, value in formats]
         made.assign(self.flat())
         return made
+
+    def ways(self) -> Mapping[str, LiveModule]:
+        """Whatever it is, it is asked compiled."""
+        made = _StepByStep(self.of, self.dtype)
+        made.values = self.values
+        return {"compiled by jax.jit and step by step": made}
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         tree = self._tree()
@@ -171,6 +182,14 @@ class JaxModule(HeldModule):
 
     def objects(self) -> Iterator[object]:
         return iter(self.of.parts)
+
+
+class _StepByStep(JaxModule):
+    """A module none of whose functions is compiled."""
+
+    def call(self, feeds: Feeds) -> Array:
+        with wide(self.dtype), jax.disable_jit():
+            return np.asarray(self.of.output(self._tree(), _arrays(feeds)))
 
 
 def _arrays(feeds: Feeds) -> dict[str, jax.Array]:

@@ -1,8 +1,10 @@
 """Keras 3: layers, functional and subclassed models, on the backend that KERAS_BACKEND or keras.json names."""
 
 import random
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from encoder_conformance.readers.module_target.live import (
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS
 
 _LEAST = 8
 """A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
@@ -39,13 +42,18 @@ Call = Callable[..., Any]
 
 
 class KerasModule(HeldModule):
-    """The layer itself, whose variables stay as they are: it is called with values in their place."""
+    """The layer itself, whose variables stay as they are: it is called with values in their place.
+
+    A copy in float32 computes in that, whatever the policies of its parts are; one in `own_format` by these.
+    """
 
     library = str(Path(keras.__file__).parent)
 
     def __init__(self, layer: Any, signature: Signature, values: list[Array], call: Call) -> None:
         super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
-        self.layer, self._weights, self._call = layer, list(layer.weights), call
+        self.layer, self._weights, self._call, self._by_policy = layer, list(layer.weights), call, False
+        self.formats = {name: str(weight.dtype) for name, weight in zip(self.names, self._weights, strict=True)}
+        self.formats |= {f"{name}, its policy": each.compute_dtype for name, each in walk(FRAMEWORK.tree, layer)}
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
         self._backend: Backend = BACKENDS[keras.backend.backend()]()
 
@@ -64,8 +72,7 @@ class KerasModule(HeldModule):
 
     def in_training(self, feeds: Feeds) -> LiveModule:
         """Seeds lie in variables, which a call without state leaves as they are."""
-        call = partial(self._call, training=True)
-        return KerasModule(self.layer, self.signature, [value.copy() for value in self.values], call)
+        return self._like(partial(self._call, training=True))
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         seen: Seen = {}
@@ -82,15 +89,37 @@ class KerasModule(HeldModule):
 
     def _output(self, values: list[Any], feeds: Mapping[str, Any]) -> Any:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
-        x = tensors.pop("x")
-        with keras.StatelessScope(list(zip(self._weights, values, strict=True))):
+        x, wide = tensors.pop("x"), nullcontext() if self._by_policy else _in_float32(self.layer)
+        with wide, _eagerly(self.layer), keras.StatelessScope(list(zip(self._weights, values, strict=True))):
             return like_x(self._call(x, tensors), x, keras.ops.is_tensor)
 
     def in_dtype(self, dtype: str) -> "KerasModule":
         """A layer casts what it is given to the dtype of its policy."""
-        if dtype != "float32":
+        if dtype not in ("float32", self.own_format):
             raise ExecutionError(f"a layer of Keras computes in the dtype of its policy, and not in {dtype}")
-        return KerasModule(self.layer, self.signature, [value.copy() for value in self.values], self._call)
+        made = self._like(self._call)
+        made._by_policy = dtype == self.own_format
+        if made._by_policy:
+            pairs = zip(made.values, self._weights, strict=True)
+            made.values = [value.astype(FORMATS[str(weight.dtype)].numpy) for value, weight in pairs]
+        return made
+
+    def _like(self, call: Call) -> "KerasModule":
+        made = type(self)(self.layer, self.signature, [value.copy() for value in self.values], call)
+        made.own_format, made._by_policy = self.own_format, self._by_policy
+        return made
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        return _compiled_as(self.layer)
+
+    def compiled(self) -> LiveModule | None:
+        kind = _Predicting if _is_compiled_model(self.layer) else _InFunction
+        return kind(self.layer, self.signature, self.values, self._call) if self.wrappers else None
+
+    def ways(self) -> Mapping[str, LiveModule]:
+        compiled = self.compiled()
+        return {} if compiled is None else {f"{' and '.join(self.wrappers)}, and its own code,": compiled}
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
@@ -99,19 +128,114 @@ class KerasModule(HeldModule):
         return (part for _, part in walk(FRAMEWORK.tree, self.layer))
 
 
-def _with_every_input(model: Any, x_name: str, open_number: int) -> Call:
+class _Held(KerasModule):
+    """A layer whose variables hold the values for the time of a call, as compiled code takes them."""
+
+    def call(self, feeds: Feeds) -> Array:
+        before = [np.asarray(keras.ops.convert_to_numpy(weight.value)) for weight in self._weights]
+        try:
+            self._hold(self.values)
+            return self._answer(feeds)
+        finally:
+            self._hold(before)
+
+    def _hold(self, values: list[Array]) -> None:
+        for weight, value in zip(self._weights, values, strict=True):
+            weight.assign(value)
+
+    @abstractmethod
+    def _answer(self, feeds: Feeds) -> Array:
+        """The output, in the shape of x."""
+
+
+class _Predicting(_Held):
+    """A model that was compiled, as `predict` calls it."""
+
+    def _answer(self, feeds: Feeds) -> Array:
+        """Raises ExecutionError where a mask is given that is no input of the model: predict gives it x alone."""
+        masks = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items() if name != "x"}
+        if isinstance(self._call, _WithEveryInput):
+            given = self._call.given(keras.ops.convert_to_tensor(feeds["x"]), masks)
+            answer = self.layer.predict_on_batch(given if len(given) > 1 else given[0])
+        elif masks:
+            raise ExecutionError(f"predict gives it no {', '.join(masks)}")
+        else:
+            answer = self.layer.predict_on_batch(feeds["x"])
+        return np.asarray(like_x(answer, feeds["x"], lambda value: isinstance(value, np.ndarray)))
+
+
+class _InFunction(_Held):
+    """A layer of TensorFlow some of whose calls are functions of TensorFlow, which it compiled with its variables."""
+
+    def _answer(self, feeds: Feeds) -> Array:
+        tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
+        x = tensors.pop("x")
+        return np.asarray(keras.ops.convert_to_numpy(like_x(self._call(x, tensors), x, keras.ops.is_tensor)))
+
+
+def _is_compiled_model(layer: Any) -> bool:
+    return isinstance(layer, keras.Model) and layer.compiled
+
+
+def _compiled_as(layer: Any) -> tuple[str, ...]:
+    """What it is compiled by: a model's `compile`, of which its own call knows nothing, or functions of TensorFlow."""
+    if _is_compiled_model(layer):
+        return ("predict, compiled with jit_compile" if layer.jit_compile else "predict, compiled",)
+    functions = [each.call for _, each in walk(FRAMEWORK.tree, layer) if hasattr(each.call, "get_concrete_function")]
+    how = " with jit_compile" if any(getattr(each, "_jit_compile", None) for each in functions) else ""
+    return (f"tf.function{how}",) if functions else ()
+
+
+@contextmanager
+def _eagerly(layer: Any) -> Generator[None]:
+    """No function of TensorFlow is called compiled: it would keep the values that it was compiled with."""
+    if not _compiled_as(layer) or keras.backend.backend() != "tensorflow":
+        yield
+        return
+    import tensorflow as tf
+
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+@contextmanager
+def _in_float32(layer: Any) -> Generator[None]:
+    """All parts of a layer compute in float32."""
+    parts = [each for _, each in walk(FRAMEWORK.tree, layer) if each.compute_dtype != "float32"]
+    before = [each.dtype_policy for each in parts]
+    try:
+        for each in parts:
+            each.dtype_policy = "float32"
+        yield
+    finally:
+        for each, policy in zip(parts, before, strict=True):
+            each.dtype_policy = policy
+
+
+@dataclass(frozen=True)
+class _WithEveryInput:
     """Calls a functional model; a mask that is not fed has one number everywhere."""
 
-    def opened(each: Any, x: Any) -> Any:
+    model: Any
+    x_name: str
+    open_number: int
+
+    def __call__(self, x: Any, masks: Mapping[str, Any], *, training: bool = False) -> Any:
+        given = self.given(x, masks)
+        return self.model(given if len(given) > 1 else given[0], training=training)
+
+    def given(self, x: Any, masks: Mapping[str, Any]) -> list[Any]:
+        """Its inputs, in its order."""
+        fed = {**masks, self.x_name: x}
+        return [fed[each.name] if each.name in fed else self._opened(each, x) for each in self.model.inputs]
+
+    def _opened(self, each: Any, x: Any) -> Any:
         shape = [int(x.shape[0]), *(int(x.shape[1]) if size is None else size for size in each.shape[1:])]
-        return keras.ops.full(shape, open_number, dtype=each.dtype)
-
-    def call(x: Any, masks: Mapping[str, Any], *, training: bool = False) -> Any:
-        fed = {**masks, x_name: x}
-        given = [fed[each.name] if each.name in fed else opened(each, x) for each in model.inputs]
-        return model(given if len(given) > 1 else given[0], training=training)
-
-    return call
+        return keras.ops.full(shape, self.open_number, dtype=each.dtype)
 
 
 class _KerasTree:
@@ -160,13 +284,12 @@ class _Keras(ModuleFramework):
             raise BadTarget(f"it takes {shapes}, and no x [batch, sequence, d_model]", "--at names a part of a model")
         signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
         x = np.random.default_rng(0).normal(size=(B, S, inputs[0].shape[-1])).astype(np.float32)
-        openings = (_with_every_input(model, signature.x, number) for number in (1, 0))
+        openings = (_WithEveryInput(model, signature.x, number) for number in (1, 0))
         made = [KerasModule(model, signature, _values(model), call) for call in openings]
         return next((each for each in made if _mixes(each, x)), made[0])
 
     def notes(self, module: Any) -> tuple[str, ...]:
-        policies = {each.dtype_policy.name for _, each in walk(self.tree, module)} - {"float32"}
-        return tuple(f"a layer of it computes in {each}" for each in sorted(policies))
+        return ()
 
     @contextmanager
     def undisturbed(self) -> Generator[None]:

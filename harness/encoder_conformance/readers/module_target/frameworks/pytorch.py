@@ -22,6 +22,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     Found,
     call_of,
     encoder_path,
+    formats_of,
     found_in,
     in_model,
     without_cache,
@@ -68,7 +69,9 @@ class _TorchParts:
         if path not in self._layers:
             return None
         with suppress(Exception):
-            return in_model(self._model, self._layers[path])
+            found = in_model(self._model, self._layers[path])
+            found._call.formats = formats_of(self._module.get_submodule(path))
+            return found
         return None
 
     @property
@@ -124,15 +127,17 @@ class _PyTorch(ModuleFramework):
             hint = "name a function that makes it"
             raise BadTarget(f"it cannot be copied: {type(error).__name__}: {error}", hint) from None
         if call := call_of(copied):
-            return TorchModule(copied, Signature(call.x, call.masks), WayToCall())
-        forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
-        return TorchModule(copied, signature_of(forward, name, flags=False), WayToCall())
+            signature = Signature(call.x, call.masks)
+        else:
+            forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
+            signature = signature_of(forward, name, flags=False)
+        made = TorchModule(copied, signature, WayToCall())
+        made.formats = formats_of(inside(module))
+        return made
 
     def notes(self, module: nn.Module) -> tuple[str, ...]:
-        others = {str(value.dtype).removeprefix("torch.") for value in module.parameters()} - {"float32", "float64"}
         devices = {value.device.type for value in module.parameters()} - {"cpu"}
-        judged = "a copy of it is judged, in float32 on the CPU"
-        return tuple(f"its parameters are {each}; {judged}" for each in {*others, *devices})
+        return tuple(f"its parameters are on {each}; a copy of it is judged, on the CPU" for each in sorted(devices))
 
     def parts(self, module: nn.Module) -> PartsOfModule:
         return _TorchParts(module)

@@ -144,11 +144,15 @@ def arguments_of(model: nn.Module, path: str, work: Callable[[], Any]) -> dict[s
 
 
 class LayerCall:
-    """How a model calls one of its layers: what it gives beside x, for any batch and length."""
+    """How a model calls one of its layers: what it gives beside x, for any batch and length.
+
+    `formats`: own parameter or buffer → the format that the model was given with.
+    """
 
     def __init__(self, model: nn.Module, found: Found) -> None:
         """Raises whatever the model does where it is run."""
         self.path, self.way = found.path, found.way
+        self.formats: Mapping[str, str] = {}
         self.hold(model, model.get_submodule(found.path))
         self._look()
         self.borrowed = self._parameters_beside()
@@ -351,6 +355,20 @@ def _hides(value: Any) -> bool:
     return any(
         bool((~each).any()) if each.dtype == torch.bool else bool((each < _SHUT).any()) for each in _leaves([value])
     )
+
+
+def numbers_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Its parameters and buffers that are floating-point numbers, each by its first name."""
+    for name, value in (*module.named_parameters(), *module.named_buffers()):
+        if value.is_floating_point():
+            yield name, value
+
+
+def formats_of(module: nn.Module) -> Mapping[str, str]:
+    """Own parameter or buffer → the format that it was given in."""
+    if call := call_of(module):
+        return call.formats
+    return {name: str(value.dtype).removeprefix("torch.") for name, value in numbers_of(module)}
 
 
 def same(one: Any, other: Any) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
@@ -29,9 +30,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
-    call_of,
-)
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of, numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import (
@@ -50,6 +49,8 @@ from encoder_conformance.spec.axes import Array
 
 _SEED = 1
 """Of dropout, in training."""
+_THREADS = 3
+"""More than one, and no divisor of usual sizes."""
 _DOT = "·"
 """A dot in the path of a weight that is registered under it: PyTorch takes no dots in a name."""
 View = Callable[[Tensor], Tensor]
@@ -57,24 +58,29 @@ View = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class WayToCall:
-    """A way to call a module: without its compiled code, with gradients, on the fused path of PyTorch's own layers, or
-    with an x, or masks, that lie in memory as a view says."""
+    """A way to call a module: without its compiled code, with gradients, in inference mode or under autocast, on many
+    threads, on the fused path of PyTorch's own layers, or with an x, or masks, that lie in memory as a view says."""
 
     bare: bool = False
     gradients: bool = False
+    inference: bool = False
+    autocast: bool = False
+    threads: int | None = None
     fused: bool = False
     view: View | None = None
     view_of_masks: View | None = None
 
     @contextmanager
     def taken(self, given: nn.Module) -> Generator[None]:
-        fused = torch.backends.mha.get_fastpath_enabled()
+        fused, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
         torch.backends.mha.set_fastpath_enabled(fused or self.fused)
+        torch.set_num_threads(self.threads or threads)
         try:
-            with bare(given) if self.bare else as_given(given):
+            with bare(given) if self.bare else as_given(given), torch.autocast("cpu", enabled=self.autocast):
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
+            torch.set_num_threads(threads)
 
 
 def _as_it_is(value: Tensor) -> Tensor:
@@ -134,7 +140,7 @@ class TorchModule(LiveModule):
                 value.copy_(to_tensor(piece))
 
     def call(self, feeds: Feeds) -> Array:
-        with torch.set_grad_enabled(self.way.gradients):
+        with torch.inference_mode(self.way.inference), torch.set_grad_enabled(self.way.gradients):
             return to_numpy(self._output(feeds)[1].detach())
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
@@ -167,13 +173,14 @@ class TorchModule(LiveModule):
             return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
-        """Run as for gradients, for which no fused path leaves submodules out."""
+        """Run as for gradients, for which no fused path leaves submodules out. What is mapped over by `torch.func` has
+        no numbers of its own inside, and is left out."""
         seen: Seen = {}
 
         def keep(name: str, side: str, value: Any) -> None:
             values = value if isinstance(value, (tuple, list)) else (value,)
             for index, each in enumerate(values):
-                if isinstance(each, Tensor) and each.is_floating_point():
+                if isinstance(each, Tensor) and each.is_floating_point() and not is_functorch_wrapped_tensor(each):
                     seen[name, side, index] = to_numpy(each.detach())
 
         hooks = []
@@ -191,11 +198,15 @@ class TorchModule(LiveModule):
         return seen, to_numpy(output.detach())
 
     def in_dtype(self, dtype: str) -> "TorchModule":
-        return self._like(copy_of(self.given).to(getattr(torch, dtype)), self.way)
+        copied = copy_of(self.given).to(getattr(torch, dtype))
+        if dtype == self.own_format:
+            for name, value in numbers_of(inside(copied)):
+                value.data = value.data.to(getattr(torch, self.formats.get(name, dtype)))
+        return self._like(copied, self.way)
 
     def _like(self, given: nn.Module, way: WayToCall) -> "TorchModule":
         other = TorchModule(given, self.signature, way)
-        other.seeded = self.seeded
+        other.seeded, other.formats, other.own_format = self.seeded, self.formats, self.own_format
         return other
 
     @property
@@ -208,6 +219,8 @@ class TorchModule(LiveModule):
     def ways(self) -> Mapping[str, LiveModule]:
         found = {
             "with gradients and without": WayToCall(gradients=True),
+            "in inference mode and without": WayToCall(inference=True),
+            "on one thread and on several": WayToCall(threads=_THREADS),
             "an x in one piece and one that was turned": WayToCall(view=_turned),
             "an x in one piece and every other number of a larger one": WayToCall(view=_every_other),
             "masks in one piece and such that were turned": WayToCall(view_of_masks=_turned),
@@ -218,6 +231,9 @@ class TorchModule(LiveModule):
         if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):
             found["PyTorch's fused path and its own code"] = WayToCall(fused=True)
         return {said: self._like(self.given, way) for said, way in found.items()}
+
+    def mixed_precision(self) -> Mapping[str, LiveModule]:
+        return {"under torch.autocast in bfloat16 and without": self._like(self.given, WayToCall(autocast=True))}
 
     def take_in(self, feeds: Feeds) -> Loose:
         """Those of a closure are named alone: a copy has the original's."""

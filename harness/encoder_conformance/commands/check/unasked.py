@@ -1,0 +1,31 @@
+"""What no verdict of a check covers, by the module: masks in other forms, the way back, dropout, configurations."""
+
+from collections.abc import Iterator
+
+from encoder_conformance.commands.check.covered import listed
+from encoder_conformance.commands.check.results import PartResult
+from encoder_conformance.protocol.arguments import MaskArgument
+
+_NEVER = "another configuration than the one it was made in", "initialisation", "the distribution of dropout"
+
+
+def not_asked(part: PartResult) -> Iterator[str]:
+    """Each in a few words."""
+    for name in part.without:
+        yield f"with {name}"
+    for mask in part.described.masks:
+        yield from _other_forms(mask)
+    back = [each.dtype for each in part.asked if "gradients" not in each.checks]
+    if back:
+        yield f"gradients in {listed(back)}"
+    for answer in part.way_back:
+        if answer.outcome == "not-asked" and answer.message:
+            yield f"{answer.name.replace('-', ' ')}"
+    yield from _NEVER
+
+
+def _other_forms(mask: MaskArgument) -> Iterator[str]:
+    """Forms that it takes and means something by, and was asked about one key alone."""
+    forms = [form.text for form in mask.forms if form.meanings and (form.dtype, form.axes) != (mask.dtype, mask.axes)]
+    if forms:
+        yield f"{mask.argument} as {listed(forms)}, but for one hidden key"
