@@ -92,18 +92,17 @@ class Evidence:
         values = observation.values
         rows = [np.full(at.size, np.nan) if (value := values[n]) is None else value[at] for n, at in kept.items()]
         self.observed = np.concatenate(rows)
-        if self.seen:
-            self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self.seen)
-            self.right, condition = self._row(self._whole_right), self._row(self._whole_condition)
-        else:
+        self._players: dict[bool, Player] = {}
+        if self.seen and self.stages != ("output",):
+            self.right, condition = map(self._row, self._right_with_noise)
+        else:  # nothing that was seen goes on into another stage: σ is the golden's
             rows = [np.zeros(at.size) if n in observation.unlike else tensors[n].golden[at] for n, at in kept.items()]
-            self.right = np.concatenate(rows)
+            self.right = self.predicted(()) if self.seen else np.concatenate(rows)
             condition = np.concatenate([tensors[name].condition[at] for name, at in kept.items()])
         self._condition = np.nan_to_num(condition)
         self._relative = self._relative_noise()
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
         self._with_last_noise: tuple[list[Deviation], tuple[Array, Array]] | None = None
-        self._players: dict[bool, Player] = {}
         self._variants: dict[Callable[[Evidence], tuple[Evidence, ...]], tuple[Evidence, ...]] = {}
 
     def variants(self, make: Callable[["Evidence"], tuple["Evidence", ...]]) -> tuple["Evidence", ...]:
@@ -127,7 +126,12 @@ class Evidence:
 
     def sigma(self, stage: str) -> Array:
         """Return σ of a right step that is given the stages observed before it, in the stage's shape."""
-        return self.dtype.sigma(np.nan_to_num(self._whole_condition[stage]))
+        return self.dtype.sigma(np.nan_to_num(self._right_with_noise[1][stage]))
+
+    @cached_property
+    def _right_with_noise(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Every stage of a right layer that is given what was seen, and its condition."""
+        return continued_with_noise(self.case, (), self.seen)
 
     def output_sigma(self) -> Array:
         """Return σ of the specified output at the positions that are compared, [n], where no stage was seen."""
@@ -217,7 +221,7 @@ class Evidence:
             return None
         at = self.case.specified()
         shift = self.case.parameters().get(f"{name}.shift", np.zeros(layer.d_model))
-        right = self._whole_right[name]
+        right = self._right_with_noise[0][name]
         return NormRows(given[at], self.seen[name][at], right[at], self.sigma(name)[at], shift, layer.norm.epsilon)
 
     def _norm_input(self, name: str) -> Array | None:

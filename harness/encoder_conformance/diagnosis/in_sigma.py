@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
+from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.load import constants
 
 UNCOMPARABLE = 1e30
@@ -45,6 +47,13 @@ def held(errors: Iterable[Array]) -> float | None:
     """Return the largest rms of tensors with these errors, in σ; None unless there is one, and each conforms."""
     every = [each for each in errors if each.size]
     return max(map(rms, every)) if every and all(map(conforms, every)) else None
+
+
+def sigma_of(tensor: ExpectedTensor, dtype: Format) -> Array:
+    """Return σ of a right tensor, in its shape; NaN where it is not compared."""
+    sigma = np.full(tensor.shape, np.nan)
+    sigma.reshape(-1)[tensor.positions] = dtype.sigma(np.nan_to_num(tensor.condition))
+    return sigma
 
 
 def robust_cost(errors: Array) -> Array:

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -36,8 +37,11 @@ from encoder_conformance.diagnosis.identify.suggested import (
     restricted_to,
     wrong_slices,
 )
+from encoder_conformance.spec.equation import dotted
 from encoder_conformance.spec.steps import MAKING, form_of
 
+_TOGETHER = 32
+"""Equations that are computed together."""
 _SCREENING = 2
 """Cases that every equation is tried on; those that are near are tried on all."""
 _BEAM = 8
@@ -116,6 +120,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
         for start in beam:
             others = list(neighbours(stage, start.tree, fullest))
             others += _of_a_sum(start, fullest, screened)
+            others += _of_one_term(start.tree, fullest) if start.tree is specified else ()
             others += rearrangements(start.tree, screened[0])
             left = cost(screened[:1], start.tree)
             found += scored(others, screened, tried, effort, Limits(before=left + _FARTHER, enough=left))
@@ -222,21 +227,28 @@ def scored(
 ) -> list[EquationCandidate]:
     """Return the equations that were not `tried` and can be computed, until the effort is spent, but for those that
     leave more than enough of the first case."""
-    found = list[EquationCandidate]()
+    found, left = list[EquationCandidate](), _untried(trees, tried, effort)
+    while some := [*islice(left, _TOGETHER)]:
+        first = iter(samples[0].costs_of([(tree, None) for tree in some if not has_constant(tree)]))
+        for tree in some:
+            if has_constant(tree):
+                found += with_number(tree, samples, limits)
+            elif (of_first := next(first)) <= limits.enough:
+                others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
+                found.append(EquationCandidate(tree, (of_first + others) / len(samples)))
+    return [one for one in found if np.isfinite(one.cost)]
+
+
+def _untried(trees: Iterable[ast.expr], tried: set[str], effort: Effort) -> Iterator[ast.expr]:
+    """Yield the trees that were not `tried`, until the effort is spent."""
     for tree in trees:
         text = ast.unparse(tree)
         if text in tried:
             continue
         tried.add(text)
-        fits = has_constant(tree)
-        if not effort.spend(effort.of_a_fit if fits else 1):
-            break
-        if fits:
-            found += with_number(tree, samples, limits)
-        elif (left := cost(samples[:1], tree)) <= limits.enough:
-            others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
-            found.append(EquationCandidate(tree, (left + others) / len(samples)))
-    return [one for one in found if np.isfinite(one.cost)]
+        if not effort.spend(effort.of_a_fit if has_constant(tree) else 1):
+            return
+        yield tree
 
 
 def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
@@ -251,6 +263,13 @@ def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sampl
             kept = [_times(factor, ast.unparse(term)) for factor, term in named if factor != "0"]
             if kept:
                 yield parsed(" + ".join(kept))
+
+
+def _of_one_term(tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
+    """Yield what one operand of a sum alone may be mistaken for, where the others are left out."""
+    terms = [term for term in _terms(tree) if dotted(term) in sample.operands_of_its_shape]
+    for term in terms if len(terms) > 1 else ():
+        yield from edits(term, sample.operands, sample.stage_shape)
 
 
 def _times(factor: str, term: str) -> str:

@@ -110,6 +110,25 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
         if without or not biases:
             yield parsed(f"{found.source} @ ({weight})")
         yield from (parsed(f"{found.source} @ ({weight}) + {bias}") for bias in biases)
+        if not biases and not without:
+            yield from _terms_before(found, weight, samples[0])
+
+
+def _terms_before(found: LinearMap, weight: str, sample: Sample) -> Iterator[ast.expr]:
+    """Yield the map with a term added to its source, where that is what its bias has beside the specified one."""
+    value, bias = sample.operands.values.get(weight), _bias_of(sample.specified.tree)
+    if value is None or value.shape[0] > value.shape[1]:  # of these many terms make the same bias
+        return
+    beside = found.bias - (sample.operands[bias] if bias else 0.0)
+    term, _, rank, _ = np.linalg.lstsq(value.T.astype(np.float64), beside, rcond=None)
+    if rank == len(term):
+        texts = (f"({found.source} + {text}) @ {weight}" for text in _nearest(sample.operands, term)[:_WRITTEN])
+        yield from (parsed(f"{text} + {bias}" if bias else text) for text in texts)
+
+
+def _bias_of(tree: ast.expr) -> str | None:
+    """Return the name of the bias of a map; None of one without."""
+    return dotted(tree.right) if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add) else None
 
 
 def _nearest(operands: Operands, wanted: Array) -> list[str]:
