@@ -193,17 +193,22 @@ class Evidence:
                 moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
                 means[at], largest[at] = rms(result.errors), np.abs(result.errors).max()
         came_true = frozenset(name for name, true in found.items() if true)
-        alike = frozenset(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
+        after = dict(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
+        alike = frozenset(step for step, same in after.items() if same)
         errors = replace(errors, rms=means, max=largest, scatter=scatter, moved=moved)
         refuted = frozenset(found) - came_true
-        return replace(errors, came_true=came_true, refuted=refuted, in_values=came_true & in_values, alike=alike)
+        errors = replace(errors, came_true=came_true, refuted=refuted, in_values=came_true & in_values)
+        return replace(errors, alike=alike, unlike=frozenset(after) - alike)
 
-    def _erring_alike(self, centre: Array, predicted: Array, scatter: Array, noisy: Mapping[str, str]) -> Iterator[str]:
-        """Yield the stages after the noisy steps, where these scatter, that err as predicted: all are [n], [stages]."""
+    def _erring_alike(
+        self, centre: Array, predicted: Array, scatter: Array, noisy: Mapping[str, str]
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the stages after the noisy steps, where these scatter, and whether they err as predicted, value by
+        value: all are [n], [stages]."""
         for at in np.flatnonzero(scatter > constants().max_limit):
             name, here = self.stages[at], slice(self._starts[at], self._starts[at] + self._sizes[at])
-            if step_of(name) not in noisy and errs_alike(self.observed[here], predicted[here], centre[here]):
-                yield step_of(name)
+            if step_of(name) not in noisy:
+                yield step_of(name), errs_alike(self.observed[here], predicted[here], centre[here])
 
     def _noisy_stage(self, at: int, plain: Array, predicted: Array, sigma: Array, *, rows: bool) -> NoisyStage:
         """Return one stage, [P] of these rows [n]; with the rows of a norm if `rows`."""

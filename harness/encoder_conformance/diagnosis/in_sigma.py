@@ -71,7 +71,7 @@ class StageErrors:
     inner products, over all stages, of predicted − right with observed − right and with itself. `came_true` and
     `refuted` are the stages of which a hypothesis that is predicted in size only says more, rightly or wrongly (V-4);
     `in_values` those of the first whose very values were predicted; `alike` are those after its own steps that err as
-    it predicts, value by value.
+    it predicts, value by value, and `unlike` those that do not.
     """
 
     rms: Array
@@ -85,3 +85,4 @@ class StageErrors:
     refuted: frozenset[str] = frozenset()
     in_values: frozenset[str] = frozenset()
     alike: frozenset[str] = frozenset()
+    unlike: frozenset[str] = frozenset()

@@ -6,7 +6,8 @@ from wrong_layers import observed
 
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.edits import parsed
-from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
+from encoder_conformance.diagnosis.identify.equation_search import Effort
+from encoder_conformance.diagnosis.identify.from_output import OutputSample, nearest_by_output, output_samples
 from encoder_conformance.diagnosis.identify.samples import Asked, cost
 from encoder_conformance.spec.load import load
 
@@ -18,6 +19,17 @@ FOUND = {
     "two items exchanged": {"residual1": {"x + attention_output": "x + exchange(attention_output, 0, 1, 5)"}},
 }
 """Equations of later stages that were found before."""
+
+
+def test_a_part_of_a_stage_times_a_number_is_found_behind_an_output() -> None:
+    last = "index(x @ attention.query.weight + attention.query.bias, -1) == d_model - 1"
+    cases = [load().cases[f"post-relu/{name}"] for name in ("mask-per-head", "no-mask", "single-item")]
+    wrong = {"query": lambda text: f"where({last}, 1.5 * ({text}), {text})"}
+    pieces = [Evidence(observed(case, wrong, output_only=True)) for case in cases]
+    found = nearest_by_output("query", output_samples(pieces)["query"], Effort(3000), numbers=True)
+    assert "d_model - 1, 1.5 * (x @ attention.query.weight + attention.query.bias)," in found[0].text
+
+
 STAGES = ("query", "attention_scores", "attention_weights", "context_merged", "norm1")
 FORMS = ("{0}", "2 * ({0})", "flip({0}, 0)", "({0}) + x", "log(0 - 1) * ({0})", "c * ({0})", "mean({0}, 0)")
 

@@ -82,7 +82,7 @@ def edits(tree: ast.expr, operands: Operands, shape: Shape, factors: Sequence[st
         for other in (*_instead(node, shapes), *_of_shape(node, of_node, operands)):
             yield put(other)
         if name or (node is not tree and _is_a_sum(node)):
-            yield from (put(other) for other in _in_a_part(ast.unparse(node), of_node, operands, factors))
+            yield from (put(other) for other in in_a_part(ast.unparse(node), of_node, operands, factors))
 
 
 def _beside(node: ast.expr) -> Iterator[ast.expr]:
@@ -124,8 +124,8 @@ def _is_a_sum(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
 
 
-def _in_a_part(text: str, shape: Shape, operands: Operands, factors: Sequence[str]) -> Iterator[ast.expr]:
-    """Yield an operand or a sum with a part of an axis multiplied."""
+def in_a_part(text: str, shape: Shape, operands: Operands, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
+    """Yield an expression of this shape with a part of an axis multiplied."""
     for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
         for at, factor in product((form.format(size_of_axis(operands, shape, axis)) for form in OF_INDEX), factors):
             yield parsed(f"where(index({text}, {axis}) {at}, {factor} * ({text}), {text})")

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.edits import in_a_part
 from encoder_conformance.diagnosis.identify.equation_search import (
     Effort,
     EquationCandidate,
@@ -44,7 +45,7 @@ _TOGETHER = 32
 """Values of a stage that are played to the output as the items of one batch: a play of a small layer takes as long with
 32 times as many items as three plays do."""
 _FACTORS = ("0", "-1", "2")
-"""Of a part of an axis: fitting each would take longer than all else."""
+"""Of a part of an axis of each operand: fitting each would take longer than all else. That of the result is fitted."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ class OutputSample(Sample):
     def neighbours(self) -> dict[bool, list[ast.expr]]:
         """Equations one edit away: those with a number to be fitted, and those without."""
         every: dict[bool, list[ast.expr]] = {False: [], True: []}
-        for tree in neighbours(self.changed, self.specified.tree, self, _FACTORS):
+        result = in_a_part(ast.unparse(self.specified.tree), self.stage_size, self.operands)
+        for tree in (*neighbours(self.changed, self.specified.tree, self, _FACTORS), *result):
             every[has_constant(tree)].append(tree)
         return every
 
