@@ -1,5 +1,6 @@
 """What no list of edits has and the data show: another order of elements, a solved linear map, slices, curves."""
 
+import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from encoder_conformance.diagnosis.identify.edits import is_held_by
 from encoder_conformance.diagnosis.identify.equation_search import Effort, nearest_equations
 from encoder_conformance.diagnosis.identify.identify import describe_outputs
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
+from encoder_conformance.diagnosis.identify.suggested import terms_before
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
@@ -81,6 +83,22 @@ def found(stage: str, wrong: Wrong) -> str:
 )
 def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) -> None:
     assert expected in found(stage, wrong)
+
+
+def test_what_is_wrong_in_one_length_alone_is_looked_for_there() -> None:
+    """The case with a mask has whole blocks, and is right."""
+    behind = "index(x, 1) >= sequence_length // 3 * 3"
+    seen = samples("value", lambda text: f"where({behind}, 0 * ({text}), {text})", CASES[:2])
+    assert [sample.operands["sequence_length"] % 3 for sample in seen] == [1, 0]
+    assert ">= sequence_length // 3 * 3, " in nearest_equations("value", seen, Effort(10000))[0].text
+
+
+def test_a_term_before_a_map_is_found_in_fewer_rows_than_the_map_has() -> None:
+    case = load().cases["post-gelu/single-item"]
+    seen = samples("key", lambda text: text.replace("x @", "(x + norm2.gain + 1.5) @"), [case])
+    assert case.x_shape[0] * case.x_shape[1] < case.layer.d_model
+    assert "(x + norm2.gain + 1.5) @ attention.key.weight + attention.key.bias" in map(ast.unparse, terms_before(seen))
+    assert list(terms_before(samples("key", lambda text: f"sin({text})", [case]))) == []
 
 
 def test_a_part_of_a_sum_is_found_where_one_operand_is_absent_elsewhere() -> None:

@@ -35,9 +35,11 @@ from encoder_conformance.diagnosis.identify.suggested import (
     linear_maps,
     rearrangements,
     restricted_to,
+    terms_before,
     wrong_slices,
 )
 from encoder_conformance.spec.equation import dotted
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.steps import MAKING, form_of
 
 _TOGETHER = 32
@@ -128,7 +130,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
                 break
         if start.tree is specified:
             of_data = [
-                *(linear_maps(samples) if is_linear(specified) else ()),
+                *((*linear_maps(samples), *terms_before(samples)) if is_linear(specified) else ()),
                 *_slice_equations(stage, samples, effort),
             ]
             found += scored(of_data, screened, tried, effort)
@@ -145,10 +147,11 @@ def rounded_forms(
     """Return those `forms` of the specified equation in a narrower format that give the observed values, and not
     their size alone: the plainest first of those that leave the same; [] where it gives them as it is."""
     specified = samples[0].specified.tree
-    if cost(samples, specified) < IN_LINE:
+    if all(cost([sample], specified) < IN_LINE for sample in samples):
         return []
-    found = [EquationCandidate(tree, cost(samples, tree)) for tree in forms(specified)]
-    return sorted((one for one in found if one.cost < _ROUNDED), key=lambda one: (round(one.cost, 1), one.length))
+    given = (tree for tree in forms(specified) if all(cost([sample], tree) < _ROUNDED for sample in samples))
+    found = [EquationCandidate(tree, cost(samples, tree)) for tree in given]
+    return sorted(found, key=lambda one: (round(one.cost, 1), one.length))
 
 
 def _fullest(samples: Sequence[Sample]) -> Sample:
@@ -173,11 +176,14 @@ def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> I
 
 
 def _informative(samples: Sequence[Sample]) -> list[Sample]:
-    """Choose one case with a mask and one of other sizes, those that are furthest out of line first."""
+    """Choose one case with a mask and one of other sizes, of those that are out of line where there are, and those that
+    are furthest first: what is wrong behind the last whole block is right in a length of whole blocks."""
     costs = [cost([sample], sample.specified.tree) for sample in samples]
     out = [sample for _, sample in sorted(zip(costs, samples, strict=True), key=lambda one: -one[0])]
-    first = next((sample for sample in out if sample.evidence.case.mask() is not None), out[0])
-    others = sorted((each for each in out if each is not first), key=lambda each: sizes_shared(each, first))
+    wrong = [sample for sample in out if largest_rms([sample], sample.specified.tree) > constants().rms_limit] or out
+    first = next((sample for sample in wrong if sample.evidence.case.mask() is not None), wrong[0])
+    left = [each for each in wrong if each is not first] or [each for each in out if each is not first]
+    others = sorted(left, key=lambda each: sizes_shared(each, first))
     chosen = [first, *others[: _SCREENING - 1]]
     return [each for each in out if any(each is one for one in chosen)]
 
