@@ -18,7 +18,7 @@ from encoder_conformance.judging.verdict import judge
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import Deviant, deviant
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.oracle.golden.build import compute, constants_for
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
@@ -100,7 +100,8 @@ def _cases(mutant: Wrong, situations: Iterable[str]) -> list[tuple[Case, Expecte
 
 
 def _asked_again(mutant: Wrong, cases: Sequence[Case]) -> list[Observation]:
-    return list(observed(mutant, [(case, compute(case, constants())) for case in cases], output_only=True))
+    judged_by = constants_for([FLOAT32])
+    return list(observed(mutant, [(case, compute(case, judged_by)) for case in cases], output_only=True))
 
 
 def observed(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import combinations
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.match import GUESSED, Match
 from encoder_conformance.diagnosis.selection import Screening
 from encoder_conformance.oracle.catalogue import is_noisy
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.deviation import Deviation, Measured
 
 EARNED = 0.9
@@ -133,24 +133,34 @@ def _likely_pairs(suspects: Sequence[Match], null: Match, most: float) -> list[t
     A stage that one of the two changes is as that one alone has it, and a stage that neither changes is as it is
     without them; of one that both change nothing is known before they are played together.
     """
-    costs, out = [match.costs for match in suspects], [match.out for match in suspects]
-    far = [match.far for match in suspects]
-    moves = [match.moves for match in suspects]
-    bounds = []
-    for one, other in combinations(range(len(suspects)), 2):
-        pair = suspects[one].deviations + suspects[other].deviations
-        known = ~(moves[one] & moves[other])
-
-        def bound(of: Sequence[Array], neither: Array, one: int = one, other: int = other, at: Array = known) -> Array:
-            """Return what the pair has where that is known, [stages]: `of` the matches, `neither` of the null."""
-            return np.where(moves[one], of[one], np.where(moves[other], of[other], neither))[at]
-
-        if _clash(*pair) or bound(far, null.far).sum() > most:
-            continue
-        left, cost = bound(out, null.out).sum(), bound(costs, null.costs).sum()
-        bounds.append(((int(left), float(cost), min(suspects[one].cost, suspects[other].cost)), pair))
+    if len(suspects) < 2:
+        return []
+    moves, far, out, costs = (
+        np.stack(each)
+        for each in zip(*((match.moves, match.far, match.out, match.costs) for match in suspects), strict=True)
+    )
+    alone, bounds = [match.cost for match in suspects], list[tuple[tuple[int, float, float], tuple[Deviation, ...]]]()
+    for one, match in enumerate(suspects[:-1]):
+        rest = slice(one + 1, None)
+        bound = partial(_bound, moves[one], moves[rest])
+        least_far, left = bound(far[one], far[rest], null.far), bound(out[one], out[rest], null.out)
+        cost = bound(costs[one], costs[rest], null.costs)
+        for at in np.flatnonzero(least_far <= most):
+            other = one + 1 + int(at)
+            pair = match.deviations + suspects[other].deviations
+            if not _clash(*pair):
+                bounds.append(((int(left[at]), float(cost[at]), min(alone[one], alone[other])), pair))
     bounds.sort(key=lambda entry: entry[0])
     return [pair for _, pair in bounds]
+
+
+def _bound(moved: Bools, by_others: Bools, of_one: Array, of_others: Array, neither: Array) -> Array:
+    """Return the sum, over the stages of which it is known, of what a match has beside each of some others, [others].
+
+    `moved` and `by_others` are the stages that they change, [stages] and [others, stages]; `neither` is of the null.
+    """
+    known = np.where(moved, of_one, np.where(by_others, of_others, neither))
+    return np.asarray(np.where(moved & by_others, 0, known).sum(axis=1))
 
 
 def _earned(pair: Match, single: Match) -> bool:

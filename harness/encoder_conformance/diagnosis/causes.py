@@ -10,6 +10,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.advice import ADVICE, SENTENCES
 from encoder_conformance.diagnosis.explanation import named_deviations
+from encoder_conformance.diagnosis.in_sigma import sigma_of
 from encoder_conformance.diagnosis.moved_items import moved_items
 from encoder_conformance.diagnosis.reach import out_of_reach
 from encoder_conformance.implementation.task import Task
@@ -88,10 +89,11 @@ def failed_numbers(task: Task, record: Record, expected: Expected, answers: Answ
             largest = np.abs(tensor.golden[finite]).max(initial=0.0)
             huge = huge or bool(np.any(np.abs(seen[finite]) > _HUGE * max(largest, 1.0)))
     output = answers.get("output") if task.check in FORWARD else None
-    moved, lacking = None, None
-    if lost is None and isinstance(output, np.ndarray):  # and no sample of a large one
-        moved = moved_items(task.case, output, task.format)
-        lacking = None if moved or task.check != "output" else out_of_reach(task.case, output, task.format)
+    tensor, moved, lacking = expected.tensors.get("output"), None, None
+    if lost is None and isinstance(output, np.ndarray) and tensor is not None:  # and no sample of a large one
+        seen_output = task.case, output, sigma_of(tensor, task.format), task.format
+        moved = moved_items(*seen_output)
+        lacking = None if moved or task.check != "output" else out_of_reach(*seen_output)
     return FailedCheck(task, "", record.kind, lost, spread, huge, moved, lacking)
 
 

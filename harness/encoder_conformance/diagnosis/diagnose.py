@@ -26,7 +26,7 @@ from encoder_conformance.diagnosis.identify.identify import (
 from encoder_conformance.diagnosis.less_exact import softmax_by_log_sum
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout, noisy_steps
-from encoder_conformance.diagnosis.selection import choose, screening
+from encoder_conformance.diagnosis.selection import choose, free_of_padding_first, screening
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Claim, Diagnosis, Measurement
 from encoder_conformance.oracle.catalogue import catalogue
@@ -65,7 +65,7 @@ def diagnose_chosen(failing: Failing, chosen: Sequence[Observation], *, in_catal
         chosen = chosen[:_IN_A_HURRY]
     if failing.repeats == "unknown" and failing.ask is not None:
         failing = replace(failing, repeats=repeats_again(chosen, failing.ask))
-    evidence = [Evidence(observation) for observation in chosen]
+    evidence = free_of_padding_first([Evidence(observation) for observation in chosen])
     null, screened = Match.of((), evidence), screening(evidence)
     unknown = _unknown(failing, null, chosen)
     try:

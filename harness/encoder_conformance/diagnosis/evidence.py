@@ -92,18 +92,17 @@ class Evidence:
         values = observation.values
         rows = [np.full(at.size, np.nan) if (value := values[n]) is None else value[at] for n, at in kept.items()]
         self.observed = np.concatenate(rows)
-        if self.seen:
-            self._whole_right, self._whole_condition = continued_with_noise(self.case, (), self.seen)
-            self.right, condition = self._row(self._whole_right), self._row(self._whole_condition)
-        else:
+        self._players: dict[bool, Player] = {}
+        if self.seen and self.stages != ("output",):
+            self.right, condition = map(self._row, self._right_with_noise)
+        else:  # nothing that was seen goes on into another stage: σ is the golden's
             rows = [np.zeros(at.size) if n in observation.unlike else tensors[n].golden[at] for n, at in kept.items()]
-            self.right = np.concatenate(rows)
+            self.right = self.predicted(()) if self.seen else np.concatenate(rows)
             condition = np.concatenate([tensors[name].condition[at] for name, at in kept.items()])
         self._condition = np.nan_to_num(condition)
         self._relative = self._relative_noise()
         self._predicted: dict[tuple[str, ...], Array] = {(): self.right}
         self._with_last_noise: tuple[list[Deviation], tuple[Array, Array]] | None = None
-        self._players: dict[bool, Player] = {}
         self._variants: dict[Callable[[Evidence], tuple[Evidence, ...]], tuple[Evidence, ...]] = {}
 
     def variants(self, make: Callable[["Evidence"], tuple["Evidence", ...]]) -> tuple["Evidence", ...]:
@@ -127,7 +126,12 @@ class Evidence:
 
     def sigma(self, stage: str) -> Array:
         """Return σ of a right step that is given the stages observed before it, in the stage's shape."""
-        return self.dtype.sigma(np.nan_to_num(self._whole_condition[stage]))
+        return self.dtype.sigma(np.nan_to_num(self._right_with_noise[1][stage]))
+
+    @cached_property
+    def _right_with_noise(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """Every stage of a right layer that is given what was seen, and its condition."""
+        return continued_with_noise(self.case, (), self.seen)
 
     def output_sigma(self) -> Array:
         """Return σ of the specified output at the positions that are compared, [n], where no stage was seen."""
@@ -189,17 +193,22 @@ class Evidence:
                 moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
                 means[at], largest[at] = rms(result.errors), np.abs(result.errors).max()
         came_true = frozenset(name for name, true in found.items() if true)
-        alike = frozenset(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
+        after = dict(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
+        alike = frozenset(step for step, same in after.items() if same)
         errors = replace(errors, rms=means, max=largest, scatter=scatter, moved=moved)
         refuted = frozenset(found) - came_true
-        return replace(errors, came_true=came_true, refuted=refuted, in_values=came_true & in_values, alike=alike)
+        errors = replace(errors, came_true=came_true, refuted=refuted, in_values=came_true & in_values)
+        return replace(errors, alike=alike, unlike=frozenset(after) - alike)
 
-    def _erring_alike(self, centre: Array, predicted: Array, scatter: Array, noisy: Mapping[str, str]) -> Iterator[str]:
-        """Yield the stages after the noisy steps, where these scatter, that err as predicted: all are [n], [stages]."""
+    def _erring_alike(
+        self, centre: Array, predicted: Array, scatter: Array, noisy: Mapping[str, str]
+    ) -> Iterator[tuple[str, bool]]:
+        """Yield the stages after the noisy steps, where these scatter, and whether they err as predicted, value by
+        value: all are [n], [stages]."""
         for at in np.flatnonzero(scatter > constants().max_limit):
             name, here = self.stages[at], slice(self._starts[at], self._starts[at] + self._sizes[at])
-            if step_of(name) not in noisy and errs_alike(self.observed[here], predicted[here], centre[here]):
-                yield step_of(name)
+            if step_of(name) not in noisy:
+                yield step_of(name), errs_alike(self.observed[here], predicted[here], centre[here])
 
     def _noisy_stage(self, at: int, plain: Array, predicted: Array, sigma: Array, *, rows: bool) -> NoisyStage:
         """Return one stage, [P] of these rows [n]; with the rows of a norm if `rows`."""
@@ -217,7 +226,7 @@ class Evidence:
             return None
         at = self.case.specified()
         shift = self.case.parameters().get(f"{name}.shift", np.zeros(layer.d_model))
-        right = self._whole_right[name]
+        right = self._right_with_noise[0][name]
         return NormRows(given[at], self.seen[name][at], right[at], self.sigma(name)[at], shift, layer.norm.epsilon)
 
     def _norm_input(self, name: str) -> Array | None:

@@ -1,8 +1,9 @@
 """Holds an explanation to cases that it was not found in: other small ones, and large layers."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.epsilon import compared, measured_epsilon
@@ -25,14 +26,23 @@ def named_deviations(diagnosis: Diagnosis) -> tuple[Deviation, ...]:
     return (*found, *deviations_of(patches_of(diagnosis.equations)))
 
 
-def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Observation]:
+class Unaccounted(NamedTuple):
+    """An observation that an explanation does not give, and the `rms`, in σ, that it leaves of it."""
+
+    observation: Observation
+    rms: float
+
+
+def unaccounted(explained: Diagnosis, others: Sequence[Observation], until: float | None) -> list[Unaccounted]:
     """Return the observations, of cases that a diagnosis was not shown, that its explanation does not give."""
-    deviations, left = named_deviations(explained), list[Observation]()
+    deviations, left = named_deviations(explained), list[Unaccounted]()
     for observation in in_time(others, until):
         piece = Evidence(observation)
-        # The noise of the wrong layer itself is slow, and matters to few.
-        if not any(Match.of(deviations, [piece], measured=measured).explains for measured in (False, True)):
-            left.append(observation)
+        match = Match.of(deviations, [piece])
+        if not match.explains:  # the noise of the wrong layer itself is slow, and matters to few
+            match = Match.of(deviations, [piece], measured=True)
+        if not match.explains:
+            left.append(Unaccounted(observation, match.rms))
     return left
 
 
@@ -48,7 +58,7 @@ def on_large_layers(
 
     A measured epsilon is then compared with what the specifications of these layers have, too.
     """
-    deviations, given, left = named_deviations(explained), list[Observation](), list[Observation]()
+    deviations, given, left = named_deviations(explained), list[Observation](), dict[str, float | None]()
     rms = explained.rms or 0.0
     for observation in in_time(large, until):
         match = Match.of(deviations, [Evidence(observation)])
@@ -56,7 +66,7 @@ def on_large_layers(
             given.append(observation)
             rms = max(rms, match.rms)
         else:
-            left.append(observation)
+            left[observation.case.id] = match.rms
     known = [observation for observation in shown if observation.case.id in explained.cases]
     cases = [observation.case for observation in (*known, *given)]
     sentences = dict(zip(explained.deviations, explained.sentences, strict=True))
@@ -65,10 +75,12 @@ def on_large_layers(
             sentences[each.deviation] = epsilon.sentence
     ids = (*explained.cases, *(observation.case.id for observation in given))
     extended = explained.model_copy(update={"sentences": tuple(sentences.values()), "rms": rms, "cases": ids})
-    return as_closest(extended, [observation.case.id for observation in left]) if left else extended
+    return as_closest(extended, left) if left else extended
 
 
-def as_closest(explained: Diagnosis, left: Sequence[str], of: str = "") -> Diagnosis:
-    """Return the diagnosis as no more than the closest, since it does not give these cases, or something `of` them."""
-    observed = (*explained.observed, claim("left-out", left=f"{of}{', '.join(left)}"))
+def as_closest(explained: Diagnosis, left: Mapping[str, float | None], of: str = "") -> Diagnosis:
+    """Return the diagnosis as no more than the closest, since it does not give these cases, or something `of` them:
+    each with the rms, in σ, that it leaves, and None where a case was not seen."""
+    sigma = max((each for each in left.values() if each is not None), default=None)
+    observed = (*explained.observed, claim("left-out", sigma, left=f"{of}{', '.join(left)}"))
     return explained.model_copy(update={"confidence": "closest", "observed": observed})

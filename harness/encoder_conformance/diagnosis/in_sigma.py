@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.spec.axes import Array, Bools, Elementwise
+from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.load import constants
 
 UNCOMPARABLE = 1e30
@@ -47,6 +49,13 @@ def held(errors: Iterable[Array]) -> float | None:
     return max(map(rms, every)) if every and all(map(conforms, every)) else None
 
 
+def sigma_of(tensor: ExpectedTensor, dtype: Format) -> Array:
+    """Return σ of a right tensor, in its shape; NaN where it is not compared."""
+    sigma = np.full(tensor.shape, np.nan)
+    sigma.reshape(-1)[tensor.positions] = dtype.sigma(np.nan_to_num(tensor.condition))
+    return sigma
+
+
 def robust_cost(errors: Array) -> Array:
     """Return the mean of log(1 + error²) over the last axis, [..., n] → [...]: no one element decides it."""
     with np.errstate(over="ignore"):  # where σ is the least number of a format
@@ -62,7 +71,7 @@ class StageErrors:
     inner products, over all stages, of predicted − right with observed − right and with itself. `came_true` and
     `refuted` are the stages of which a hypothesis that is predicted in size only says more, rightly or wrongly (V-4);
     `in_values` those of the first whose very values were predicted; `alike` are those after its own steps that err as
-    it predicts, value by value.
+    it predicts, value by value, and `unlike` those that do not.
     """
 
     rms: Array
@@ -76,3 +85,4 @@ class StageErrors:
     refuted: frozenset[str] = frozenset()
     in_values: frozenset[str] = frozenset()
     alike: frozenset[str] = frozenset()
+    unlike: frozenset[str] = frozenset()

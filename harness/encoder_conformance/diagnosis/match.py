@@ -128,10 +128,12 @@ class Match:
 
     @property
     def seen_in_values(self) -> bool:
-        """Whether each noisy deviation is seen in values somewhere, at its own step or in what follows from it."""
+        """Whether each noisy deviation is seen in values somewhere, at its own step, or in most of what follows from
+        it: one case with a large mean errs by whatever rounds it."""
         noisy = [each for each in self.deviations if is_noisy(each)]
-        alike = len(noisy) == 1 and bool(self._stages("alike"))  # of two nobody knows whose values they are
-        return alike or all(self._predicted_by(each) & self._stages("came_true") for each in noisy)
+        alike, unlike = (sum(len(getattr(fit.errors, name)) for fit in self.fits) for name in ("alike", "unlike"))
+        seen_after = len(noisy) == 1 and alike > unlike  # of two nobody knows whose values they are
+        return seen_after or all(self._predicted_by(each) & self._stages("came_true") for each in noisy)
 
     def gives_values_of(self, deviation: Deviation) -> bool:
         """Whether one of the deviations predicts values, or gave the very ones of a step of its own somewhere."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma, rms
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.spec.axes import BSD, Bools
 from encoder_conformance.spec.case import Case
@@ -16,9 +17,9 @@ _LEAST_APART = 0.05
 """The least difference of two items, relative to the largest number, that tells them from each other."""
 
 
-def moved_items(case: Case, output: BSD, dtype: Format) -> str | None:
-    """What was done to the items of an output [B, S, D] that is right otherwise; None if they are not moved, or not all
-    that is wrong is that."""
+def moved_items(case: Case, output: BSD, sigma: BSD, dtype: Format) -> str | None:
+    """What was done to the items of an output that is right otherwise, and the rms, in σ, that this leaves of it; None
+    if they are not moved, or not all that is wrong is that. `output` and `sigma`, of the right one, are [B, S, D]."""
     valid, B, situation = case.specified(), len(output), case.situation
     is_plain = situation.items is None and situation.given.layout == "batch_first" and output.shape == case.x_shape
     if B < 2 or is_large(case.layer) or not is_plain:
@@ -30,9 +31,13 @@ def moved_items(case: Case, output: BSD, dtype: Format) -> str | None:
     if sorted(each for each in found if each is not None) != [*range(B)] or found == [*range(B)]:
         return None
     moved = [int(each) for each in found if each is not None]
+    compared = (valid & valid[moved])[:, :, None] & np.isfinite(sigma[moved])
+    left = in_sigma(output, right[moved], sigma[moved])[compared]
+    if not left.size or not conforms(left):
+        return None
     how = " or ".join(dict.fromkeys(how for how, order in _orders(case) if order == moved))
     places = ", ".join(map(str, moved))
-    return f"items 0 to {B - 1} have the outputs of items {places}" + (f": {how}" if how else "")
+    return f"items 0 to {B - 1} have the outputs of items {places}{f': {how}' if how else ''} ({rms(left):.2g} σ)"
 
 
 def _item_like(row: BSD, right: BSD, valid: Bools, own: Bools, same: float, apart: float) -> int | None:

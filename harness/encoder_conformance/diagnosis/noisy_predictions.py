@@ -31,6 +31,8 @@ _FAR = 1000.0
 _ALIKE, _BY_NO_CHANCE = 0.3, 8.0
 """The cosine between two errors, and that times the root of their number, from which they have one source: of unlike
 ones the second is the size of 1."""
+_TIMES = 2.0
+"""Times an error that is predicted, at most, which what it makes can be: a coarser rounding errs by more."""
 _BITS = {"bfloat16": 8, "float16": 11, "tf32": 11, "float32": 24}
 _ODD = 0.125
 """The part, at least, of a format's own values that have its last bit: half of them, and none of a coarser grid's."""
@@ -156,9 +158,11 @@ def errs_alike(observed: P, predicted: P, plain: P) -> bool:
     """
     finite = np.isfinite(observed) & np.isfinite(predicted) & np.isfinite(plain)
     seen, due = (each[finite] - plain[finite] for each in (observed, predicted))
-    size = float(np.linalg.norm(seen) * np.linalg.norm(due))
-    cosine = float(seen @ due) / size if size else 0.0
-    return cosine > _ALIKE and cosine * np.sqrt(np.count_nonzero(due)) > _BY_NO_CHANCE
+    along, length = float(seen @ due), float(due @ due)
+    size = float(np.linalg.norm(seen)) * length**0.5
+    cosine = along / size if size else 0.0
+    of_one_source = cosine > _ALIKE and cosine * np.sqrt(np.count_nonzero(due)) > _BY_NO_CHANCE
+    return of_one_source and along <= _TIMES * length
 
 
 def _scaled_or_dropped(stage: NoisyStage, *, broadcast: bool) -> PredictionResult | None:

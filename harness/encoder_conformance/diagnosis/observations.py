@@ -14,7 +14,13 @@ from encoder_conformance.diagnosis.closest import is_refuted
 from encoder_conformance.diagnosis.dependence import Repeats
 from encoder_conformance.diagnosis.diagnose import Failing, diagnose_chosen, without_name
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.explanation import as_closest, named_deviations, on_large_layers, unaccounted
+from encoder_conformance.diagnosis.explanation import (
+    Unaccounted,
+    as_closest,
+    named_deviations,
+    on_large_layers,
+    unaccounted,
+)
 from encoder_conformance.diagnosis.lost import fault_of, lost, or_lost
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
 from encoder_conformance.diagnosis.telling_apart import told_apart
@@ -157,7 +163,7 @@ class Observations:
         forward = self._told_apart(self._forward(of, kept, in_catalogue_alone=in_catalogue_alone), of.until)
         found = self._held_to_other_formats(self._with_gradients(forward, of.dtype))
         unseen = sorted(self._lost.get(of.dtype, ()))
-        return [as_closest(found, unseen) if unseen and found.confidence == "explained" else found]
+        return [as_closest(found, dict.fromkeys(unseen)) if unseen and found.confidence == "explained" else found]
 
     def _forward(self, of: Failing, kept: list[_Kept], *, in_catalogue_alone: bool) -> Diagnosis:
         """Explain the cases that say most, and every other one that is kept: what is left out is shown to a second
@@ -165,7 +171,7 @@ class Observations:
         taken = choose(kept)
         chosen = shown = self._read(taken)
         found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
-        left: list[Observation] = []
+        left: list[Unaccounted] = []
         for is_last in (*[False] * _TRIES, True):
             if found.confidence != "explained":
                 return found
@@ -174,9 +180,9 @@ class Observations:
                 large = of_other_large_layers(kept, taken)
                 return on_large_layers(found, shown, self._read(large), of.until) if large else found
             if not is_last:
-                shown = [*left, *chosen][:TRIED]
+                shown = [*(each.observation for each in left), *chosen][:TRIED]
                 found = diagnose_chosen(of, shown, in_catalogue_alone=in_catalogue_alone)
-        return as_closest(found, [observation.case.id for observation in left])
+        return as_closest(found, {each.observation.case.id: each.rms for each in left})
 
     def _told_apart(self, forward: Diagnosis, until: float | None) -> Diagnosis:
         """Take back those of several explanations that another case, or another format, refutes."""

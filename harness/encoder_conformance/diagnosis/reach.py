@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from encoder_conformance.diagnosis.in_sigma import in_sigma, rms
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.inputs import given
@@ -21,8 +22,9 @@ _SAME = 4096.0
 """Roundoffs of the largest number by which an output may differ from what is predicted of it."""
 
 
-def out_of_reach(case: Case, output: BSD, dtype: Format) -> str | None:
-    """Which keys no query of an output [B, S, D] attends to though it may; None if that is not all that is wrong."""
+def out_of_reach(case: Case, output: BSD, sigma: BSD, dtype: Format) -> str | None:
+    """Which keys no query attends to though it may, and the rms, in σ, that this leaves of an output; None if that is
+    not all that is wrong. `output` and `sigma`, of the right one, are [B, S, D]."""
     S, is_plain = case.situation.sequence, case.situation.given.layout == "batch_first" and not case.layer.takes_memory
     if _SHORT >= S or is_large(case.layer) or not is_plain or output.shape != case.x_shape:
         return None
@@ -33,7 +35,8 @@ def out_of_reach(case: Case, output: BSD, dtype: Format) -> str | None:
             predicted = forward(case.layer, inputs, Arithmetic(np.float64))["output"][rows]
         same = _SAME * dtype.roundoff * np.abs(predicted).max(initial=0.0)
         if np.abs(output[rows].astype(np.float64) - predicted).max(initial=0.0) <= same:
-            return said
+            left = in_sigma(output[rows], predicted, sigma[rows])
+            return f"{said} ({rms(left[np.isfinite(sigma[rows])]):.2g} σ of the specified output)"
     return None
 
 

@@ -119,6 +119,15 @@ def screening(evidence: Sequence[Evidence]) -> Screening:
     return Screening(item, item, _PAIRS_OF_LARGE)
 
 
+def free_of_padding_first(evidence: Sequence[Evidence]) -> list[Evidence]:
+    """Sort what every hypothesis is tried on, and the rest: what is wrong may carry padding into other rows, and is
+    played with both contents that padding may have (M-3). Few hypotheses are left when these cases come last."""
+    if is_large(evidence[0].case.layer):
+        return [*evidence]
+    parts = evidence[:_SCREENING], evidence[_SCREENING:]
+    return [piece for part in parts for piece in sorted(part, key=lambda piece: not piece.case.valid().all())]
+
+
 def _item_most_out_of_line(observation: Observation) -> int:
     """Judge by the last tensor that can be compared: the output, unless its shape or dtype is wrong."""
     worst = np.zeros(observation.case.situation.batch)

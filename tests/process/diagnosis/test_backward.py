@@ -205,17 +205,19 @@ def of_wrong_layer(case: Case, deviation: Deviation) -> Gradients:
 def test_gradients_that_follow_from_what_explains_the_output_are_accounted_for(name: str) -> None:
     found = [(case, of_wrong_layer(case, WRONG[name])) for case in FREE_OF_PADDING if changes(case, WRONG[name])]
     assert found
-    assert not_following([seen(*each) for each in found], [WRONG[name]]) == []
+    assert not_following([seen(*each) for each in found], [WRONG[name]]) == {}
     twice = [(case, {name: 2 * value for name, value in given.items()}) for case, given in found]
-    assert not_following([seen(*each) for each in twice], [WRONG[name]]) == [case.id for case, _ in found]
+    left = not_following([seen(*each) for each in twice], [WRONG[name]])
+    assert [*left] == [case.id for case, _ in found]
+    assert min(left.values()) > 20
 
 
 def test_gradients_that_nobody_specifies_are_not_held_to_anything() -> None:
     right = [seen(case, of_equations(case, stage_equations(case.layer), np.float32)) for case in FREE_OF_PADDING[:1]]
-    assert not_following(right, [catalogue()["residual1-missing"]]) == []
+    assert not_following(right, [catalogue()["residual1-missing"]]) == {}
     padded = [seen(case, of_equations(case, stage_equations(case.layer), np.float32)) for case in CASES[:1]]
-    assert not_following(padded, [catalogue()["mask-ignored"]]) == [], "x may be 0 at padding, or as drawn"
-    assert not_following(right, [catalogue()["norm-eps-1e-3"]]) == [FREE_OF_PADDING[0].id]
+    assert not_following(padded, [catalogue()["mask-ignored"]]) == {}, "x may be 0 at padding, or as drawn"
+    assert not_following(right, [catalogue()["norm-eps-1e-3"]]).keys() == {FREE_OF_PADDING[0].id}
 
 
 NOT_ITS_GRADIENTS = """
@@ -238,7 +240,7 @@ def test_an_explanation_accounts_for_gradients_too(
     ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     (diagnosis,) = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == (confidence, ["norm-eps-1e-3"])
-    left = "Not accounted for: gradients of pre-gelu/no-mask."
+    left = "Not accounted for: gradients of pre-gelu/no-mask ("
     assert (left in ended.stdout) is (confidence == "closest")
 
 
@@ -250,14 +252,16 @@ def test_exchanged_and_transposed_gradients_are_said() -> None:
 
     diagnosis = diagnosed({}, exchange)
     assert diagnosis.confidence == "seen"
-    assert "The gradient of attention.query.weight is that of attention.key.weight." in diagnosis.sentences
+    said = " ".join(diagnosis.sentences)
+    assert "The gradient of attention.query.weight is that of attention.key.weight (" in said
+    assert f"σ over {len(CASES)} cases)" in said
 
     def transpose(case: Case, found: Gradients) -> Gradients:
         name = "attention.output.weight"
         return {**found, name: found[name].T}
 
     turned = diagnosed({}, transpose)
-    assert "The gradient of attention.output.weight is that, transposed." in turned.sentences
+    assert "The gradient of attention.output.weight is that, transposed (" in " ".join(turned.sentences)
 
 
 def test_what_no_equation_gives_is_not_explained() -> None:

@@ -102,10 +102,10 @@ def test_what_an_explanation_leaves_out_elsewhere_is_found() -> None:
     case = CASES[2]
     assert unaccounted(explained, [observed(case, halved)], None) == []
     [left] = unaccounted(explained, [observed(case, both)], None)
-    assert left.case.id == case.id
-    said = as_closest(explained, [left.case.id])
+    assert left.observation.case.id == case.id
+    said = as_closest(explained, {left.observation.case.id: left.rms})
     assert said.confidence == "closest"
-    assert f"Not accounted for: {case.id}." in diagnosis_text(said)
+    assert f"Not accounted for: {case.id} ({left.rms:.2g} σ)." in diagnosis_text(said)
 
 
 def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:

@@ -96,13 +96,16 @@ def test_it_is_not_said_of_a_layer_of_which_it_is_not(
     assert kind not in found, sentence(found[kind])
 
 
-ASKED = {"depends", "independent", "in-line-alone", "out-of-line-alone", "left-out", "gradients-out", "gradients-right"}
-"""Claims about answers that were asked for, and about gradients: their tests are beside those of what asks."""
-ANOTHER_SHAPE = {"shape", "dtype", "filled"}
+OF_ANSWERS = {
+    "depends", "independent", "in-line-alone", "out-of-line-alone", "left-out", "gradients-out", "gradients-right",
+    "shape", "dtype", "filled",
+}  # fmt: skip
+"""Claims about answers that were asked for, about gradients, and about answers that cannot be compared: those of
+`test_claims_of_answers`."""
 
 
 def test_every_claim_that_can_be_false_has_both() -> None:
-    judged = {name for name, kind in KINDS.items() if kind.held != "nothing"} - ASKED - ANOTHER_SHAPE
+    judged = {name for name, kind in KINDS.items() if kind.held != "nothing"} - OF_ANSWERS
     assert {row[0] for row in SAID} == judged == {row[0] for row in NOT_SAID}
 
 

@@ -10,7 +10,8 @@ from wrong_layers import FLOAT32, Wrong, observed
 from encoder_conformance.diagnosis.closest import is_refuted
 from encoder_conformance.diagnosis.diagnose import Failing, diagnose_chosen
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.noisy_predictions import NoisyStage, prediction_result
+from encoder_conformance.diagnosis.match import Match
+from encoder_conformance.diagnosis.noisy_predictions import NoisyStage, errs_alike, prediction_result
 from encoder_conformance.judging.observation import Observation, observation_of
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -88,6 +89,34 @@ def test_a_rounding_that_another_format_does_not_show_is_not_there() -> None:
     rounding = (catalogue()["attend-in-bfloat16"],)
     assert is_refuted(rounding, [Evidence(each) for each in planted("", "float32")])
     assert not is_refuted(rounding, [Evidence(each) for each in planted("attend-in-bfloat16", "float32")])
+
+
+@pytest.mark.parametrize(("times", "noise", "alike"), [(1.0, 0.5, True), (1.0, 5.0, False), (5.0, 0.5, False)])
+def test_what_errs_by_more_than_is_predicted_has_another_source(times: float, noise: float, alike: bool) -> None:
+    """Though it may err the same way: a coarser rounding of the same numbers."""
+    draw = np.random.default_rng(0)
+    plain, due = draw.normal(size=600), 1e-3 * draw.normal(size=600)
+    seen = plain + times * due + noise * 1e-3 * draw.normal(size=600)
+    assert errs_alike(seen, plain + due, plain) is alike
+
+
+def test_one_case_that_errs_as_a_rounding_would_is_no_rounding() -> None:
+    rounding = catalogue()["bfloat16-inside"]
+    pieces = [Evidence(each) for each in (planted("bfloat16-inside", "float32", output_only=True)[0], coarse(CASES[1]))]
+    assert Match.of((rounding,), pieces[:1]).seen_in_values
+    assert not Match.of((rounding,), pieces[1:]).seen_in_values
+    assert not Match.of((rounding,), pieces).seen_in_values
+
+
+def coarse(case: Case) -> Observation:
+    """The output of a layer whose maps take 8-bit inputs, by one scale for the batch."""
+
+    def of_8_bits(name: str) -> Wrong:
+        step = f"(largest(abs({name})) / 127)"
+        return lambda text: text.replace(f"{name} @", f"(round({name} / {step}) * {step}) @")
+
+    maps = {"query": "x", "key": "x", "value": "x", "ffn_hidden": "norm1", "ffn_output": "ffn_activation"}
+    return observed(case, {stage: of_8_bits(name) for stage, name in maps.items()}, output_only=True)
 
 
 @pytest.mark.parametrize(("bits", "true"), [(8, True), (6, False)])

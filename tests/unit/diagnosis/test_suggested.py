@@ -1,6 +1,7 @@
 """What no list of edits has and the data show: another order of elements, a solved linear map, slices, curves."""
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from encoder_conformance.diagnosis.identify.edits import is_held_by
 from encoder_conformance.diagnosis.identify.equation_search import Effort, nearest_equations
 from encoder_conformance.diagnosis.identify.identify import describe_outputs
 from encoder_conformance.diagnosis.identify.samples import Sample, samples_of
+from encoder_conformance.diagnosis.identify.suggested import terms_before
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.load import load
 
 CASES = [load().cases[f"post-relu/{situation}"] for situation in ("no-mask", "mask-per-head", "low-variance")]
 
 
-def samples(stage: str, wrong: Wrong) -> list[Sample]:
-    return samples_of(stage, [Evidence(observed(case, {stage: wrong})) for case in CASES])
+def samples(stage: str, wrong: Wrong, cases: Sequence[Case] = CASES) -> list[Sample]:
+    return samples_of(stage, [Evidence(observed(case, {stage: wrong})) for case in cases])
 
 
 def later(*values: Any) -> Any:
@@ -50,6 +53,12 @@ def found(stage: str, wrong: Wrong) -> str:
         ),
         later("context", lambda text: f"repeat({text}, -2, 0)", "repeat(attention_weights @ value_heads, -2, 0)"),
         ("query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."),
+        (
+            "key",
+            lambda text: text.replace("x @", "(x + norm2.gain + 1.5) @"),
+            "(x + norm2.gain + 1.5) @ attention.key.weight + attention.key.bias",
+        ),
+        ("residual1", lambda text: "x / sqrt(sum(x ** 2, -1))", "x / sqrt(sum(x ** 2, -1))"),
         later(
             "residual1",
             lambda text: f"where(index(x, 1) >= sequence_length // 4 * 4, x, {text})",
@@ -67,10 +76,38 @@ def found(stage: str, wrong: Wrong) -> str:
             "-0.05 * abs(index(",
         ),
     ],
-    ids=["another order", "a solved map", "one head", *("slice", "size", "block", "decimals", "twice"), "positions"],
+    ids=[
+        *("another order", "a solved map", "one head", "slice", "size", "a term before a map", "one term alone"),
+        *("block", "decimals", "twice", "positions"),
+    ],
 )
 def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) -> None:
     assert expected in found(stage, wrong)
+
+
+def test_what_is_wrong_in_one_length_alone_is_looked_for_there() -> None:
+    """The case with a mask has whole blocks, and is right."""
+    behind = "index(x, 1) >= sequence_length // 3 * 3"
+    seen = samples("value", lambda text: f"where({behind}, 0 * ({text}), {text})", CASES[:2])
+    assert [sample.operands["sequence_length"] % 3 for sample in seen] == [1, 0]
+    assert ">= sequence_length // 3 * 3, " in nearest_equations("value", seen, Effort(10000))[0].text
+
+
+def test_a_term_before_a_map_is_found_in_fewer_rows_than_the_map_has() -> None:
+    case = load().cases["post-gelu/single-item"]
+    seen = samples("key", lambda text: text.replace("x @", "(x + norm2.gain + 1.5) @"), [case])
+    assert case.x_shape[0] * case.x_shape[1] < case.layer.d_model
+    assert "(x + norm2.gain + 1.5) @ attention.key.weight + attention.key.bias" in map(ast.unparse, terms_before(seen))
+    assert list(terms_before(samples("key", lambda text: f"sin({text})", [case]))) == []
+
+
+def test_a_part_of_a_sum_is_found_where_one_operand_is_absent_elsewhere() -> None:
+    """Without a bias it is a part of the scores."""
+    every, third = "attention_scores + bias", "index(attention_scores + bias, -1) % 3 == 0"
+    wrong = f"softmax(where({third}, -1 * ({every}), {every}), mask)"
+    with_bias = [load().cases["post-relu/alibi"], *CASES[:2]]
+    seen = samples("attention_weights", lambda text: wrong, with_bias)
+    assert nearest_equations("attention_weights", seen, Effort(10000))[0].text == wrong
 
 
 @pytest.mark.parametrize(

@@ -23,20 +23,21 @@ _SCALES = {"by-d-model": "d_model", "by-head-dim": "head_dim"}
 """Form of the scores → the scale of a layer that chooses it."""
 
 
-def not_following(seen: Iterable[ObservedGradients], deviations: Sequence[Deviation]) -> list[str]:
-    """Return the cases whose gradients are not those of a layer that is wrong in these ways.
+def not_following(seen: Iterable[ObservedGradients], deviations: Sequence[Deviation]) -> dict[str, float]:
+    """Return the cases whose gradients are not those of a layer that is wrong in these ways, each with the largest rms
+    error, in σ.
 
     Six are looked at, at most, in their order. A wrong form of a step that no layer chooses has no gradient
     (V-3), and nobody specifies those of parameters that are exchanged: nothing is said where one of them is among the
     causes. Nor is anything of cases with padding: what a wrong mask lets through of it is the implementation's choice
     (M-3).
     """
-    found = []
+    found = dict[str, float]()
     for case in islice(_followed(seen, deviations), _CASES):
         with np.errstate(all="ignore"):  # a wrong layer may overflow where the right one does not
             largest = max(map(rms, case.errors(case.right).values()), default=0.0)
         if largest > _CEILING:
-            found.append(case.case.id)
+            found[case.case.id] = largest
     return found
 
 

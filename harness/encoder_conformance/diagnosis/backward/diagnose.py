@@ -179,18 +179,23 @@ def _arrangement(name: str, cases: Sequence[ObservedGradients]) -> str | None:
     holding = [case for case in cases if name in case.observed]
     for other in dict.fromkeys(other for case in holding for other in case.observed):
         for turned in (False, True):
-            if (other != name or turned) and all(_is_gradient_of(case, name, other, turned=turned) for case in holding):
-                whose = "" if other == name else f" of {other}"
-                return f"The gradient of {name} is that{whose}{', transposed' if turned else ''}."
+            errors = [_errors_as_of(case, name, other, turned=turned) for case in holding if other != name or turned]
+            known = [each for each in errors if each is not None]
+            sigma = held(known) if len(known) == len(holding) else None
+            if sigma is not None:
+                whose = f"{'' if other == name else f' of {other}'}{', transposed' if turned else ''}"
+                over = f"{sigma:.2g} σ over {len(holding)} case{'s' * (len(holding) > 1)}"
+                return f"The gradient of {name} is that{whose} ({over})."
     return None
 
 
-def _is_gradient_of(case: ObservedGradients, name: str, other: str, *, turned: bool) -> bool:
-    """Whether what was given for `name` is the gradient of `other`, which is more than noise."""
+def _errors_as_of(case: ObservedGradients, name: str, other: str, *, turned: bool) -> P | None:
+    """Return how far what was given for `name` is from the gradient of `other`, in σ; None where that has another
+    shape, or is no more than noise."""
     if other not in case.observed:
-        return False
+        return None
     given, right, sigma = case.whole[name], case.right[other], case.sigma[other]
     given = given.T if turned else given
     if given.shape != case.expected[other].shape or rms(right / sigma) < _MORE_THAN_NOISE:
-        return False
-    return conforms((given.reshape(-1)[case.expected[other].positions] - right) / sigma)
+        return None
+    return np.asarray((given.reshape(-1)[case.expected[other].positions] - right) / sigma)

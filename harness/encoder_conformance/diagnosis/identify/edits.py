@@ -81,8 +81,8 @@ def edits(tree: ast.expr, operands: Operands, shape: Shape, factors: Sequence[st
         of_node = () if isinstance(node, ast.Constant) or name == "mask" else _shape_of(node, operands)
         for other in (*_instead(node, shapes), *_of_shape(node, of_node, operands)):
             yield put(other)
-        if name:
-            yield from (put(other) for other in _in_a_part(name, of_node, operands, factors))
+        if name or (node is not tree and _is_a_sum(node)):
+            yield from (put(other) for other in in_a_part(ast.unparse(node), of_node, operands, factors))
 
 
 def _beside(node: ast.expr) -> Iterator[ast.expr]:
@@ -120,11 +120,15 @@ def _of_shape(node: ast.expr, shape: Shape, operands: Operands) -> Iterator[ast.
             yield parsed(f"{text} + {other}")
 
 
-def _in_a_part(name: str, shape: Shape, operands: Operands, factors: Sequence[str]) -> Iterator[ast.expr]:
-    """Yield the operand with a part of an axis multiplied."""
+def _is_a_sum(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+
+
+def in_a_part(text: str, shape: Shape, operands: Operands, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
+    """Yield an expression of this shape with a part of an axis multiplied."""
     for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
         for at, factor in product((form.format(size_of_axis(operands, shape, axis)) for form in OF_INDEX), factors):
-            yield parsed(f"where(index({name}, {axis}) {at}, {factor} * {name}, {name})")
+            yield parsed(f"where(index({text}, {axis}) {at}, {factor} * ({text}), {text})")
 
 
 def size_of_axis(operands: Operands, shape: Shape, axis: int) -> str:

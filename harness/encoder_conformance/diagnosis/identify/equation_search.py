@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -34,11 +35,16 @@ from encoder_conformance.diagnosis.identify.suggested import (
     linear_maps,
     rearrangements,
     restricted_to,
+    terms_before,
     wrong_slices,
 )
+from encoder_conformance.spec.equation import dotted
+from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.stages import reads_of
 from encoder_conformance.spec.steps import form_of
 
+_TOGETHER = 32
+"""Equations that are computed together."""
 _SCREENING = 2
 """Cases that every equation is tried on; those that are near are tried on all."""
 _BEAM = 8
@@ -117,6 +123,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
         for start in beam:
             others = list(neighbours(stage, start.tree, fullest))
             others += _of_a_sum(start, fullest, screened)
+            others += _of_one_term(start.tree, fullest) if start.tree is specified else ()
             others += rearrangements(start.tree, screened[0])
             left = cost(screened[:1], start.tree)
             found += scored(others, screened, tried, effort, Limits(before=left + _FARTHER, enough=left))
@@ -124,7 +131,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
                 break
         if start.tree is specified:
             of_data = [
-                *(linear_maps(samples) if is_linear(specified) else ()),
+                *((*linear_maps(samples), *terms_before(samples)) if is_linear(specified) else ()),
                 *_slice_equations(stage, samples, effort),
             ]
             found += scored(of_data, screened, tried, effort)
@@ -141,10 +148,11 @@ def rounded_forms(
     """Return those `forms` of the specified equation in a narrower format that give the observed values, and not
     their size alone: the plainest first of those that leave the same; [] where it gives them as it is."""
     specified = samples[0].specified.tree
-    if cost(samples, specified) < IN_LINE:
+    if all(cost([sample], specified) < IN_LINE for sample in samples):
         return []
-    found = [EquationCandidate(tree, cost(samples, tree)) for tree in forms(specified)]
-    return sorted((one for one in found if one.cost < _ROUNDED), key=lambda one: (round(one.cost, 1), one.length))
+    given = (tree for tree in forms(specified) if all(cost([sample], tree) < _ROUNDED for sample in samples))
+    found = [EquationCandidate(tree, cost(samples, tree)) for tree in given]
+    return sorted(found, key=lambda one: (round(one.cost, 1), one.length))
 
 
 def _fullest(samples: Sequence[Sample]) -> Sample:
@@ -169,11 +177,14 @@ def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> I
 
 
 def _informative(samples: Sequence[Sample]) -> list[Sample]:
-    """Choose one case with a mask and one of other sizes, those that are furthest out of line first."""
+    """Choose one case with a mask and one of other sizes, of those that are out of line where there are, and those that
+    are furthest first: what is wrong behind the last whole block is right in a length of whole blocks."""
     costs = [cost([sample], sample.specified.tree) for sample in samples]
     out = [sample for _, sample in sorted(zip(costs, samples, strict=True), key=lambda one: -one[0])]
-    first = next((sample for sample in out if sample.evidence.case.mask() is not None), out[0])
-    others = sorted((each for each in out if each is not first), key=lambda each: sizes_shared(each, first))
+    wrong = [sample for sample in out if largest_rms([sample], sample.specified.tree) > constants().rms_limit] or out
+    first = next((sample for sample in wrong if sample.evidence.case.mask() is not None), wrong[0])
+    left = [each for each in wrong if each is not first] or [each for each in out if each is not first]
+    others = sorted(left, key=lambda each: sizes_shared(each, first))
     chosen = [first, *others[: _SCREENING - 1]]
     return [each for each in out if any(each is one for one in chosen)]
 
@@ -223,21 +234,28 @@ def scored(
 ) -> list[EquationCandidate]:
     """Return the equations that were not `tried` and can be computed, until the effort is spent, but for those that
     leave more than enough of the first case."""
-    found = list[EquationCandidate]()
+    found, left = list[EquationCandidate](), _untried(trees, tried, effort)
+    while some := [*islice(left, _TOGETHER)]:
+        first = iter(samples[0].costs_of([(tree, None) for tree in some if not has_constant(tree)]))
+        for tree in some:
+            if has_constant(tree):
+                found += with_number(tree, samples, limits)
+            elif (of_first := next(first)) <= limits.enough:
+                others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
+                found.append(EquationCandidate(tree, (of_first + others) / len(samples)))
+    return [one for one in found if np.isfinite(one.cost)]
+
+
+def _untried(trees: Iterable[ast.expr], tried: set[str], effort: Effort) -> Iterator[ast.expr]:
+    """Yield the trees that were not `tried`, until the effort is spent."""
     for tree in trees:
         text = ast.unparse(tree)
         if text in tried:
             continue
         tried.add(text)
-        fits = has_constant(tree)
-        if not effort.spend(effort.of_a_fit if fits else 1):
-            break
-        if fits:
-            found += with_number(tree, samples, limits)
-        elif (left := cost(samples[:1], tree)) <= limits.enough:
-            others = cost(samples[1:], tree) * (len(samples) - 1) if len(samples) > 1 else 0.0
-            found.append(EquationCandidate(tree, (left + others) / len(samples)))
-    return [one for one in found if np.isfinite(one.cost)]
+        if not effort.spend(effort.of_a_fit if has_constant(tree) else 1):
+            return
+        yield tree
 
 
 def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
@@ -252,6 +270,13 @@ def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sampl
             kept = [_times(factor, ast.unparse(term)) for factor, term in named if factor != "0"]
             if kept:
                 yield parsed(" + ".join(kept))
+
+
+def _of_one_term(tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
+    """Yield what one operand of a sum alone may be mistaken for, where the others are left out."""
+    terms = [term for term in _terms(tree) if dotted(term) in sample.operands_of_its_shape]
+    for term in terms if len(terms) > 1 else ():
+        yield from edits(term, sample.operands, sample.stage_shape)
 
 
 def _times(factor: str, term: str) -> str:

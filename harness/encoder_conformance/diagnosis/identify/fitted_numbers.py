@@ -10,6 +10,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import CONSTANT, parsed
 from encoder_conformance.diagnosis.identify.samples import Sample, cost
+from encoder_conformance.oracle.equation import parts_of
 from encoder_conformance.spec.axes import Array
 
 _GRID = tuple(sign * 10.0**exponent for exponent in np.arange(-12.0, 7.0, 1.0) for sign in (1.0, -1.0))
@@ -100,7 +101,7 @@ def _linear(samples: Sequence[Sample], tree: ast.expr) -> tuple[float | None, bo
     move with `c` at all."""
     along, length = 0.0, 0.0
     for sample in samples:
-        at = [sample.computed(tree, value) for value in (0.0, 1.0, 3.0)]
+        at = sample.computed_of([(tree, value) for value in (0.0, 1.0, 3.0)])
         if any(each is None or not np.isfinite(each).all() for each in at):
             return None, True
         zero, one, three = (np.asarray(each) for each in at)
@@ -119,7 +120,7 @@ def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[floa
     along, length, square, count = 0.0, 0.0, 0.0, 0
     width = _SMALL * (abs(value) or 1.0)
     for sample in samples:
-        error, above, below = (sample.errors(tree, at) for at in (value, value + width, value - width))
+        error, above, below = sample.errors_of([(tree, at) for at in (value, value + width, value - width)])
         if error is None or above is None or below is None:
             return None
         slope = (above - below) / (2 * width)
@@ -180,4 +181,4 @@ def with_constant(tree: ast.expr, text: str) -> ast.expr:
 
 
 def has_constant(tree: ast.expr) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == CONSTANT for node in ast.walk(tree))
+    return (isinstance(tree, ast.Name) and tree.id == CONSTANT) or any(map(has_constant, parts_of(tree)))

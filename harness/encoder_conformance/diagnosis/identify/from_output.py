@@ -7,10 +7,12 @@ specified ones, and those after it follow by their specified equations.
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.edits import in_a_part
 from encoder_conformance.diagnosis.identify.equation_search import (
     Effort,
     EquationCandidate,
@@ -22,7 +24,7 @@ from encoder_conformance.diagnosis.identify.equation_search import (
 )
 from encoder_conformance.diagnosis.identify.fitted_numbers import Limits, has_constant
 from encoder_conformance.diagnosis.identify.quantities import IN_LINE
-from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, cost, operands_of
+from encoder_conformance.diagnosis.identify.samples import EXACT, Asked, Sample, cost, operands_of
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.spec.axes import Array
@@ -39,8 +41,11 @@ _HOPEFUL = 4
 _STARTS = (1.0, 0.5, 2.0, -1.0, 0.1, 0.0, 10.0)
 """Where a number is looked for: a play to the output takes twenty evaluations."""
 
+_TOGETHER = 32
+"""Values of a stage that are played to the output as the items of one batch: a play of a small layer takes as long with
+32 times as many items as three plays do."""
 _FACTORS = ("0", "-1", "2")
-"""Of a part of an axis: fitting each would take longer than all else."""
+"""Of a part of an axis of each operand: fitting each would take longer than all else. That of the result is fitted."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +63,91 @@ class OutputSample(Sample):
         return self.stage_size
 
     def computed(self, tree: ast.expr, constant: float | None = None) -> Array | None:
+        [computed] = self.computed_of([(tree, constant)])
+        return computed
+
+    def computed_of(self, asked: Sequence[Asked]) -> list[Array | None]:
+        values = [self._stage(tree, constant) for tree, constant in asked]
+        known, outputs = [value for value in values if value is not None], list[Array | None]()
+        for start in range(0, len(known), _TOGETHER):
+            outputs += self._outputs(known[start : start + _TOGETHER])
+        of_known = iter(outputs)
+        return [None if value is None else next(of_known) for value in values]
+
+    def _stage(self, tree: ast.expr, constant: float | None) -> Array | None:
+        """Return what the tree gives for the stage; None where it gives another shape or cannot be computed."""
         operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
         try:
             with np.errstate(all="ignore"):
                 value = evaluate_tree(tree, EXACT, operands)
-                if value.shape != self.stage_size:
-                    return None
-                output = _with_stages(self.every.having(self.changed, value), self.later)["output"]
+        except (ValueError, IndexError, TypeError, KeyError):
+            return None
+        return value if value.shape == self.stage_size else None
+
+    def _outputs(self, stages: Sequence[Array]) -> list[Array | None]:
+        """Return the output with each of these for the stage, at `positions`: [P] each."""
+        together = self._together(stages) if len(stages) > 1 and self._items_are_apart else None
+        return [self._alone(stage) for stage in stages] if together is None else [*together]
+
+    def _alone(self, stage: Array) -> Array | None:
+        try:
+            with np.errstate(all="ignore"):
+                output = _with_stages(self.every.having(self.changed, stage), self.later)["output"]
         except (ValueError, IndexError, TypeError, KeyError):
             return None
         return np.asarray(output, dtype=np.float64).reshape(-1)[self.positions]
 
+    def _together(self, stages: Sequence[Array]) -> Array | None:
+        """Return the outputs with each of these for the stage, [len(stages), P], computed as items of one batch; None
+        where that cannot be."""
+        count, of_one = len(stages), self.stage_size[0]
+        values = {name: value[: count * of_one] for name, value in self._repeated.items()}
+        every = Operands(self.every.layer, {**self.every.values, **values}, self.every.softmax_choices)
+        try:
+            with np.errstate(all="ignore"):
+                output = _with_stages(every.having(self.changed, np.concatenate(stages)), self.later)["output"]
+        except (ValueError, IndexError, TypeError, KeyError):
+            return None
+        if output.shape[0] != count * of_one:
+            return None
+        return np.asarray(output, dtype=np.float64).reshape(count, -1)[:, self.positions]
+
+    @cached_property
+    def _repeated(self) -> dict[str, Array]:
+        """The operands of the later stages that have items, with as many times as many of them; not of one item alone,
+        which is broadcast."""
+        names = {name for _, equation in self.later for name in equation.names if "." not in name}
+        of_items = {name: value for name in names if (value := self.every.values.get(name)) is not None}
+        many = {name: value for name, value in of_items.items() if value.shape[0] == self.stage_size[0] > 1}
+        return {name: np.concatenate([value] * _TOGETHER) for name, value in many.items()}
+
+    @cached_property
+    def _items_are_apart(self) -> bool:
+        """Whether the output of an item depends on the stage of that item alone, as values of the stage show that are
+        played together and alone: so it is of what is specified, and need not be of an equation that was found."""
+        specified, right = stage_equations(self.evidence.case.layer), self.every[self.changed]
+        at = np.arange(right.size).reshape(right.shape)
+        stages = [right + np.cos(number + at) for number in range(_TOGETHER)]
+        together = self._together(stages)
+        as_specified = all(equation.form == specified[name].form for name, equation in self.later)
+        alone = [self._alone(stage) for stage in stages[: 2 if as_specified else _TOGETHER]]
+        if together is None or any(each is None for each in alone):
+            return False
+        due = np.stack([each for each in alone if each is not None])
+        least = 1e-12 * float(np.max(np.abs(due), initial=0.0, where=np.isfinite(due)))
+        return np.allclose(together[: len(due)], due, rtol=1e-9, atol=least, equal_nan=True)
+
     def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> None:
-        """Return None: the equations after the stage have no axis for the values of `c`."""
+        """Return None: the equations after the stage have no axis for the values of `c` but that of the items."""
+
+    @cached_property
+    def neighbours(self) -> dict[bool, list[ast.expr]]:
+        """Equations one edit away: those with a number to be fitted, and those without."""
+        every: dict[bool, list[ast.expr]] = {False: [], True: []}
+        result = in_a_part(ast.unparse(self.specified.tree), self.stage_size, self.operands)
+        for tree in (*neighbours(self.changed, self.specified.tree, self, _FACTORS), *result):
+            every[has_constant(tree)].append(tree)
+        return every
 
 
 def _with_stages(operands: Operands, equations: Iterable[tuple[str, Equation]]) -> Operands:
@@ -140,8 +217,6 @@ def nearest_by_output(
     screened = _screened(samples)
     before = cost(screened[:1], screened[0].specified.tree)
     limits = Limits(_STARTS, before, before / 2)
-    trees = neighbours(stage, screened[0].specified.tree, screened[0], _FACTORS)
-    offered = (tree for tree in trees if has_constant(tree) is numbers)
-    found = scored(offered, screened, set(), effort, limits)
+    found = scored(screened[0].neighbours[numbers], screened, set(), effort, limits)
     hopeful = sorted((one for one in found if one.cost < limits.enough), key=lambda one: (one.cost, one.length))
     return [one for one in hopeful[:_HOPEFUL] if is_near(one.tree, samples, _NEAR)]

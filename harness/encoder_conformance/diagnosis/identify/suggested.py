@@ -112,6 +112,34 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
         yield from (parsed(f"{found.source} @ ({weight}) + {bias}") for bias in biases)
 
 
+def terms_before(samples: Sequence[Sample]) -> Iterator[ast.expr]:
+    """Yield the map with a term added to its source, where the same is added to every row of its result."""
+    sample = samples[0].at_all_positions()
+    source, weight, bias = _named_parts(sample.specified.tree)
+    value, computed = sample.operands.values.get(weight), sample.whole(sample.specified.tree)
+    if value is None or computed is None or value.shape[0] > value.shape[1]:  # of these many terms give the same
+        return
+    more = (sample.observed_whole() - computed).reshape(-1, computed.shape[-1])
+    rows = more[np.isfinite(more).all(axis=1)]
+    if not len(rows):
+        return
+    term, _, rank, _ = np.linalg.lstsq(value.T.astype(np.float64), rows.mean(axis=0), rcond=None)
+    if rank == len(term):
+        texts = (f"({source} + {text}) @ {weight}" for text in _nearest(sample.operands, term)[:_WRITTEN])
+        yield from (parsed(f"{text} + {bias}" if bias else text) for text in texts)
+
+
+def _named_parts(tree: ast.expr) -> tuple[str, str, str | None]:
+    """Return the names of the source, the weight and the bias of a linear map."""
+    match tree:
+        case ast.BinOp(left=product, op=ast.Add(), right=bias):
+            source, weight, _ = _named_parts(product)
+            return source, weight, dotted(bias)
+        case ast.BinOp(left=left, right=right):
+            return dotted(left) or "", dotted(right) or "", None
+    raise ValueError(f"{ast.unparse(tree)} is no linear map")
+
+
 def _nearest(operands: Operands, wanted: Array) -> list[str]:
     """Return what gives the `wanted` weight [K, M] or bias [M], nearest first: a parameter, or one with one edit."""
     found = list[tuple[float, int, str]]()

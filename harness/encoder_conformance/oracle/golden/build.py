@@ -1,7 +1,7 @@
 """Computes goldens in parallel processes."""
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 
 from encoder_conformance.oracle.condition import expectation
@@ -54,7 +54,11 @@ def constants_at_once(case: Case, inside: Format | None = None) -> Constants:
 
     `inside`: the format in which an implementation computes, where that is narrower than its answers'.
     """
-    formats = [FORMATS[dtype] for dtype in case.situation.dtypes] + ([inside] if inside else [])
+    return constants_for([FORMATS[dtype] for dtype in case.situation.dtypes] + ([inside] if inside else []))
+
+
+def constants_for(formats: Iterable[Format]) -> Constants:
+    """The specification's, with fewer runs behind a condition unless one of the formats is less than float32."""
     if any(each.roundoff > FORMATS["float32"].roundoff for each in formats):
         return constants()
     return constants().model_copy(update={"condition_runs": RUNS})

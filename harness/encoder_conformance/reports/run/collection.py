@@ -14,13 +14,13 @@ from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.judging.core.order import Exclusion
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis, EndedBy, Record, Report
-from encoder_conformance.oracle.golden.build import compute
+from encoder_conformance.oracle.golden.build import compute, constants_for
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.last_lines import implementation_line
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.terminal import console, record_line
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import constants
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.worker.launch import log_of
@@ -123,8 +123,9 @@ class Collection:
         tasks = [task for task in plan(ready.implementation, list(cases)) if task.dtype == dtype and not task.opt_out]
         if not tasks:
             return []
+        judged_by = constants_for([FORMATS[dtype]])
         asked = {task.case.id: task.case for task in tasks}
-        goldens = {name: compute(case, constants()) for name, case in asked.items()}
+        goldens = {name: compute(case, judged_by) for name, case in asked.items()}
         options = replace(self._run.options, threads=self._run.threads, jobs=1, fail_fast=False)
         logs = self._run.logs / "asked-again"
         run = SuiteRun([Assignment(ready, tasks)], lambda case: goldens[case.id], options, logs)
