@@ -31,7 +31,8 @@ def _covered_by(whole: WholeComparison) -> Iterator[Covered]:
     """What was asked of the whole file, against its source alone."""
     apart = {each.case for each in whole.apart}
     plain = [case for case in whole.cases if not case.is_padded]
-    for question, axis in (("other batch sizes", "batch"), ("other lengths", "sequence")):
+    sizes: tuple[tuple[Question, str], ...] = (("other batch sizes", "batch"), ("other lengths", "sequence"))
+    for question, axis in sizes:
         asked = sorted({getattr(case, axis) for case in plain})
         right = {getattr(case, axis) for case in plain if case.name not in apart}
         yield _asked(question, asked, [size for size in asked if size not in right])

@@ -222,7 +222,7 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
         deviations=subject.request.deviations,
         compared_with=_compared_with(subject.request),
         against=evidence.source.name if evidence.source else None,
-        whole=evidence.whole and _whole_result(evidence.whole),
+        whole=None if evidence.whole is None else _whole_result(evidence.whole),
         layer=subject.layer if answers else description.layer,
         layer_from="told" if answers and subject.request.layer else layer_from,
         dtype=subject.dtype if answers else None,
