@@ -1,6 +1,8 @@
 """How a module is called is part of the verdict: its masks, what they mean, and the arguments that were not given."""
 
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -343,3 +345,12 @@ def test_what_is_needed_and_not_given_is_named() -> None:
     with pytest.raises(BadTarget) as raised:
         called(Unguarded())
     assert raised.value.hint.endswith("positions had no value")
+
+
+def test_a_module_that_nothing_compiles_is_called_without_the_compiler() -> None:
+    """PyTorch's takes as long to import as PyTorch itself."""
+    reader = "encoder_conformance.readers.module_target.frameworks.pytorch_compiled"
+    called = f"import sys, torch, {reader} as it; it.inside(torch.nn.Linear(2, 2))"
+    program = f"{called}; print('torch._dynamo' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout == "False\n"

@@ -77,9 +77,9 @@ def state_of(module: nn.Module) -> dict[str, Array]:
     ("placement", "opset", "dynamo"),
     [
         ("pre", 18, True),
-        ("post", 18, True),
+        pytest.param("post", 18, True, marks=pytest.mark.release),
         pytest.param("pre", 20, True, marks=pytest.mark.release),
-        ("pre", 17, False),
+        pytest.param("pre", 17, False, marks=pytest.mark.release),
         ("post", 17, False),
     ],
 )

@@ -20,7 +20,7 @@ from encoder_conformance.reports.site.coding import LEVELS, MISSING, ZERO, alpha
 from encoder_conformance.reports.site.writing import STATIC
 from encoder_conformance.spec.outcome import SEVERITY, Outcome
 
-CASES = ("--case", "pre-gelu/padding-right", "--case", "post-relu/no-mask")
+CASES = ("--case", "pre-gelu/padding-right", "--case", "post-relu/no-mask", "--dtype", "float32")
 LATE_ERROR = """
 def stages(self, x, masks, run):
     shown = super().stages(x, masks, run)

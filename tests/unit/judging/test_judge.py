@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 CASES = {name: case for name, case in load().with_golden.items() if case.situation.batch}
 DAILY = [case for name, case in CASES.items() if case.layer.d_model <= 64 or name == "post-relu-512/no-mask"]
 """Those of small layers, and one of a large layer, of which positions are drawn. A release takes every case."""
-LEFT = [case for case in CASES.values() if case not in DAILY]
+LEFT = [CASES[name] for name in sorted({*CASES} - {case.id for case in DAILY})]
 CASE = CASES["pre-gelu/padding-right"]
 OUTPUT = ("output",)
 WEIGHTS = ("attention_weights", "output")
