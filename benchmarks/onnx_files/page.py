@@ -80,8 +80,8 @@ def _of_layers() -> list[str]:
         "that is inferred is the published one, and every check of it conforms.",
         "[published_files.json](published_files.json) has them one by one.",
         "",
-        f"- {len(rows)} files: {came['passes']} pass, of {layers} layers; {came['refused']} are refused, and "
-        f"{came['fails']} fail.",
+        f"- {len(rows)} files of {len({row['layer'] for row in rows})} layers have been asked: {came['passes']} pass, "
+        f"of {layers} layers; {came['refused']} are refused, and {came['fails']} fail.",
         *(f"- {row['name']}: {row['verdict']}: {row['sentence']}" for row in rows if row["verdict"] != "passes"),
         "",
     ]
