@@ -70,7 +70,7 @@ class MaskForm(Frozen):
 
 class MaskArgument(MaskInput):
     """An argument of a module's call. `place`: how many stand before it; None: it is given by its name alone. `forms`:
-    those of the usual ones in which it is taken."""
+    those of the usual ones in which it is taken. `keys_first`: whether its axis of keys is before that of queries."""
 
     argument: str
     meaning: MaskMeaning
@@ -79,6 +79,7 @@ class MaskArgument(MaskInput):
     evidence: str
     place: int | None = None
     forms: tuple[MaskForm, ...] = ()
+    keys_first: bool = False
 
 
 class UnusableMask(Frozen):

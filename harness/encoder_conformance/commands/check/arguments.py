@@ -17,6 +17,7 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no argument of it hides a position: it is judged without masks")
     for mask in described.masks:
+        yield from _of_axes(mask)
         yield from _of_name(mask)
         yield from _of_forms(mask)
     for argument in described.ungiven_arguments:
@@ -54,6 +55,12 @@ def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
 def _listed(sizes: tuple[int, ...]) -> str:
     *most, last = map(str, sizes)
     return " and ".join(filter(None, (", ".join(most), last)))
+
+
+def _of_axes(mask: MaskArgument) -> Iterator[Finding]:
+    if mask.keys_first:
+        message = f"{mask.argument} {mask.shape} has keys on its last axis but one, and queries on its last"
+        yield _finding("error", message, "everywhere else it is [query, key]; it is judged with masks that lie turned")
 
 
 def _of_name(mask: MaskArgument) -> Iterator[Finding]:

@@ -84,6 +84,7 @@ def _masks(found: Examination) -> tuple[MaskArgument, ...]:
             meaning=mask.polarity.meaning,
             place=found.module.signature.places.get(mask.name),
             forms=found.offered.forms[mask.name] if found.offered else (),
+            keys_first="K" in (letters := "".join(mask.letters)).partition("Q")[0] and "Q" in letters,
             evidence=f"a key flagged with {mask.polarity.shut:g} no longer changes any other position",
         )
         for mask in found.semantics.masks

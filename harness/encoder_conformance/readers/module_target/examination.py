@@ -148,8 +148,8 @@ def _opened(framework: ModuleFramework, given: object) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     module = framework.live(given)
     x = first_x(module.bare())
-    as_given = format_as_given(module, x)
     refuse_unrunnable(module, {"x": x})
+    as_given = format_as_given(module, x)
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
@@ -322,13 +322,16 @@ def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
 
 
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
-    """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that."""
+    """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that.
+    What is right in float32, and in float64 not even as exact as that, is wrong in float64, and judged there too."""
     widest, *narrower = examination.dtypes
     examination.proof = prove(examination.long_bench(widest, layer), map, layer, examination.absent)
     if narrower and not examination.proof.holds:
         narrow = prove(examination.long_bench("float32", layer), map, layer, examination.absent)
         if narrow.holds:
-            examination.proof, examination.dtypes, examination.narrow_inside = narrow, ("float32",), True
+            wide = prove(examination.long_bench(widest, layer), map, layer, examination.absent, inside="float32")
+            examination.proof, examination.narrow_inside = narrow, wide.holds
+            examination.dtypes = ("float32",) if wide.holds else examination.dtypes
 
 
 def _is_misread(examination: Examination) -> bool:

@@ -73,8 +73,14 @@ def parameters_for(layer: Layer, absent: tuple[str, ...]) -> dict[str, Array]:
     return drawn
 
 
-def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) -> LiveProof:
-    """Compares the output with the oracle's, as it is and with each parameter moved alone."""
+def prove(
+    bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...], inside: DtypeName | None = None
+) -> LiveProof:
+    """Compares the output with the oracle's, as it is and with each parameter moved alone.
+
+    `inside`: a narrower format than that of the bench, in which it may compute.
+    """
+    exactness = inside or bench.dtype
     x, parameters = bench.x(), parameters_for(layer, absent)
     if map.shared():
         parameters = map.made_one(parameters)
@@ -82,7 +88,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
     observed = bench.output(x)
     if bench.allowed() is None:
         inputs = LayerInputs(x.astype(np.float64), parameters, None)
-        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype])
+        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype].computed_in(FORMATS[exactness]))
         rms, conforms = verdict.rms, verdict.conforms
         off = verdict.problem.text if verdict.problem else f"the output is {verdict.rms:.3g} σ off"
     else:
@@ -98,7 +104,7 @@ def prove(bench: Bench, map: ElementMap, layer: Layer, absent: tuple[str, ...]) 
         map.load(bench.module, moved)
         change = bench.output(x).astype(np.float64) - observed.astype(np.float64)
         due = bench.oracle(layer, x, moved)["output"] - right
-        compared[name] = _compared(change, due, right, bench.dtype)
+        compared[name] = _compared(change, due, right, exactness)
     wrong, inert = (tuple(name for name in chosen if compared[name] == word) for word in ("wrong", "inert"))
     map.load(bench.module, parameters)
     problem = "" if conforms else off

@@ -23,14 +23,27 @@ class _Equinox(JaxFramework):
     def arrays(self, module: eqx.Module) -> Any:
         return eqx.filter(module, eqx.is_inexact_array)
 
+    def wrappers(self, module: eqx.Module) -> tuple[str, ...]:
+        return ("equinox.filter_jit",) if _inside(module) is not module else ()
+
     def live(self, module: eqx.Module) -> LiveModule:
+        """Of a call that was compiled the module in it: whatever is on JAX is asked compiled."""
+        given_in, module = self.wrappers(module), _inside(module)
         still = eqx.nn.inference_mode(module)
         parameters, static = eqx.partition(still, eqx.is_inexact_array)
         kind = type(module)
         signature = signature_of(kind.__call__, f"{kind.__name__}.__call__", skipped=1)
         _, trained = eqx.partition(eqx.nn.inference_mode(module, value=False), eqx.is_inexact_array)
         made, in_training = (partial(_combined, each) for each in (static, trained))
-        return JaxModule(batched(functional_of(still, self.tree, made, parameters, signature, in_training)))
+        live = JaxModule(batched(functional_of(still, self.tree, made, parameters, signature, in_training)))
+        live.given_in = given_in
+        return live
+
+
+def _inside(module: Any) -> Any:
+    """The module that `filter_jit` made a function of; itself, of any other."""
+    found = getattr(module, "__wrapped__", module)
+    return found if isinstance(found, eqx.Module) else module
 
 
 def _combined(static: Any, tree: Any) -> Any:

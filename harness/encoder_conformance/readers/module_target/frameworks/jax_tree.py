@@ -122,6 +122,9 @@ class Functional:
 
 
 class JaxModule(HeldModule):
+    given_in: tuple[str, ...] = ()
+    """What compiled it already."""
+
     def __init__(self, of: Functional, dtype: str = "float32") -> None:
         found, self._structure = tree_flatten_with_path(of.parameters)
         names = (keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found)
@@ -169,6 +172,10 @@ class JaxModule(HeldModule):
             made.values = [value.astype(made.formats[name]) for name, value in formats]
         made.assign(self.flat())
         return made
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        return self.given_in
 
     def ways(self) -> Mapping[str, LiveModule]:
         """Whatever it is, it is asked compiled."""

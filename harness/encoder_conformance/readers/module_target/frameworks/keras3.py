@@ -321,18 +321,19 @@ def _build(layer: Any, signature: Signature) -> None:
     """Have it make its weights, for the first width that it takes and gives. Raises BadTarget."""
     if layer.built and layer.weights:
         return
-    problem = "it gives another width than it takes"
+    problem = ""
     for width in dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]):
         x = np.zeros((B, S, width), np.float32)
         try:
-            given = keras.KerasTensor(x.shape, "float32")
+            given = keras.KerasTensor(x.shape, layer.compute_dtype or "float32")
             shapes = [tuple(each.shape) for each in leaves(layer.compute_output_spec(given, **signature.fixed))]
         except Exception as error:  # whatever a layer does with a width that is not its own
-            problem = last_frames(error)
+            problem = problem or last_frames(error)
             continue
         if any(shape[-1:] == (width,) for shape in shapes):
             layer(x, **signature.fixed)
             return
+    problem = problem or "it gives another width than it takes"
     raise BadTarget(f"it cannot be built with x [{B}, {S}, d_model]: {problem}", "name a function that builds it")
 
 

@@ -32,6 +32,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of, numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
+from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -230,7 +231,11 @@ class TorchModule(LiveModule):
             found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = WayToCall(bare=True)
         if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):
             found["PyTorch's fused path and its own code"] = WayToCall(fused=True)
-        return {said: self._like(self.given, way) for said, way in found.items()}
+        ways: dict[str, LiveModule] = {said: self._like(self.given, way) for said, way in found.items()}
+        if self.wrappers:  # of compiled code nothing is taken out
+            return ways
+        undropped = Undropped(self.given, self.signature, self.way)
+        return {**ways, "in training, with nothing dropped, and in evaluation,": undropped}
 
     def mixed_precision(self) -> Mapping[str, LiveModule]:
         return {"under torch.autocast in bfloat16 and without": self._like(self.given, WayToCall(autocast=True))}
@@ -313,6 +318,16 @@ class InTraining(TorchModule):
         with torch.enable_grad():
             x, output = copied._output(feeds, grad=True)
         return [x, *copied.module.parameters()], output
+
+
+class Undropped(TorchModule):
+    """A module in training of which nothing is dropped."""
+
+    def call(self, feeds: Feeds) -> Array:
+        """Raises ExecutionError where it draws otherwise than by dropout."""
+        copied = TorchModule(copy_of(self.given).train(), self.signature, self.way)
+        with torch.no_grad(), NothingDropped():
+            return to_numpy(copied._output(feeds)[1])
 
 
 class _OfFunction(nn.Module):

@@ -29,8 +29,7 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
     if valid is not None and not padded and hiding is None:
         raise UnsupportedMask("a padding mask is given, and the file has no input for any mask")
     if hiding is not None:
-        fits = allowed is None or not _lacking(_broadcast(allowed, full), hiding)
-        whole = allowed if fits or not padded else apart
+        whole = apart if padded else allowed  # what another mask says is not said twice: each has to do its own
         if whole is not None:
             feeds[hiding.name] = _placed(_broadcast(whole, full), hiding)
     elif apart is not None:

@@ -1,0 +1,184 @@
+"""`conform check` on layers of Keras and JAX: formats, compiled code as it was given, and parameters that are one."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.readers.module_target.describing import described
+from encoder_conformance.readers.module_target.examination import examine
+
+HERE = Path(__file__).parent
+JAX: dict[str, Any] = runpy.run_path(str(HERE / "bare_jax.py"))
+KERAS: dict[str, Any] = runpy.run_path(str(HERE / "bare_keras.py"))
+D, H, Block = KERAS["D"], KERAS["H"], KERAS["Block"]
+
+
+def shown(given: object) -> ModuleDescription:
+    keras.utils.set_random_seed(0)
+    return described(examine(given))
+
+
+def said(description: ModuleDescription) -> str:
+    return "\n".join(each.message for each in findings_of(description))
+
+
+# ------------------------------------------------------------------------------- formats
+
+
+def in_bfloat16(*narrow: str) -> Any:
+    """The function with those of its parameters in bfloat16; without a name all."""
+    held = JAX["parameters"]()
+    cast = jax.tree.map(lambda value: value.astype(jnp.bfloat16), held)
+    return JAX["layer"], {name: cast[name] if name in narrow or not narrow else held[name] for name in held}
+
+
+def test_arrays_in_bfloat16_are_asked_in_that_too() -> None:
+    found = shown(in_bfloat16())
+    assert (found.as_given, found.dtypes) == ("bfloat16", ("float64", "float32", "bfloat16"))
+
+
+def test_arrays_in_several_formats_are_named() -> None:
+    """In JAX an x in bfloat16 goes on in float32 from the first wide array on."""
+    found = shown(in_bfloat16("up", "down"))
+    assert found.as_given == "float32"
+    assert set(found.formats) == {"float32", "bfloat16"}
+    assert "bfloat16 (up.b and 3 more)" in said(found) or "bfloat16 (down.b and 3 more)" in said(found)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", pytest.param("bfloat16", marks=pytest.mark.release)])
+def test_a_layer_of_keras_is_read_in_float32_and_asked_by_its_policy_too(policy: str) -> None:
+    keras.config.set_dtype_policy(policy)
+    try:
+        layer = Block()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    found = shown(layer)
+    assert found.proof is not None
+    assert found.proof.holds
+    assert (found.as_given, found.dtypes) == ("bfloat16", ("float32", "bfloat16"))
+    assert {each.dtype_policy.name for each in (layer, layer.attention, layer.up)} == {policy}, "and stays as it is"
+
+
+# ------------------------------------------------------------------------------- compiled code
+
+
+class MaskLostInGraph(Block):  # type: ignore[misc]
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        return super().call(x, mask if tf.executing_eagerly() else None)
+
+
+class InFunction(Block):  # type: ignore[misc]
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
+    def call(self, x: Any, mask: Any = None) -> Any:
+        return super().call(x, mask, training=False)
+
+
+class MaskLostInFunction(Block):  # type: ignore[misc]
+    @tf.function  # type: ignore[untyped-decorator]
+    def call(self, x: Any, mask: Any = None) -> Any:
+        return super().call(x, mask if tf.executing_eagerly() else None, training=False)
+
+
+def built(layer: Any) -> Any:
+    """With its weights: those that are made in compiled code are not those that it computes with."""
+    tf.config.run_functions_eagerly(True)
+    layer(np.zeros((1, 2, D), np.float32))
+    tf.config.run_functions_eagerly(False)
+    return layer
+
+
+def compiled(kind: Callable[[], Any], **how: Any) -> Any:
+    x, mask = keras.Input((None, D), name="x"), keras.Input((None,), dtype="bool", name="mask")
+    model = keras.Model([x, mask], kind()(x, mask=mask))
+    model.compile(**how)
+    return model
+
+
+def ways(description: ModuleDescription) -> list[tuple[str, tuple[str, ...]]]:
+    return [(each.way, each.masks) for each in description.other_answers]
+
+
+MASK = ("mask",)
+COMPILED: dict[str, tuple[Callable[[], Any], tuple[str, ...], list[tuple[str, tuple[str, ...]]]]] = {
+    "model": (lambda: compiled(Block, jit_compile=True), ("predict, compiled with jit_compile",), []),
+    "function": (lambda: built(InFunction()), ("tf.function with jit_compile",), []),
+    "wrong in a function": (
+        lambda: built(MaskLostInFunction()),
+        ("tf.function",),
+        [("tf.function, and its own code,", MASK)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_code_of_keras_is_asked_and_compared_with_the_layer_s_own(name: str) -> None:
+    made, wrappers, apart = COMPILED[name]
+    found = shown(made())
+    assert found.proof is not None
+    assert found.proof.holds
+    assert found.wrappers == wrappers
+    assert ways(found) == apart
+
+
+def test_a_function_of_jax_is_asked_compiled_and_step_by_step() -> None:
+    def lost(p: Any, x: jax.Array, mask: Any = None) -> jax.Array:
+        return JAX["layer"](p, x, mask if isinstance(x, jax.core.Tracer) else None)  # type: ignore[no-any-return]
+
+    assert ways(shown((lost, JAX["parameters"]()))) == [("compiled by jax.jit and step by step", MASK)]
+    right = jax.jit(lambda p, x, mask=None: JAX["layer"](p, x, mask))
+    assert not ways(shown((right, JAX["parameters"]())))
+
+
+@pytest.mark.release
+def test_a_module_of_equinox_whose_call_was_compiled_is_read() -> None:
+    found = shown(equinox.filter_jit(JAX["Equinox"]()))
+    assert found.wrappers == ("equinox.filter_jit",)
+    assert found.proof is not None
+    assert found.proof.holds
+    assert not found.other_answers
+
+
+# ------------------------------------------------------------------------------- two parameters that are one
+
+
+def test_two_parameters_that_are_one_array_are_named() -> None:
+    held = JAX["parameters"]()
+    del held["wk"]
+    found = shown(((lambda p, x, mask=None: JAX["layer"]({**p, "wk": p["wq"]}, x, mask)), held))
+    assert found.proof is not None
+    assert found.proof.holds
+    assert "attention.query.weight and attention.key.weight are the same numbers: wq.w" in said(found)
+
+
+class OneFeedForward(Block):  # type: ignore[misc]
+    """down's kernel is up's, transposed."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.down = None
+
+    def build(self, shape: Any) -> None:
+        self.shift = self.add_weight((D,), name="shift")
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        y = self.norm1(x)
+        x = x + self.attention(y, y, attention_mask=None if mask is None else mask[:, None, :])
+        hidden = self.up(self.norm2(x))
+        return x + keras.ops.matmul(hidden, keras.ops.transpose(self.up.kernel)) + self.shift
+
+
+def test_two_parameters_of_keras_that_are_one_are_named() -> None:
+    found = shown(built(OneFeedForward()))
+    due = "feed_forward.hidden.weight and feed_forward.output.weight are the same numbers, one transposed"
+    assert due in said(found)
