@@ -137,7 +137,8 @@ mutant's. Mutants that change nothing that is compared are not counted as
 caught; all others are caught. *Right step* counts diagnoses that are right, or whose first stage out of line is the
 mutated one (of code: one that the mutated function computes). Mutants of code change one node of the syntax tree of
 the encoder in `impls/jax_pure`, run over NumPy, in `impls/pytorch` and in `impls/keras_tf`, run by their frameworks;
-those that raise an error are not counted. Seconds are of the processor, the median and the largest of one diagnosis.
+those that raise an error are not counted. Seconds are of the processor, the median and the largest of one diagnosis. A
+population may have been drawn in several calls (`--on`), each with the code of its day.
 
 | population | mutants | of layers | seed | caught | right | right step | left open | closest, wrong | false | seconds |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |

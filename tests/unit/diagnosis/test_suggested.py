@@ -86,10 +86,11 @@ def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) 
 
 
 def test_what_is_wrong_in_one_length_alone_is_looked_for_there() -> None:
-    """The case with a mask has whole blocks, and is right."""
+    """The cases with a mask are right: one has whole blocks, and in the other one padding stands behind them."""
     behind = "index(x, 1) >= sequence_length // 3 * 3"
-    seen = samples("value", lambda text: f"where({behind}, 0 * ({text}), {text})", CASES[:2])
-    assert [sample.operands["sequence_length"] % 3 for sample in seen] == [1, 0]
+    cases = [load().cases[f"post-relu/{name}"] for name in ("padding-right", "mask-per-head", "no-mask")]
+    seen = samples("value", lambda text: f"where({behind}, 0 * ({text}), {text})", cases)
+    assert [sample.operands["sequence_length"] % 3 for sample in seen] == [1, 0, 1]
     assert ">= sequence_length // 3 * 3, " in nearest_equations("value", seen, Effort(10000))[0].text
 
 
