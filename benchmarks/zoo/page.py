@@ -125,8 +125,12 @@ def _judged(row: Kept | None) -> str:
 def _verdict(row: Kept | None) -> str:
     if row is None:
         return NOT_ASKED
-    sigma = row.get("sigma")
-    return f"{row['verdict']}, {sigma:.2f} σ" if isinstance(sigma, (int, float)) else str(row["verdict"])
+    sigma, verdict = row.get("sigma"), _PASSES.get(row["verdict"], row["verdict"])
+    return f"{verdict}, {sigma:.2f} σ" if isinstance(sigma, (int, float)) else str(verdict)
+
+
+_PASSES = {"as_stated": "passes"}
+"""What `conform validate` concludes of a file that is the layer that was stated → the word here."""
 
 
 def _runtime(row: Kept | None, runtime: str) -> str:
