@@ -22,7 +22,7 @@ __all__ = ["PAGE", "page", "read"]
 
 def page(kept: Kept) -> str:
     """The page as Markdown."""
-    return "\n".join([*_head(kept), *_table(kept), *_others(kept), *_descriptions(), *_findings(kept)]) + "\n"
+    return "\n".join([*_head(kept), *_table(kept), *_others(kept), *_descriptions(kept), *_findings(kept)]) + "\n"
 
 
 def _rows(kept: Kept, section: str) -> dict[str, Any]:
@@ -170,18 +170,20 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _descriptions() -> Iterator[str]:
+def _descriptions(kept: Kept) -> Iterator[str]:
     yield from ("## Each layer", "", "Its choices, where it is from, and what transformers does otherwise.", "")
     implementation = read_implementation_manifest(find_folder("hf_encoders"))
     for name, layer in published_layers().items():
-        yield from (f"### {name}", "", *_description(name, layer, implementation), "")
+        yield from (f"### {name}", "", *_description(name, layer, implementation))
+        if why := _rows(kept, "files").get(name, {}).get("why"):
+            yield f"- Its export: {_cell(why)}."
+        yield ""
 
 
 def _description(name: str, layer: Layer, implementation: Implementation) -> Iterator[str]:
     yield f"{layer.title}. {', '.join(choices(layer))}. `specs/layers/published/{name}.yaml`, <{layer.source}>"
     entries = [entry for entry in _entries(implementation) if name in _layers(entry)]
-    if entries:
-        yield ""
+    yield ""
     for entry in entries:
         deviation = f"`{entry.deviation}`: " if isinstance(entry, Declared) else "Not asked: "
         chosen = ", ".join(f"{key} {value}" for key, value in ((entry.when and entry.when.choices) or {}).items())
