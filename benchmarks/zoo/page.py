@@ -1,6 +1,7 @@
 """docs/zoo.md, of what docs/zoo.json keeps and what the pages beside it keep."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -86,8 +87,8 @@ def _table(kept: Kept) -> list[str]:
             _oracle(oracle.get(name)),
             _judged(eager.get(name)),
             _judged(sdpa.get(name)),
-            _verdict(checks.get(name)),
-            _verdict(exports.get(name) or own),
+            _verdict(*checks.get(name, ())),
+            _verdict(*exports.get(name, [own] if own else [])),
             _runtime(own, "onnxruntime"),
             _runtime(own, "openvino"),
         ]
@@ -99,14 +100,23 @@ def _line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _by_layer(name: str) -> dict[str, dict[str, Any]]:
-    """Layer → the row of it; of several the first."""
-    found: dict[str, dict[str, Any]] = {}
+def _by_layer(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Layer → the rows of another page's figures that are of it."""
+    found: dict[str, list[dict[str, Any]]] = {}
     for row in beside(name):
-        for layer in (row.get("layer"), row["name"].replace("_", "-")):
-            if layer in published_layers():
-                found.setdefault(layer, row)
+        for layer in _layers_of(row):
+            found.setdefault(layer, []).append(row)
     return found
+
+
+def _layers_of(row: Kept) -> list[str]:
+    """The published layers that a row is of. A row of an encoder names each layer that is like its own: it is of the
+    one that has the encoder's name, and of all where all are that encoder's."""
+    own = str(row["name"]).partition(",")[0].replace("_", "-")
+    named = [layer for each in str(row.get("layer") or own).split(",") if (layer := each.strip()) in published_layers()]
+    if len(named) == 1 or all(layer.startswith(own) for layer in named):
+        return named
+    return [own] if own in named else []
 
 
 def _oracle(row: Kept | None) -> str:
@@ -122,11 +132,15 @@ def _judged(row: Kept | None) -> str:
     return f"{row['verdict']}{by}, {row['sigma']:.2f} σ"
 
 
-def _verdict(row: Kept | None) -> str:
-    if row is None:
+def _verdict(*rows: Kept) -> str:
+    """The verdict that all of these rows have, and the largest σ; or how many have which."""
+    if not rows:
         return NOT_ASKED
-    sigma, verdict = row.get("sigma"), _PASSES.get(row["verdict"], row["verdict"])
-    return f"{verdict}, {sigma:.2f} σ" if isinstance(sigma, (int, float)) else str(verdict)
+    verdicts = Counter(_PASSES.get(row["verdict"], str(row["verdict"])) for row in rows)
+    sigmas = [row["sigma"] for row in rows if isinstance(row.get("sigma"), (int, float))]
+    if len(verdicts) > 1:
+        return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    return f"{next(iter(verdicts))}, {max(sigmas):.2f} σ" if sigmas else next(iter(verdicts))
 
 
 _PASSES = {"as_stated": "passes"}
@@ -158,7 +172,7 @@ def _others(kept: Kept) -> list[str]:
     for name, row in ROWS.items():
         seen = rows.get(name)
         library = f"{row.package} {versions.get(row.package, '')}".strip()
-        text = _verdict(seen) + (f": {seen['why']}" if seen and "why" in seen else "")
+        text = _verdict(*([seen] if seen else [])) + (f": {seen['why']}" if seen and "why" in seen else "")
         said = ", ".join(choices(row.layer)) + (", final norm" if row.layer.stack.final_norm else "")
         lines.append(
             _line([f"`{name}`", f"{library}, {row.source}", f"[{row.like}](#{row.like}): {said}", _cell(text)])
