@@ -75,8 +75,7 @@ ROWS: dict[str, Row] = {
     "openai_whisper": Row("openai-whisper", "whisper/model.py", "whisper"),
     "fair_esm2": Row("fair-esm", "esm/modules.py", "esm"),
     "evolutionaryscale_esmc": Row(
-        "esm", "esm/layers/blocks.py", "esmc",
-        {"residual_scale": 6.0, "feed_forward": {"d_ff": 256}, **_FINAL_NORM},
+        "esm", "esm/layers/blocks.py", "esmc", {"residual_scale": 2.0, "feed_forward": {"d_ff": 256}}
     ),
     "vit_pytorch": Row(
         "vit-pytorch", "vit_pytorch/vit.py", "vit-unbiased", {"norm": {"epsilon": 1e-5}, **_FINAL_NORM}

@@ -58,13 +58,20 @@ def _row(name: str, folder: Path) -> dict[str, Any]:
     try:
         exported(name, path)
     except Exception as error:
-        return {"verdict": "not exported", "why": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+        return {"verdict": "not exported", "why": _first_line(error)}
     asked = [str(_CONFORM), "validate", str(path), "--layer", name, "--json", "--out", str(folder)]
     runtimes = [word for runtime in RUNTIMES if _version(runtime) for word in ("--runtime", runtime)]
     ended = subprocess.run([*asked, *runtimes], capture_output=True, text=True, check=False)
     if not ended.stdout:
         return {"verdict": "refused", "why": " ".join(ended.stderr.split())[:300]}
     return _of_validation(json.loads(ended.stdout))
+
+
+def _first_line(error: BaseException) -> str:
+    """Of what an error comes from: exporters wrap it in pages of advice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"
 
 
 def exported(name: str, path: Path) -> Path:

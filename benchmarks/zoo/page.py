@@ -1,6 +1,7 @@
 """docs/zoo.md, of what docs/zoo.json keeps and what the pages beside it keep."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ __all__ = ["PAGE", "page", "read"]
 
 def page(kept: Kept) -> str:
     """The page as Markdown."""
-    return "\n".join([*_head(kept), *_table(kept), *_others(kept), *_descriptions(), *_findings(kept)]) + "\n"
+    return "\n".join([*_head(kept), *_table(kept), *_others(kept), *_descriptions(kept), *_findings(kept)]) + "\n"
 
 
 def _rows(kept: Kept, section: str) -> dict[str, Any]:
@@ -86,8 +87,8 @@ def _table(kept: Kept) -> list[str]:
             _oracle(oracle.get(name)),
             _judged(eager.get(name)),
             _judged(sdpa.get(name)),
-            _verdict(checks.get(name)),
-            _verdict(exports.get(name) or own),
+            _verdict(*checks.get(name, ())),
+            _verdict(*exports.get(name, [own] if own else [])),
             _runtime(own, "onnxruntime"),
             _runtime(own, "openvino"),
         ]
@@ -99,14 +100,23 @@ def _line(cells: Any) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _by_layer(name: str) -> dict[str, dict[str, Any]]:
-    """Layer → the row of it; of several the first."""
-    found: dict[str, dict[str, Any]] = {}
+def _by_layer(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Layer → the rows of another page's figures that are of it."""
+    found: dict[str, list[dict[str, Any]]] = {}
     for row in beside(name):
-        for layer in (row.get("layer"), row["name"].replace("_", "-")):
-            if layer in published_layers():
-                found.setdefault(layer, row)
+        for layer in _layers_of(row):
+            found.setdefault(layer, []).append(row)
     return found
+
+
+def _layers_of(row: Kept) -> list[str]:
+    """The published layers that a row is of. A row of an encoder names each layer that is like its own: it is of the
+    one that has the encoder's name, and of all where all are that encoder's."""
+    own = str(row["name"]).partition(",")[0].replace("_", "-")
+    named = [layer for each in str(row.get("layer") or own).split(",") if (layer := each.strip()) in published_layers()]
+    if len(named) == 1 or all(layer.startswith(own) for layer in named):
+        return named
+    return [own] if own in named else []
 
 
 def _oracle(row: Kept | None) -> str:
@@ -122,11 +132,19 @@ def _judged(row: Kept | None) -> str:
     return f"{row['verdict']}{by}, {row['sigma']:.2f} σ"
 
 
-def _verdict(row: Kept | None) -> str:
-    if row is None:
+def _verdict(*rows: Kept) -> str:
+    """The verdict that all of these rows have, and the largest σ; or how many have which."""
+    if not rows:
         return NOT_ASKED
-    sigma = row.get("sigma")
-    return f"{row['verdict']}, {sigma:.2f} σ" if isinstance(sigma, (int, float)) else str(row["verdict"])
+    verdicts = Counter(_PASSES.get(row["verdict"], str(row["verdict"])) for row in rows)
+    sigmas = [row["sigma"] for row in rows if isinstance(row.get("sigma"), (int, float))]
+    if len(verdicts) > 1:
+        return ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    return f"{next(iter(verdicts))}, {max(sigmas):.2f} σ" if sigmas else next(iter(verdicts))
+
+
+_PASSES = {"as_stated": "passes"}
+"""What `conform validate` concludes of a file that is the layer that was stated → the word here."""
 
 
 def _runtime(row: Kept | None, runtime: str) -> str:
@@ -154,7 +172,7 @@ def _others(kept: Kept) -> list[str]:
     for name, row in ROWS.items():
         seen = rows.get(name)
         library = f"{row.package} {versions.get(row.package, '')}".strip()
-        text = _verdict(seen) + (f": {seen['why']}" if seen and "why" in seen else "")
+        text = _verdict(*([seen] if seen else [])) + (f": {seen['why']}" if seen and "why" in seen else "")
         said = ", ".join(choices(row.layer)) + (", final norm" if row.layer.stack.final_norm else "")
         lines.append(
             _line([f"`{name}`", f"{library}, {row.source}", f"[{row.like}](#{row.like}): {said}", _cell(text)])
@@ -166,18 +184,20 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _descriptions() -> Iterator[str]:
+def _descriptions(kept: Kept) -> Iterator[str]:
     yield from ("## Each layer", "", "Its choices, where it is from, and what transformers does otherwise.", "")
     implementation = read_implementation_manifest(find_folder("hf_encoders"))
     for name, layer in published_layers().items():
-        yield from (f"### {name}", "", *_description(name, layer, implementation), "")
+        yield from (f"### {name}", "", *_description(name, layer, implementation))
+        if why := _rows(kept, "files").get(name, {}).get("why"):
+            yield f"- Its export: {_cell(why)}."
+        yield ""
 
 
 def _description(name: str, layer: Layer, implementation: Implementation) -> Iterator[str]:
     yield f"{layer.title}. {', '.join(choices(layer))}. `specs/layers/published/{name}.yaml`, <{layer.source}>"
     entries = [entry for entry in _entries(implementation) if name in _layers(entry)]
-    if entries:
-        yield ""
+    yield ""
     for entry in entries:
         deviation = f"`{entry.deviation}`: " if isinstance(entry, Declared) else "Not asked: "
         chosen = ", ".join(f"{key} {value}" for key, value in ((entry.when and entry.when.choices) or {}).items())

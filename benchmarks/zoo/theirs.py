@@ -112,21 +112,22 @@ def fair_esm2(d: int, heads: int, wide: int) -> nn.Module:
     return _Esm2(layer)
 
 
-class _First(nn.Module):
-    """What gives the output first, and other things beside it."""
+class _Esmc(nn.Module):
+    """A block of sequences alone: no structure, and one chain."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, block: nn.Module) -> None:
         super().__init__()
-        self.module = module
+        self.block = block
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.module(x)[0]
+        return self.block(x, None, None, None, None)
 
 
 def evolutionaryscale_esmc(d: int, heads: int, wide: int) -> nn.Module:
-    from esm.layers.transformer_stack import TransformerStack
+    """That of a stack of nine: what is added to the sums is over the root of 9/36."""
+    from esm.layers.blocks import UnifiedTransformerBlock
 
-    return _First(TransformerStack(d, heads, None, 1, n_layers_geom=0, expansion_ratio=8 / 3))
+    return _Esmc(UnifiedTransformerBlock(d, heads, expansion_ratio=8 / 3, residue_scaling_factor=0.5))
 
 
 def vit_pytorch(d: int, heads: int, wide: int) -> nn.Module:

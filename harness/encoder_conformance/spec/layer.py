@@ -32,7 +32,9 @@ Family = Literal[
     "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout",
     "attention", "whole_encoders", "shipped", "shipped_rotary",
 ]  # fmt: skip
-RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks", "shipped", "shipped_rotary"})
+SHIPPED: frozenset[Family] = frozenset({"shipped", "shipped_rotary"})
+"""Families of the layers of published encoders (rule L-8)."""
+RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"}) | SHIPPED
 """Families of layers whose choices others cover: large ones, and published encoders. None of their cases is required
 (rule V-9)."""
 

@@ -11,8 +11,8 @@ from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.follow_ups import FollowUp, base_of, each_follow_up, follow_ups
+from encoder_conformance.spec.layer import SHIPPED
 from encoder_conformance.spec.level import LEVELS, Level
-from encoder_conformance.spec.load import published_specification
 from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Check
 
@@ -39,8 +39,7 @@ def select(cases: dict[str, Case], globs: tuple[str, ...], level: Level | None) 
 
 def asked_of(implementation: Implementation, cases: list[Case]) -> list[Case]:
     """Of these, the cases of the layers that it is asked: those of published encoders or all others (rule L-8)."""
-    published = published_specification().cases
-    return [case for case in cases if (case.id in published) == implementation.is_of_published]
+    return [case for case in cases if (case.layer.family in SHIPPED) == implementation.is_of_published]
 
 
 def plan(implementation: Implementation, cases: list[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
