@@ -62,6 +62,8 @@ class LiveModule(ABC):
     """The class of that model."""
     length: int = 0
     """The one number of positions for which its model makes what it gives; 0: any."""
+    called_with: str = ""
+    """The shape of x that its model calls it with, and for which batch; "" where it is called by itself."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 
