@@ -44,7 +44,7 @@ def first_x(runner: LiveModule) -> Array:
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
-    raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: {problems[0]}", hint)
+    raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {problems[0]}")
 
 
 def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:
