@@ -136,4 +136,7 @@ class Pooling(nn.Module):
 @pytest.mark.parametrize("mixed", [plain, fourier])
 def test_layers_are_found_and_a_pooling_head_is_none(mixed: Any) -> None:
     model = Model(mixed).eval()
-    assert layers_in(model, partial(model, torch.randn(2, S, D))) == ["layers.0", "layers.1"]
+    x = torch.randn(2, S, D)
+    assert layers_in(model, partial(model, x)) == ["layers.0", "layers.1"]
+    assert layers_in(model.head, partial(model.head, x)) == []
+    assert layers_in(model.layers[0], partial(model.layers[0], x)) == [""]

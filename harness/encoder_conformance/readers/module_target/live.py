@@ -66,6 +66,8 @@ class LiveModule(ABC):
     """Own parameter, or another of its numbers → the floating-point format that it was given in."""
     own_format: str = ""
     """The format that a copy of it takes and gives with its parameters in theirs; "": as any copy in that format."""
+    called_with: str = ""
+    """The shape of x that its model calls it with, and for which batch; "" where it is called by itself."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 

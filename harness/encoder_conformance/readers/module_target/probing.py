@@ -38,10 +38,13 @@ def first_x(runner: LiveModule) -> Array:
     if missing := [name for name, value in runner.signature.fixed.items() if value is None]:
         problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {problems[0]}"
         raise BadTarget(problem, "name a module that is called with x, or with x and masks, alone")
+    if runner.called_with:
+        problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
+        raise BadTarget(problem, problems[0])
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
-    raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: {problems[0]}", hint)
+    raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {problems[0]}")
 
 
 def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:

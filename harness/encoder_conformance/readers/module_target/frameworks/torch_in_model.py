@@ -45,9 +45,9 @@ class Way:
     def inputs(self, model: nn.Module, batch: int, sequence: int) -> Inputs:
         return list(inputs_of(model.get_submodule(self.root), batch, sequence))[self.number]
 
-    def run(self, model: nn.Module, batch: int, sequence: int, mask: Tensor | None = None) -> Any:
+    def run(self, model: nn.Module, inputs: Inputs, mask: Tensor | None = None) -> Any:
         """Raises whatever the model does. `mask`: [B, S], true for what is there."""
-        root, inputs = model.get_submodule(self.root), self.inputs(model, batch, sequence)
+        root = model.get_submodule(self.root)
         dtype = next((value.dtype for value in model.parameters() if value.is_floating_point()), torch.float32)
         cast = {name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()}
         masks = {} if mask is None else {"attention_mask": mask}
@@ -114,7 +114,7 @@ def _reached(model: nn.Module, root: str) -> list[Found]:
     part, (batch, sequence) = model.get_submodule(root), _SIZES[0]
     for way in ways_of(model, root):
         with suppress(Exception), torch.no_grad():
-            paths = layers_in(part, partial(way.run, model, batch, sequence))
+            paths = layers_in(part, partial(way.run, model, way.inputs(model, batch, sequence)))
             found = [Found(".".join(filter(None, (root, path))), way) for path in paths]
             if any(each.path for each in found):
                 return found
@@ -153,9 +153,15 @@ class LayerCall:
         """Raises whatever the model does where it is run."""
         self.path, self.way = found.path, found.way
         self.formats: Mapping[str, str] = {}
+        self._inputs: dict[tuple[int, int], Inputs] = {}
         self.hold(model, model.get_submodule(found.path))
         self._look()
         self.borrowed = self._parameters_beside()
+
+    @property
+    def said(self) -> str:
+        """The shape of x, and of which batch."""
+        return f"{list(self.shape)} for a batch of {_SIZES[0][0]}"
 
     def hold(self, model: nn.Module, layer: nn.Module) -> None:
         self.model, self.layer = model, layer
@@ -175,16 +181,27 @@ class LayerCall:
         self.d_model = shapes[0][-1]
         self.swapped = shapes == [(S, B, self.d_model) for B, S in _SIZES]
         self.free = self.swapped or shapes == [(B, S, self.d_model) for B, S in _SIZES]
-        self.length = shapes[0][-2]
+        self.length, self.shape = shapes[0][-2], shapes[0]
         self._twice = tuple(name for name, value in seen[0].items() if name != self.x and value is seen[0][self.x])
         given = {name: value for name, value in seen[0].items() if name not in (self.x, *self._twice)}
         self._arrays = tuple(name for name, value in given.items() if _is_array(value))
         longest = self._longest() if self.free else seen[0]
         own_masks = [name for name in longest if may_be_mask(name) and _hides(longest[name])]
         self._fixed = {name: value for name, value in given.items() if name not in self._arrays}
+        own_masks += self._needed_masks(seen[0])
         self.by_model = self.free and (bool(own_masks) or self._enters_elsewhere())
         self.given = tuple(name for name in self._arrays if name in own_masks or not may_be_mask(name))
         self.masks = ("attention_mask",) if self.by_model else self._masks_of_layer()
+
+    def _needed_masks(self, given: Mapping[str, Any]) -> list[str]:
+        """The masks that the model gives, where the layer refuses to be called without."""
+        masks = [name for name, value in given.items() if may_be_mask(name) and _is_array(value)]
+        try:
+            with torch.no_grad():
+                self.layer(**{name: None if name in masks else value for name, value in given.items()})
+        except Exception:
+            return masks
+        return []
 
     def _masks_of_layer(self) -> tuple[str, ...]:
         """A layer that takes x twice, as key or value, needs them, and no second sequence."""
@@ -214,7 +231,14 @@ class LayerCall:
     def arguments(self, batch: int, sequence: int, mask: Tensor | None = None) -> dict[str, Any]:
         """What the model gives the layer, x first."""
         with torch.no_grad():
-            return arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
+            return self._arguments(batch, sequence, mask)
+
+    def _arguments(self, batch: int, sequence: int, mask: Tensor | None) -> dict[str, Any]:
+        """An input is drawn once: an exporter follows no generator."""
+        if (batch, sequence) not in self._inputs:
+            self._inputs[batch, sequence] = self.way.inputs(self.model, batch, sequence)
+        inputs = self._inputs[batch, sequence]
+        return arguments_of(self.model, self.path, lambda: self.way.run(self.model, inputs, mask))
 
     def _parameters_beside(self) -> tuple[str, ...]:
         """The names of those of the model that what it gives is made of."""
@@ -230,7 +254,7 @@ class LayerCall:
         return tuple(name for name, gradient in zip(others, found, strict=True) if gradient is not None)
 
     def _beside(self, batch: int, sequence: int, mask: Tensor | None) -> dict[str, Any]:
-        given = arguments_of(self.model, self.path, lambda: self.way.run(self.model, batch, sequence, mask))
+        given = self._arguments(batch, sequence, mask)
         return {name: value for name, value in given.items() if name not in (self.x, *self._twice)}
 
     def output(self, x: Tensor, given: dict[str, Any]) -> Any:

@@ -118,7 +118,7 @@ class TorchModule(LiveModule):
         every = self.module.named_parameters(remove_duplicate=False)
         if call := call_of(self.module):
             self.supplied, self.supplied_by = call.given, type(call.model).__name__
-            self.length = 0 if call.free else call.length
+            self.length, self.called_with = 0 if call.free else call.length, call.said
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property

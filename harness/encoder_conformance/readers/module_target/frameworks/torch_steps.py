@@ -44,7 +44,8 @@ class _Operators(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = func(*args, **(kwargs or {}))
-        given, made = [*_tensors(args)], {id(each): each for each in _tensors((answer,))}
+        given = [*_tensors(args), *_tensors((kwargs or {}).values())]
+        made = {id(each): each for each in _tensors((answer,))}
         depending = [each for each in given if id(each) in self._dependent]
         if depending:
             self._note(func._schema.name.rpartition("::")[2].rstrip("_"), given, depending)

@@ -153,14 +153,16 @@ def _recorded(module: nn.Module) -> Iterator[_Recording]:
         recording.call = call
 
     def leave(part: nn.Module, given: Any, answer: Any) -> None:
-        shapes = [each.shape for each in _tensors(given)]
-        recording.call.keeps = not shapes or shapes[0] in [each.shape for each in _tensors((answer,))]
+        recording.call.keeps = _keeps(given, answer)
         recording.call = recording.call.outer or recording.whole
 
     def begin(part: nn.Module, given: Any, named: Any) -> None:
         recording.take(_tensors((*given, *named.values())))
 
-    hooks = [module.register_forward_pre_hook(begin, with_kwargs=True)]
+    def end(part: nn.Module, given: Any, answer: Any) -> None:
+        recording.whole.keeps = _keeps(given, answer)
+
+    hooks = [module.register_forward_pre_hook(begin, with_kwargs=True), module.register_forward_hook(end)]
     for path, part in module.named_modules():
         if path and not isinstance(part, torch.jit.ScriptModule):
             hooks.append(part.register_forward_pre_hook(lambda part, given, path=path: enter(part, given, path)))
@@ -171,6 +173,12 @@ def _recorded(module: nn.Module) -> Iterator[_Recording]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _keeps(given: Any, answer: Any) -> bool:
+    """Whether something of the answer has the shape of what is given first."""
+    shapes = [each.shape for each in _tensors(given)]
+    return not shapes or shapes[0] in [each.shape for each in _tensors((answer,))]
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
