@@ -34,7 +34,7 @@ Family = Literal[
 ]  # fmt: skip
 SHIPPED: frozenset[Family] = frozenset({"shipped", "shipped_rotary"})
 """Families of the layers of published encoders (rule L-8)."""
-RECOMMENDED_AT_MOST: frozenset[Family] = frozenset({"published_choices", "deep_stacks"}) | SHIPPED
+RECOMMENDED_AT_MOST: frozenset[Family] = SHIPPED.union({"published_choices", "deep_stacks"})
 """Families of layers whose choices others cover: large ones, and published encoders. None of their cases is required
 (rule V-9)."""
 

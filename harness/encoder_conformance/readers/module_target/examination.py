@@ -22,7 +22,7 @@ from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
-from encoder_conformance.readers.module_target.naming import best_named, score
+from encoder_conformance.readers.module_target.naming import separated
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
 from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
@@ -165,7 +165,7 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     semantics, exported = examination.semantics, examination.exported
     examination.given, examination.given_by = examination.module.supplied, examination.module.supplied_by
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
-        map, examination.tied, examination.read_twice = _separated(exported.map)
+        map, examination.tied, examination.read_twice = separated(exported.map)
         found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
         examination.layer, examination.map = found.layer, found.map
         examination.absent, examination.unread = found.absent, found.unread
@@ -371,33 +371,6 @@ def _fits(examination: Examination, stated: Layer) -> bool:
         return False
     have = {name: elements.shape for name, elements in examination.map.elements.items()}
     return have == {name: shape for name, shape in shapes_of(stated).items() if name not in examination.absent}
-
-
-def _separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
-    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
-    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied.
-
-    Returns the map, the pairs that are tied, and what was read twice.
-    """
-    tied, read_twice = [], []
-    for first, second in map.shared():
-        source, shape = map.source(first)[0], map.elements[second].shape
-        other = best_named((name for name in map.unused() if map.own.shapes[name] in (shape, shape[::-1])), second)
-        moved = second
-        if other is not None:
-            moved = second if score(source, first) >= score(source, second) else first
-            turned = map.own.elements(other)
-            like = map.elements[moved] - map.elements[moved].min() + turned.min()
-            found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned
-        else:
-            rest, other = map.rest_of(second), f"the rest of {source}"
-            if rest is None:
-                tied.append((first, second))
-                continue
-            found = rest
-        map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
-        read_twice.append((source, moved, other))
-    return map, tuple(tied), tuple(read_twice)
 
 
 def _runs_in(examination: Examination, dtype: DtypeName) -> bool:

@@ -18,11 +18,11 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     Found,
     call_of,
     encoder_path,
-    formats_of,
     found_in,
     in_model,
     without_cache,

@@ -381,20 +381,6 @@ def _hides(value: Any) -> bool:
     )
 
 
-def numbers_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Its parameters and buffers that are floating-point numbers, each by its first name."""
-    for name, value in (*module.named_parameters(), *module.named_buffers()):
-        if value.is_floating_point():
-            yield name, value
-
-
-def formats_of(module: nn.Module) -> Mapping[str, str]:
-    """Own parameter or buffer → the format that it was given in."""
-    if call := call_of(module):
-        return call.formats
-    return {name: str(value.dtype).removeprefix("torch.") for name, value in numbers_of(module)}
-
-
 def same(one: Any, other: Any) -> bool:
     pairs = [*_leaves([one])], [*_leaves([other])]
     return len(pairs[0]) == len(pairs[1]) and all(

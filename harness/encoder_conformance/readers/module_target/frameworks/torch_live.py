@@ -30,7 +30,8 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of, numbers_of
+from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack

@@ -1,0 +1,21 @@
+"""The floating-point formats that a module of PyTorch holds its numbers in."""
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor, nn
+
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of
+
+
+def numbers_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Its parameters and buffers that are floating-point numbers, each by its first name."""
+    for name, value in (*module.named_parameters(), *module.named_buffers()):
+        if value.is_floating_point():
+            yield name, value
+
+
+def formats_of(module: nn.Module) -> Mapping[str, str]:
+    """Own parameter or buffer → the format that it was given in."""
+    if call := call_of(module):
+        return call.formats
+    return {name: str(value.dtype).removeprefix("torch.") for name, value in numbers_of(module)}
