@@ -90,6 +90,7 @@ class OutputSample(Sample):
         return [self._alone(stage) for stage in stages] if together is None else [*together]
 
     def _alone(self, stage: Array) -> Array | None:
+        """Return the output with this for the stage, at `positions`, [P]; None where it cannot be computed."""
         try:
             with np.errstate(all="ignore"):
                 output = _with_stages(self.every.having(self.changed, stage), self.later)["output"]
