@@ -10,6 +10,7 @@ verdict. Exit status 1 for the last two.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from benchmarks.published_encoders.others import OTHERS
 _CONFORM = Path(sys.executable).with_name("conform")
 _NEAR = 1e-5
 _TIMEOUT = 900
+_FOLDER = re.compile(r'"[^"]*/site-packages/')
+"""Where the libraries are on one machine."""
 _EXPECTED = ("pass", "unsupported", "skipped")
 
 
@@ -87,7 +90,7 @@ def judged(name: str, encoder: Encoder, attention: str) -> Row:
         verdict=verdict,
         layer=layer,
         sigma=sigma,
-        sentence=sentence,
+        sentence=_FOLDER.sub('"', sentence),
         attention=_attention(encoder.type, arguments),
         seconds=seconds,
     )
