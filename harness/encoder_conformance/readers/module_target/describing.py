@@ -19,10 +19,7 @@ def described(found: Examination) -> ModuleDescription:
         versions=found.versions,
         x=_x(found),
         masks=_masks(found),
-        unusable_masks=found.offered.unusable if found.offered else (),
-        ungiven_arguments=found.offered.ungiven if found.offered else (),
-        given=found.given,
-        given_by=found.given_by,
+        **_of_arguments(found),
         causal=semantics.causal,
         always_causal=found.always_causal,
         across_batch=semantics.across_batch,
@@ -49,6 +46,17 @@ def described(found: Examination) -> ModuleDescription:
         padded_item_is_nan=found.padded_item_is_nan,
         adapter="",
     )
+
+
+def _of_arguments(found: Examination) -> dict[str, Any]:
+    """Which arguments it was not given, or could not be, and which its model makes."""
+    offered = found.offered
+    return {
+        "unusable_masks": offered.unusable if offered else (),
+        "ungiven_arguments": offered.ungiven if offered else (),
+        "given": found.given,
+        "given_by": found.given_by,
+    }
 
 
 def _answering(found: Examination) -> dict[str, Any]:

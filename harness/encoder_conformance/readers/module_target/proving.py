@@ -86,15 +86,7 @@ def prove(
         parameters = map.made_one(parameters)
     map.load(bench.module, parameters)
     observed = bench.output(x)
-    if bench.allowed() is None:
-        inputs = LayerInputs(x.astype(np.float64), parameters, None)
-        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype].computed_in(FORMATS[exactness]))
-        rms, conforms = verdict.rms, verdict.conforms
-        off = verdict.problem.text if verdict.problem else f"the output is {verdict.rms:.3g} σ off"
-    else:
-        expected = bench.oracle(layer, x, parameters)["output"]
-        rms, conforms = None, bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
-        off = f"the output is off by up to {np.abs(observed - expected).max():.3g}"
+    rms, problem = _off(bench, layer, x, parameters, observed, exactness)
     names = list(map.elements)
     chosen = names[:: max(1, -(-len(names) // _MOVED))]
     right = bench.oracle(layer, x, parameters)["output"]
@@ -107,7 +99,6 @@ def prove(
         compared[name] = _compared(change, due, right, exactness)
     wrong, inert = (tuple(name for name in chosen if compared[name] == word) for word in ("wrong", "inert"))
     map.load(bench.module, parameters)
-    problem = "" if conforms else off
     return LiveProof(
         holds=not problem and not wrong and len(chosen) > len(inert),
         dtype=bench.dtype,
@@ -118,6 +109,20 @@ def prove(
         inert=inert,
         problem=problem,
     )
+
+
+def _off(
+    bench: Bench, layer: Layer, x: Array, parameters: Mapping[str, Array], observed: Array, exactness: DtypeName
+) -> tuple[float | None, str]:
+    """The rms of the output [B, S, D] in σ, where σ judges it, and how far off it is; "" where it is in line."""
+    if bench.allowed() is None:
+        inputs = LayerInputs(x.astype(np.float64), dict(parameters), None)
+        [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype].computed_in(FORMATS[exactness]))
+        off = verdict.problem.text if verdict.problem else f"the output is {verdict.rms:.3g} σ off"
+        return verdict.rms, "" if verdict.conforms else off
+    expected = bench.oracle(layer, x, parameters)["output"]
+    is_near = bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
+    return None, "" if is_near else f"the output is off by up to {np.abs(observed - expected).max():.3g}"
 
 
 def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[str, Array]:

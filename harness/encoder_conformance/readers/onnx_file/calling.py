@@ -91,7 +91,7 @@ def widen(graph: onnx.GraphProto) -> None:
 
 
 def _wide(value: Array) -> Array:
-    """The value in float64, if it is of a floating-point format; bfloat16's kind is none of NumPy's."""
+    """The value [*shape] in float64, if it is of a floating-point format; bfloat16's kind is none of NumPy's."""
     is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
     return value.astype(np.float64) if is_float else value
 

@@ -71,7 +71,7 @@ class AngleInput:
 
 
 def _along(values: Array, shape: tuple[int, ...], axes: list[int], dtype: str) -> Array:
-    """`values`, along these axes and the same along the others."""
+    """`values`, as many as `axes` of `shape` have, along these axes, and the same along the others: [*shape]."""
     sizes = [size if axis in axes else 1 for axis, size in enumerate(shape)]
     return np.broadcast_to(values.reshape(sizes).astype(np.dtype(dtype)), shape).copy()
 
