@@ -121,7 +121,7 @@ def as_blocks(product: Product, first: Array, second: Array) -> tuple[Array, Arr
 
 def for_each_sharing(product: Product, first: Array, second: Array, place: Array) -> tuple[Product, Array]:
     """The product with its second operand [*second] repeated for each of several heads of `first` [*first] that share
-    one of its own (E-28): along the letters of the first alone in which `place`, the position of its elements, stays."""
+    one of its own (E-28): along the letters of the first alone in which `place`, that of its elements, stays."""
     for axis, letter in enumerate(product.first):
         if letter not in product.second and letter in product.out and (place == place.take([0], axis)).all():
             second = np.broadcast_to(second, (first.shape[axis], *second.shape))
