@@ -42,7 +42,7 @@ def adapter(path: Path, **choices: str) -> tuple[OnnxFile, dict[str, Any], dict[
     started = OnnxFile()
     started.choices = {"model": str(path), "runtime": "onnxruntime", "level": "all", **choices}
     started.start("cpu", 1)
-    reply, own = started.other({"op": "inspect", "path": str(path), "mask": None})
+    reply, own = started.other({"op": "inspect", "path": str(path), "mask": None}, {})
     layer = reply["description"]["layer"]
     held = started.build(layer, own, "float32")
     assert all(np.array_equal(held[name], value) for name, value in own.items())

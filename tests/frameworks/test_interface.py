@@ -344,7 +344,7 @@ def test_what_is_needed_and_not_given_is_named() -> None:
         called(Needing())
     with pytest.raises(BadTarget) as raised:
         called(Unguarded())
-    assert raised.value.hint.endswith("positions had no value")
+    assert "positions had no value" in raised.value.hint
 
 
 def test_a_module_that_nothing_compiles_is_called_without_the_compiler() -> None:

@@ -107,7 +107,7 @@ def test_angles_that_are_inputs_are_of_the_theta_that_is_stated(tmp_path: Path) 
     started = OnnxFile()
     started.choices = {"model": path, "runtime": "onnxruntime", "level": "disable"}
     started.start("cpu", 1)
-    reply, own = started.other({"op": "inspect", "path": path, "mask": None})
+    reply, own = started.other({"op": "inspect", "path": path, "mask": None}, {})
     described = reply["description"]["layer"]
     assert described["attention"]["rope"]["theta"] == 1e4
     described["attention"]["rope"]["theta"] = 50.0

@@ -52,7 +52,7 @@ WORKER = """
         self.file = json.loads(open(self.choices["model"]).read())
         return super().start(device, threads)
 
-    def other(self, message):
+    def other(self, message, tensors):
         if self.file.get("ends"):
             os._exit(1)
         if self.file.get("ends_if_there") and os.path.exists(self.file["ends_if_there"]):

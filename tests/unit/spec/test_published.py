@@ -84,7 +84,7 @@ def test_check_and_validate_warn_of_the_same_in_every_layer_of_the_specification
 
 def as_check_says(layer: Layer) -> list[str]:
     empty = dict.fromkeys(ModuleDescription.model_fields, ())
-    none = dict.fromkeys(("stated", "not_read", "proof", "searched", "heads_denied", "chance"))
+    none = dict.fromkeys(("stated", "not_read", "proof", "searched", "heads_denied", "chance", "as_given"))
     known = {"layer": layer, "heads_known": True, **none}
     described = ModuleDescription.model_construct(**{**empty, **known, "parameters": {}, "aliases": {}})
     return [finding.message for finding in findings_of(described) if finding.severity == "warning"]

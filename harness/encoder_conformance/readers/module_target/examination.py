@@ -19,10 +19,9 @@ from encoder_conformance.readers.module_target.heads import denied, head_counts
 from encoder_conformance.readers.module_target.live import LiveModule, Loose
 from encoder_conformance.readers.module_target.local import long_enough, reach_of_module, window_of_each, with_window
 from encoder_conformance.readers.module_target.locating import Place, locate
-from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.readers.module_target.mapping import ElementMap, separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
-from encoder_conformance.readers.module_target.naming import separated
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
 from encoder_conformance.readers.module_target.probing import first_x, live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of

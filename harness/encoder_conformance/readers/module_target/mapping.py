@@ -1,13 +1,14 @@
 """The map between the specification's parameters and the elements of a module's own, and how to say it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.naming import best_named, score
 from encoder_conformance.readers.onnx_file.layer.parameters import form_of
 from encoder_conformance.spec.axes import Array
 
@@ -120,3 +121,30 @@ class ElementMap:
             if first != name:
                 pairs[first, name] = None
         return list(pairs)
+
+
+def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
+    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
+    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied.
+
+    Returns the map, the pairs that are tied, and what was read twice.
+    """
+    tied, read_twice = [], []
+    for first, second in map.shared():
+        source, shape = map.source(first)[0], map.elements[second].shape
+        other = best_named((name for name in map.unused() if map.own.shapes[name] in (shape, shape[::-1])), second)
+        moved = second
+        if other is not None:
+            moved = second if score(source, first) >= score(source, second) else first
+            turned = map.own.elements(other)
+            like = map.elements[moved] - map.elements[moved].min() + turned.min()
+            found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned
+        else:
+            rest, other = map.rest_of(second), f"the rest of {source}"
+            if rest is None:
+                tied.append((first, second))
+                continue
+            found = rest
+        map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
+        read_twice.append((source, moved, other))
+    return map, tuple(tied), tuple(read_twice)

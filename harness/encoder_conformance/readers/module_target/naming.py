@@ -2,11 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
-import numpy as np
-
-from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.spec.parameters import without_prefix
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -123,30 +119,3 @@ SOUNDS = 1.5
 def best_named(names: Iterable[str], spec: str) -> str | None:
     """The own name that sounds most like the parameter; None if there is none."""
     return max(names, key=lambda name: score(name, spec), default=None)
-
-
-def separated(map: ElementMap) -> tuple[ElementMap, tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...]]:
-    """Gives each place the parameter of its name, where the graph reads one in two places, and another nowhere; of a
-    fused one that is read in part, the second place gets the rest. Two names of one tensor stay one: they are tied.
-
-    Returns the map, the pairs that are tied, and what was read twice.
-    """
-    tied, read_twice = [], []
-    for first, second in map.shared():
-        source, shape = map.source(first)[0], map.elements[second].shape
-        other = best_named((name for name in map.unused() if map.own.shapes[name] in (shape, shape[::-1])), second)
-        moved = second
-        if other is not None:
-            moved = second if score(source, first) >= score(source, second) else first
-            turned = map.own.elements(other)
-            like = map.elements[moved] - map.elements[moved].min() + turned.min()
-            found = like if np.array_equal(np.sort(like.reshape(-1)), np.sort(turned.reshape(-1))) else turned
-        else:
-            rest, other = map.rest_of(second), f"the rest of {source}"
-            if rest is None:
-                tied.append((first, second))
-                continue
-            found = rest
-        map = replace(map, elements={**map.elements, moved: found.reshape(map.elements[moved].shape)})
-        read_twice.append((source, moved, other))
-    return map, tuple(tied), tuple(read_twice)
