@@ -261,8 +261,8 @@ def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) ->
     assert "invariant-padding-content" in asked
     assert all(row.passed == row.applicable > 30 for row in found.runtimes)
     assert all(0 < row.rms < 2 for row in found.runtimes)
-    assert set(found.summaries) == set(PHASES) - {"reduction", "source"}
-    assert set(found.not_asked) == {"reduction", "source"}
+    assert set(found.summaries) == set(PHASES) - {"reduction", "source", "whole"}
+    assert set(found.not_asked) == {"reduction", "source", "whole"}
     assert [(each.question, each.answer) for each in found.covered] == [
         ("other batch sizes", "yes"), ("other lengths", "yes"), ("padding", "yes"),
         ("other runtimes", "not asked"), ("other levels", "yes"),
