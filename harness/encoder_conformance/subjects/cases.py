@@ -141,7 +141,7 @@ def pool(
         for case in cases_of(layer, "required" if level == "core" else level, 0)
         if level != "core" or case.in_core or whole
     )
-    for case in (*of_level, *cases_beyond(layer)):
+    for case in (*of_level, *cases_beyond(layer, dtypes)):
         of_format = not set(dtypes).isdisjoint(case.situation.dtypes)
         if of_format and all(each.ask(case.situation) for each in limits):
             yield case
