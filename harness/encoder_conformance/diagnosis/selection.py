@@ -21,6 +21,8 @@ _PAIRS = 1500
 _PAIRS_OF_LARGE = 200
 """The same where a play takes as long as a hundred of a small layer."""
 _LARGE = 4
+_LONGEST = 64
+"""Positions of a sequence that says as much as a longer one."""
 _POSITIONS = 20
 """More of them say no more."""
 
@@ -31,12 +33,13 @@ Chosen = TypeVar("Chosen", bound=ObservedCase)
 def choose(observations: Sequence[Chosen]) -> list[Chosen]:
     """Choose from each layer in turn, and of a layer, from situations that were taken least, those that say most.
 
-    Large layers say nothing that small ones do not, and take a hundred times as long. An item that is all padding, and
+    Large layers say nothing that small ones do not, and take a hundred times as long; nor do long sequences, where a
+    short one is out of line, too. An item that is all padding, and
     a query with no key, have unspecified rows, which a deviation that mixes items or positions carries into others:
     what it gives there cannot be predicted; nor what it makes of padding that is not as drawn. And where NaN is right,
     no number says how wrong another one is; nor does it of an answer in another dtype.
     """
-    predicted = _predicted(observations)
+    predicted = _short(_predicted(observations))
     small = _small(predicted)
     by_layer: dict[str, list[Chosen]] = {}
     for observation in sorted(small or predicted, key=_informative_first):
@@ -58,6 +61,12 @@ def _predicted(observations: Sequence[Chosen]) -> list[Chosen]:
     """Return those whose answers can be predicted; all, where none of them failed."""
     predicted = [observation for observation in observations if _can_be_predicted(observation)]
     return predicted if any(observation.failed for observation in predicted) else list(observations)
+
+
+def _short(observations: Sequence[Chosen]) -> list[Chosen]:
+    """Return those of few positions; all, where none of them failed."""
+    short = [observation for observation in observations if observation.case.situation.sequence <= _LONGEST]
+    return short if any(observation.failed for observation in short) else list(observations)
 
 
 def _small(observations: Sequence[Chosen]) -> list[Chosen]:
