@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.dtypes import DTYPES
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.masking import EndPadding
@@ -32,6 +32,6 @@ def _sized(name: str, lengths: tuple[int, ...], sequence: int, dtypes: Collectio
     changed = {
         "situation": name, "batch": len(lengths), "sequence": sequence, "equals": None, "checks": ("output",),
         "mask": {**padded.mask.model_dump(), "padding": EndPadding(kind="right", lengths=lengths).model_dump()},
-        "dtypes": tuple(name for name in DTYPES if name in dtypes),
+        "dtypes": tuple(name for name in FORMATS if name in dtypes),
     }  # fmt: skip
     return Situation.model_validate({**padded.model_dump(), **changed})
