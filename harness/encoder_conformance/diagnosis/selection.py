@@ -21,7 +21,7 @@ _PAIRS = 1500
 _PAIRS_OF_LARGE = 200
 """The same where a play takes as long as a hundred of a small layer."""
 _LARGE = 4
-_LONGEST = 64
+_LONGEST = 128
 """Positions of a sequence that says as much as a longer one."""
 _POSITIONS = 20
 """More of them say no more."""
