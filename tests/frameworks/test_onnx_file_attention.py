@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from read_files import edited, errors, layer_of, read
 
-from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.readers.onnx_file.inspection import Inspection
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
 D, H, K = 24, 4, 2
@@ -24,29 +24,9 @@ GROUPS = {
 def inspected(
     folder: Path, *edits: tuple[str, str], given: str = MASKED, opset: int = 23, right: str = "ATTENTION", **held: Any
 ) -> Inspection:
-    body = PLANTS[right]
-    for old, new in edits:
-        assert old in body, old
-        body = body.replace(old, new)
+    body = edited(PLANTS[right], *edits)
     model = PLANTS["model_of"](body, f"({given}) => (float[batch, sequence, 24] output)", opset, **held)
-    path = folder / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    return inspect(path, None)
-
-
-def layer_of(seen: Inspection) -> Layer:
-    """The layer that is read, which a run proves."""
-    assert seen.findings.errors() == []
-    assert seen.inferred is not None
-    assert seen.inferred.layer is not None
-    assert {fact.key: fact.value for fact in seen.inferred.facts}["proved"]
-    return seen.inferred.layer
-
-
-def errors(seen: Inspection) -> str:
-    found = [each.message for each in seen.findings.errors()]
-    assert found
-    return " ".join(found)
+    return read(model, folder)
 
 
 def operator(attributes: str, inputs: str = "qb, kb, vb, mask", outputs: str = "c") -> tuple[str, str]:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
+from read_files import edited, errors, layer_of, read
 
 from encoder_conformance import Masks, RunRequest
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.readers.onnx_file.adapter import OnnxFile
-from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
+from encoder_conformance.readers.onnx_file.inspection import Inspection
 from encoder_conformance.spec.layer import Layer
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
@@ -31,34 +32,13 @@ QUERY, KEY = "qh = Transpose<perm=[0,2,1,3]>(qr)", "kh = Transpose<perm=[0,2,3,1
 def inspected(
     folder: Path, *edits: tuple[str, str], given: str = MASKED, opset: int = 18, domain: str = "", **constants: Any
 ) -> Inspection:
-    body = PLANTS["PRE"]
-    for old, new in edits:
-        assert old in body, old
-        body = body.replace(old, new)
+    body = edited(PLANTS["PRE"], *edits)
     model = PLANTS["model_of"](body, f"({given}) => {OUTPUT}", opset, **{**SPLIT, **constants})
     if domain:
         model.opset_import.append(helper.make_opsetid(domain, 1))
         for node in model.graph.node:
             node.domain = domain if node.op_type == "RotaryEmbedding" else node.domain
-    path = folder / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    return inspect(path, None)
-
-
-def layer_of(seen: Inspection) -> Layer:
-    """The layer that is read, which a run proves."""
-    assert seen.findings.errors() == []
-    assert seen.inferred is not None
-    assert seen.inferred.layer is not None
-    assert {fact.key: fact.value for fact in seen.inferred.facts}["proved"]
-    return seen.inferred.layer
-
-
-def errors(seen: Inspection) -> str:
-    """All errors, of which there is one at least."""
-    found = [each.message for each in seen.findings.errors()]
-    assert found
-    return " ".join(found)
+    return read(model, folder)
 
 
 def both(rotation: str) -> tuple[tuple[str, str], tuple[str, str]]:

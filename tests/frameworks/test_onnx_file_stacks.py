@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from read_files import layer_of, read
 
 from encoder_conformance.impls.bases.onnx_model.contract import finish
 from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
@@ -15,7 +16,7 @@ from encoder_conformance.impls.onnx_direct.adapter import OnnxDirect
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.oracle.measured import sampled_conditions
-from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
+from encoder_conformance.readers.onnx_file.inspection import Inspection
 from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, verify
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.dtypes import FORMATS
@@ -36,17 +37,7 @@ def written(layer: Layer, folder: Path, edit: Callable[[onnx.ModelProto], None] 
     model = padded(deployed(finish(model, described, held, exporter="onnx_direct", opset=20, versions={})))
     if edit is not None:
         edit(model)
-    path = folder / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    return inspect(path, None)
-
-
-def layer_of(seen: Inspection) -> Layer:
-    assert seen.findings.errors() == []
-    assert seen.inferred is not None
-    assert seen.inferred.layer is not None
-    assert {fact.key: fact.value for fact in seen.inferred.facts}["proved"]
-    return seen.inferred.layer
+    return read(model, folder)
 
 
 THOSE = {"first": 0, "every": 2}

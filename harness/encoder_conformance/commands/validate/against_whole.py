@@ -229,11 +229,11 @@ def _compared(
             answer = answers[each.case.name]
             if isinstance(answer, Failure):
                 problem = f"it raises {answer.message.splitlines()[0]}"
-                verdicts.append(WholeVerdict(run.name, run.is_literal, each.case.name, "", problem=problem))
+                verdicts.append(WholeVerdict(run, each.case.name, "", problem=problem))
                 continue
             for name, theirs in pairs.items():
                 rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
-                verdicts.append(WholeVerdict(run.name, run.is_literal, each.case.name, name, rms, problem))
+                verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
     said = [*failed, *(f"the output {name!r} has no counterpart in the source" for name in unpaired)]
     cases = [each.case for each in expected]

@@ -38,15 +38,12 @@ def _covered_by(whole: WholeComparison) -> Iterator[Covered]:
         yield _asked(question, asked, [size for size in asked if size not in right])
     padded = [case.name for case in whole.cases if case.is_padded]
     yield _asked("padding", padded, [name for name in padded if name in apart], least=1)
-    runs = list(dict.fromkeys(each.run for each in whole.verdicts))
-    wrong = {each.run for each in whole.apart}
-    by_runtime: dict[str, list[str]] = defaultdict(list)
-    for run in runs:
-        by_runtime[run.partition(" ")[0]].append(run)
-    off = [name for name, of_it in by_runtime.items() if wrong & {*of_it}]
-    yield _asked("other runtimes", list(by_runtime), off)
-    levels = [run for run in runs if " " in run]
-    yield _asked("other levels", levels, [run for run in levels if run in wrong])
+    wrong = {each.run.runtime for each in whole.apart}
+    runtimes = list(dict.fromkeys(each.run.runtime for each in whole.verdicts))
+    yield _asked("other runtimes", runtimes, [name for name in runtimes if name in wrong])
+    off = {each.run.name for each in whole.apart}
+    levels = list(dict.fromkeys(each.run.name for each in whole.verdicts if each.run.level))
+    yield _asked("other levels", levels, [name for name in levels if name in off])
 
 
 def _asked(question: Question, asked: Sequence[object], wrong: Sequence[object], least: int = 2) -> Covered:

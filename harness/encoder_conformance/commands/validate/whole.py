@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole_inputs import WholeCase
 from encoder_conformance.spec.axes import Array
 
@@ -15,13 +16,9 @@ Outputs = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class WholeVerdict:
-    """One output of one run in one case. `rms`: of its error, in σ; None with a `problem`: there is no number.
+    """One output of one run in one case. `rms`: of its error, in σ; None with a `problem`: there is no number."""
 
-    `is_literal`: the run follows a file to the letter.
-    """
-
-    run: str
-    is_literal: bool
+    run: RuntimeRun
     case: str
     output: str
     rms: float | None = None
@@ -56,10 +53,10 @@ class WholeComparison:
     @property
     def wrong_runs(self) -> tuple[str, ...]:
         """The runs that are wrong with a right file: those that follow it to the letter are never apart."""
-        literal = [each for each in self.verdicts if each.is_literal]
+        literal = [each for each in self.verdicts if each.run.is_literal]
         if not literal or not all(each.agrees for each in literal):
             return ()
-        return tuple(dict.fromkeys(each.run for each in self.apart))
+        return tuple(dict.fromkeys(each.run.name for each in self.apart))
 
     @property
     def agrees(self) -> bool:

@@ -15,13 +15,22 @@ class WholeModule(ABC):
     """`names`: of the arguments that may take an array, in order."""
 
     names: Sequence[str]
+    _last: "tuple[tuple[str, int | None, float], WholeModule] | None" = None
 
-    @abstractmethod
     def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeModule":
         """A copy in this format ("own": as it was given), each parameter another by up to `roundoff` of itself.
 
-        `seed` None: none is.
+        `seed` None: none is. The last copy is kept, since many calls follow each other.
         """
+        key = precision, seed, roundoff
+        if self._last is None or self._last[0] != key:
+            self._last = None  # two copies of a large model are not held at a time
+            self._last = key, self._disturbed(precision, seed, roundoff)
+        return self._last[1]
+
+    @abstractmethod
+    def _disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeModule":
+        """A new copy, as `disturbed` says."""
 
     @abstractmethod
     def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -51,7 +60,7 @@ class WholeLayer(WholeModule):
         self._live = live
         self.names = (live.signature.x, *live.signature.masks, *live.signature.arrays)
 
-    def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeLayer":
+    def _disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeLayer":
         """A copy. Such a layer is held in float32, and that is "own" here."""
         copied = self._live.in_dtype("float32" if precision == "own" else precision)
         if seed is not None:

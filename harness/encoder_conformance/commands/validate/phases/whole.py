@@ -33,9 +33,9 @@ def _summary(whole: WholeComparison) -> str:
 def _apart(whole: WholeComparison) -> Iterator[PhaseFinding]:
     """One finding for each output and each set of runs that show it."""
     by_output: dict[str, dict[str, list[WholeVerdict]]] = defaultdict(lambda: defaultdict(list))
-    runs = list(dict.fromkeys(each.run for each in whole.verdicts))
+    runs = {each.run.name for each in whole.verdicts}
     for each in whole.apart:
-        by_output[each.output][each.run].append(each)
+        by_output[each.output][each.run.name].append(each)
     for output, by_run in by_output.items():
         alone = () if len(by_run) == len(runs) else tuple(by_run)
         verdicts = next(iter(by_run.values())) if not alone else [each for found in by_run.values() for each in found]

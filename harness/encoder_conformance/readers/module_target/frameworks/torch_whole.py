@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.readers.module_target.errors import last_frames
-from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import as_given, copy_of
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import as_given, copy_of, forward_of, inside
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.spec.axes import Array
 
@@ -18,27 +18,25 @@ _FORMATS = {"float64": torch.float64, "float32": torch.float32, "float16": torch
 
 
 class WholeTorch(WholeModule):
+    """The module that was given, compiled code and wrappers included."""
+
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = inspect.signature(getattr(module, "_orig_mod", module).forward).parameters.values()
+        parameters = inspect.signature(forward_of(inside(module))).parameters.values()
         self.names = tuple(each.name for each in parameters if each.kind in kinds)
-        self._last: tuple[tuple[str, int | None], WholeTorch] | None = None
 
-    def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeTorch":
-        """A copy, in evaluation mode; the last one is kept, since many calls follow each other."""
-        if self._last is None or self._last[0] != (precision, seed):
-            self._last = None  # two copies of a large model are not held at a time
-            copied = copy_of(self._module).to("cpu").eval()
-            if precision != "own":
-                copied = copied.to(_FORMATS[precision])
-            if seed is not None:
-                generator = torch.Generator().manual_seed(seed)
-                with torch.no_grad():
-                    for value in copied.parameters():
-                        value.copy_(_disturbed(value, generator, roundoff))
-            self._last = (precision, seed), WholeTorch(copied)
-        return self._last[1]
+    def _disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeTorch":
+        """A copy, in evaluation mode."""
+        copied = copy_of(self._module).to("cpu").eval()
+        if precision != "own":
+            copied = copied.to(_FORMATS[precision])
+        if seed is not None:
+            generator = torch.Generator().manual_seed(seed)
+            with torch.no_grad():
+                for value in copied.parameters():
+                    value.copy_(_disturbed(value, generator, roundoff))
+        return WholeTorch(copied)
 
     def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """Raises RuntimeError, with the last frames of the module's own traceback."""
