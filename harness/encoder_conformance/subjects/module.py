@@ -15,6 +15,7 @@ from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
 from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.session import Session
 
 _NONE = "-"
 """No path of a part: nothing was examined, or a list came last."""
@@ -22,13 +23,18 @@ _PROGRAM = "adapter.py"
 """The tensor of an examination that has the source of an adapter."""
 
 
+def module_session(request: SubjectRequest, where: str, log: Path) -> Session:
+    """A session for the module of a request. Raises InputError if no interpreter can run the worker."""
+    return reader_session("module_target", {"target": request.target}, request, where, log)
+
+
 class ModuleWorker:
     """The worker that has the module of a request, and answers as the part that was examined last."""
 
-    def __init__(self, request: SubjectRequest, log: Path) -> None:
-        """Raises InputError if no interpreter can run the worker."""
+    def __init__(self, request: SubjectRequest, log: Path, session: Session | None = None) -> None:
+        """`session`: one that was started for it. Raises InputError if no interpreter can run the worker."""
         self.request = request
-        self.session = reader_session("module_target", {"target": request.target}, request, request.target, log)
+        self.session = session or module_session(request, request.target, log)
         self._part: str | None = _NONE
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.messages import Inspect
 from encoder_conformance.subjects.checkpoint import open_checkpoint
-from encoder_conformance.subjects.module import ModuleWorker
+from encoder_conformance.subjects.module import ModuleWorker, module_session
 from encoder_conformance.subjects.starting import described_as, new_session, reader_session, require_ready
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
@@ -40,17 +40,30 @@ def open_subject(request: SubjectRequest, log: Path) -> Subject:
     return _open_module(request, log)
 
 
-def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject:
-    """The source of a file with the parameters `made`: a checkpoint, a file, or a module, whose part is looked for.
+def source_session(request: SubjectRequest, log: Path) -> Session | None:
+    """The session of a file's source: another file as it is written, or a module; None: a checkpoint computes nothing.
 
-    Raises InputError for what is none.
+    Raises InputError if none can start.
     """
     where = f"--against {request.target}"
     if request.target.endswith(".safetensors"):
+        return None
+    if request.target.endswith(".onnx"):
+        return _file_session(request, "disable", where, log)
+    return module_session(request, where, log)
+
+
+def open_source(request: SubjectRequest, made: Parameters, session: Session | None) -> Subject:
+    """The source of a file with the parameters `made`: a checkpoint, a file, or a module, whose part is looked for.
+
+    `session`: that of `source_session`. Raises InputError for what is none.
+    """
+    where = f"--against {request.target}"
+    if session is None:
         return open_checkpoint(request.folder / request.target, request.target, where, made)
     if request.target.endswith(".onnx"):
-        return open_file(request, "disable", where, log)
-    module = ModuleWorker(request, log)
+        return _opened_file(request, where, session)
+    module = ModuleWorker(request, session.log, session)
     try:
         return _source_in(module, made, where)
     except BaseException:
@@ -60,13 +73,24 @@ def open_source(request: SubjectRequest, made: Parameters, log: Path) -> Subject
 
 def open_file(request: SubjectRequest, level: str, where: str, log: Path) -> Subject:
     """The file in ONNX Runtime, at this level of optimisation. Raises InputError if no layer is found in it."""
-    path = str((request.folder / request.target).absolute())
-    chosen = {"model": path, "runtime": "onnxruntime", "level": level}
-    session = reader_session("onnx_file", chosen, request, where, log)
+    return _opened_file(request, where, _file_session(request, level, where, log))
+
+
+def _file_session(request: SubjectRequest, level: str, where: str, log: Path) -> Session:
+    chosen = {"model": _path(request), "runtime": "onnxruntime", "level": level}
+    return reader_session("onnx_file", chosen, request, where, log)
+
+
+def _path(request: SubjectRequest) -> str:
+    return str((request.folder / request.target).absolute())
+
+
+def _opened_file(request: SubjectRequest, where: str, session: Session) -> Subject:
+    """The file of a request in a session of its own."""
     try:
-        found = inspected(session, Inspect(path=path, mask=None))
+        found = inspected(session, Inspect(path=_path(request), mask=None))
         if isinstance(found, Failure):
-            raise InputError(f"could not be looked into: {found.message}", where=where, hint=str(log))
+            raise InputError(f"could not be looked into: {found.message}", where=where, hint=str(session.log))
         description, parameters = found
         if description.layer is None or description.roles is None:
             errors = "; ".join(each.message for each in description.findings if each.severity == "error")

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from encoder_conformance.commands.validate.evidence import Answers, Compared, ExaminedFile, distinct
 from encoder_conformance.diagnosis.observations import Observations
@@ -16,17 +15,17 @@ from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.opening import open_source
 from encoder_conformance.subjects.subject import Subject, SubjectRequest, layer_as_judged
+from encoder_conformance.worker.session import Session
 
 
 @contextmanager
 def opened(
-    wanted: SubjectRequest, file: ExaminedFile, logs: Path, progress: Progress
+    wanted: SubjectRequest, file: ExaminedFile, session: Session | None, progress: Progress
 ) -> Iterator[tuple[ExaminedFile, Subject]]:
-    """The source, and the file that is held against its layer and its parameters."""
+    """The source in its session, and the file that is held against its layer and its parameters."""
     request = file.request
     progress.begin("looking into the source", 1)
-    wanted = replace(wanted, pythons=request.pythons)
-    with closing(open_source(wanted, file.parameters, logs / "source.log")) as source:
+    with closing(open_source(wanted, file.parameters, session)) as source:
         progress.step("looked into the source")
         read = source.layer and layer_as_judged(source.layer, "", stated=False)
         parameters = request.parameters

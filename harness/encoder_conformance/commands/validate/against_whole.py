@@ -5,7 +5,6 @@ and inputs that are another by up to half a unit in the last place of the file's
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.messages import Call, Precision
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, dtype_named
-from encoder_conformance.subjects.starting import new_session, reader_session
+from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.limits import WorkerLimits
@@ -34,32 +33,35 @@ _LARGE = 64 << 20
 
 
 def compare_whole(
-    request: SubjectRequest, file: ExaminedFile, runs: Sequence[RuntimeRun], logs: Path, progress: Progress
+    source: tuple[SubjectRequest, Session | None],
+    file: ExaminedFile,
+    runs: Sequence[RuntimeRun],
+    logs: Path,
+    progress: Progress,
 ) -> WholeComparison:
-    """The file against its source, at sizes, masks and ranges of values that it takes."""
+    """The file against its source, in the session of that, at sizes, masks and ranges of values that it takes."""
+    request, session = source
     description, model, limits = file.description, file.request.model, file.request.limits
     name = request.target if request.at is None else f"{request.target} at {request.at}"
-    if (why := _unasked(request, description)) or description.whole is None:
+    if session is None:
+        return WholeComparison(name, not_compared=("a checkpoint does not run",))
+    if (why := _unasked(description)) or description.whole is None:
         return WholeComparison(name, not_compared=(why,) if why else ())
     few = description.file is not None and description.file.bytes > _LARGE
     held = dtype_named(description.whole.held or "float32")
-    source = _Source(request, logs / "whole-source.log", held)
-    with closing(source.session):
-        cases = WholeInputs.of(description).cases(few=few)
-        progress.begin(f"the whole file and {name}", len(cases) + 1)
-        found = _Whole(source, few=few)
-        if problem := found.unfit(cases[0]):
-            return WholeComparison(name, not_compared=(problem,))
-        progress.step("is it the same twice")
-        expected = found.expected(cases, progress)
+    called, cases = _Source(request, session, held), WholeInputs.of(description).cases(few=few)
+    progress.begin(f"the whole file and {name}", len(cases) + 1)
+    found = _Whole(called, few=few)
+    if problem := found.unfit(cases[0]):
+        return WholeComparison(name, not_compared=(problem,))
+    progress.step("is it the same twice")
+    expected = found.expected(cases, progress)
     files = list(_answers(runs, model, expected, logs, limits, progress))
-    return _compared(name, source.given, expected, files, found.failed)
+    return _compared(name, called.given, expected, files, found.failed)
 
 
-def _unasked(request: SubjectRequest, description: FileDescription) -> str:
+def _unasked(description: FileDescription) -> str:
     """Why nothing can be compared."""
-    if request.target.endswith(".safetensors"):
-        return "a checkpoint does not run"
     whole = description.whole
     if whole is not None and whole.held == "int8":
         return "it computes with integers, whose rounding σ does not judge: see reduction"
@@ -70,16 +72,11 @@ def _unasked(request: SubjectRequest, description: FileDescription) -> str:
 class _Source:
     """The source that is called: a module, or another file."""
 
-    def __init__(self, request: SubjectRequest, log: Path, held: DtypeName) -> None:
-        self.request, self.held = request, held
-        is_file = request.target.endswith(".onnx")
+    def __init__(self, request: SubjectRequest, session: Session, held: DtypeName) -> None:
+        self.request, self.session, self.held = request, session, held
         path = str((request.folder / request.target).absolute())
-        chosen = (
-            {"model": path, "runtime": "onnxruntime", "level": "disable"} if is_file else {"target": request.target}
-        )
-        reader, where = "onnx_file" if is_file else "module_target", f"--against {request.target}"
-        self.session = reader_session(reader, chosen, request, where, log)
         named = {"arguments": dict(request.arguments), "folder": str(request.folder), "at": request.at}
+        is_file = request.target.endswith(".onnx")
         self._named = {"target": path} if is_file else {"target": request.target, **named}
         self.given: dict[str, str] = {}
 

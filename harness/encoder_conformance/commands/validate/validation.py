@@ -61,7 +61,7 @@ from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits, file_cases
-from encoder_conformance.subjects.opening import inspected
+from encoder_conformance.subjects.opening import inspected, source_session
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.worker.failure import Failure
 
@@ -100,21 +100,24 @@ def _validated(
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
     if request.against is None:
         return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
-    source = replace(request.against, pythons=request.pythons)
-    whole = compare_whole(source, subject, runs, out / "logs", progress)
-    if not subject.is_understood:
-        return _assessed(ValidationEvidence(subject, None, whole=whole))
+    source, logs = replace(request.against, pythons=request.pythons), out / "logs"
+    session = source_session(source, logs / "source.log")
     with contextlib.ExitStack() as entered:
+        if session is not None:
+            entered.callback(session.close)
+        whole = compare_whole((source, session), subject, runs, logs, progress)
+        if not subject.is_understood:
+            return _assessed(ValidationEvidence(subject, None, whole=whole))
         try:
-            held, origin = entered.enter_context(opened(source, subject, out / "logs", progress))
+            held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             if not whole.verdicts:
                 raise
-            answers = _answers(subject, runs, out / "logs", jobs, progress)
+            answers = _answers(subject, runs, logs, jobs, progress)
             return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem))
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
-            whole = compare_whole(replace(source, at=origin.at), subject, runs, out / "logs", progress)
-        answers = _answers(held, runs, out / "logs", jobs, progress)
+            whole = compare_whole((replace(source, at=origin.at), session), subject, runs, logs, progress)
+        answers = _answers(held, runs, logs, jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
         return _assessed(ValidationEvidence(held, answers, origin, compared, whole))
 
