@@ -125,3 +125,25 @@ def test_a_source_that_is_no_measure_is_said_before_anything_is_compared(
     status, found, said = against("right.onnx", source)
     assert status == 2, said
     assert why in "; ".join(found["whole"]["not_compared"])
+
+
+def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against_it(tmp_path: Path) -> None:
+    """Beside the lowest number of float16 its scores are lost: σ of a float16 file has to have that in it."""
+    import numpy as np
+    import onnx
+
+    from encoder_conformance.readers.onnx_file.calling import CalledFile
+
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    padded (float[n] x) => (float[n] y) <float[1] low = {-65504.0}> { s = Add(x, low) y = Softmax<axis = -1>(s) }"""
+    path = tmp_path / "padded.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    x = np.array([0.0, 1.0, 2.0], np.float32)
+    called = CalledFile(path, open=lambda _: pytest.fail("it is no run in its own format"))
+    wide, narrow = (
+        called.outputs({"precision": precision, "seed": None, "roundoff": 0.0}, {"x": x})["y"]
+        for precision in ("float64", "float16")
+    )
+    assert wide == pytest.approx(np.exp(x - 2) / np.exp(x - 2).sum())
+    assert narrow.dtype == np.float16
+    assert narrow == pytest.approx(1 / 3, abs=1e-3)

@@ -1,4 +1,4 @@
-"""A whole file as a function of its inputs: as it is, or in float64 with its constants disturbed."""
+"""A whole file as a function of its inputs: as it is, or in another format with its weights disturbed."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -17,11 +17,15 @@ from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded,
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import subgraphs
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
+from encoder_conformance.readers.onnx_file.interface.whole_file import format_held
 from encoder_conformance.readers.onnx_file.reading.loading import load
 from encoder_conformance.readers.onnx_file.reading.node_order import check_order
 from encoder_conformance.spec.axes import Array
 
-_NARROW = tuple(kind for kind in FLOAT_TYPES if kind != TensorProto.DOUBLE)
+_KINDS = {
+    "float64": TensorProto.DOUBLE, "float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16,
+    "bfloat16": TensorProto.BFLOAT16,
+}  # fmt: skip
 
 
 class CalledFile:
@@ -31,18 +35,19 @@ class CalledFile:
         self.path, self._open = path, open
         self._session: Session | None = None
         self._graph: Graph | None = None
-        self._wide: tuple[int | None, ReferenceEvaluator] | None = None
+        self._converted: tuple[tuple[str, int | None], ReferenceEvaluator] | None = None
 
     def outputs(self, message: dict[str, Any], feeds: Tensors) -> Tensors:
-        """Every output by name, in the order of the file. `message` is a `Call`: but for float64, the file is run as
-        it is, in its own format."""
-        if message["precision"] != "float64":
-            return self._deployed().run(feeds)
-        seed, roundoff = message["seed"], message["roundoff"]
-        if self._wide is None or self._wide[0] != seed:
-            self._wide = seed, ReferenceEvaluator(self._widened(seed, roundoff))
-        given = {name: _wide(value) for name, value in feeds.items()}
-        evaluator = self._wide[1]
+        """Every output by name, in the order of the file. `message` is a `Call`. In its own format the file is run as
+        it is, in any other by ONNX's reference implementation."""
+        precision, seed = message["precision"], message["seed"]
+        if precision == "own" or (seed is None and precision == format_held(self._in_operators())):
+            found: Tensors = self._deployed().run(feeds)
+            return found
+        key = precision, seed
+        if self._converted is None or self._converted[0] != key:
+            self._converted = key, ReferenceEvaluator(self._in_format(precision, seed, message["roundoff"]))
+        evaluator, given = self._converted[1], {name: _cast(value, precision) for name, value in feeds.items()}
         with np.errstate(all="ignore"):
             answers = evaluator.run(None, given)
         return {name: np.asarray(value) for name, value in zip(evaluator.output_names, answers, strict=True)}
@@ -54,47 +59,53 @@ class CalledFile:
             self._session = loaded(lambda: serialized_with(model), self._open, large=large)
         return self._session
 
-    def _widened(self, seed: int | None, roundoff: float) -> onnx.ModelProto:
-        """The file in ONNX's own operators, all floating-point numbers in float64."""
+    def _in_operators(self) -> Graph:
+        """The file in ONNX's own operators."""
         if self._graph is None:
             model, _ = load(self.path)
             check_order(model, Findings())
             self._graph = Graph(model, copied=False)
-        model = deepcopy(self._graph.model)
-        widen(model.graph)
+        return self._graph
+
+    def _in_format(self, precision: str, seed: int | None, roundoff: float) -> onnx.ModelProto:
+        """The same with all floating-point numbers in a format, and its weights disturbed."""
+        model = deepcopy(self._in_operators().model)
+        convert(model.graph, precision)
         if seed is not None:
             rng = np.random.default_rng(seed)
             for tensor in model.graph.initializer:
-                if tensor.data_type == TensorProto.DOUBLE and _is_weight(value := numpy_helper.to_array(tensor)):
+                if tensor.data_type == _KINDS[precision] and _is_weight(value := numpy_helper.to_array(tensor)):
                     noisy = value * (1.0 + roundoff * rng.uniform(-1.0, 1.0, value.shape))
-                    tensor.CopyFrom(numpy_helper.from_array(noisy, tensor.name))
+                    tensor.CopyFrom(numpy_helper.from_array(noisy.astype(value.dtype), tensor.name))
         return model
 
 
-def widen(graph: onnx.GraphProto) -> None:
-    """Make every floating-point constant, input, output and cast of a graph float64, in place; of subgraphs, too."""
+def convert(graph: onnx.GraphProto, precision: str) -> None:
+    """Put every floating-point constant, input, output and cast of a graph in a format, in place; of subgraphs, too."""
+    kind = _KINDS[precision]
     del graph.value_info[:]
     for tensor in graph.initializer:
-        if tensor.data_type in _NARROW:
-            tensor.CopyFrom(numpy_helper.from_array(_wide(numpy_helper.to_array(tensor)), tensor.name))
+        if tensor.data_type in FLOAT_TYPES:
+            tensor.CopyFrom(numpy_helper.from_array(_cast(numpy_helper.to_array(tensor), precision), tensor.name))
     for info in (*graph.input, *graph.output):
-        kind = info.type.tensor_type
-        if info.type.HasField("tensor_type") and kind.elem_type in _NARROW:
-            kind.elem_type = TensorProto.DOUBLE
+        if info.type.HasField("tensor_type") and info.type.tensor_type.elem_type in FLOAT_TYPES:
+            info.type.tensor_type.elem_type = kind
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.name in ("to", "dtype") and attribute.i in _NARROW:
-                attribute.i = TensorProto.DOUBLE
-            if attribute.HasField("t") and attribute.t.data_type in _NARROW:
-                attribute.t.CopyFrom(numpy_helper.from_array(_wide(numpy_helper.to_array(attribute.t))))
+            if attribute.name in ("to", "dtype") and attribute.i in FLOAT_TYPES:
+                attribute.i = kind
+            if attribute.HasField("t") and attribute.t.data_type in FLOAT_TYPES:
+                value = _cast(numpy_helper.to_array(attribute.t), precision)
+                attribute.t.CopyFrom(numpy_helper.from_array(value))
         for inner in subgraphs(node):
-            widen(inner)
+            convert(inner, precision)
 
 
-def _wide(value: Array) -> Array:
-    """The value [*shape] in float64, if it is of a floating-point format; bfloat16's kind is none of NumPy's."""
+def _cast(value: Array, precision: str) -> Array:
+    """The value [*shape] in a format, if it is of a floating-point one; bfloat16's kind is none of NumPy's."""
     is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
-    return value.astype(np.float64) if is_float else value
+    with np.errstate(over="ignore"):
+        return value.astype(np.dtype(precision)) if is_float else value
 
 
 def _is_weight(value: Array) -> bool:

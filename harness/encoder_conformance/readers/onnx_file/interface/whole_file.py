@@ -24,10 +24,11 @@ def whole_file(graph: Graph) -> WholeFile:
     rows = _rows_indexed(graph)
     inputs = (WholeInput(**port_of(info).model_dump(), rows=rows.get(info.name)) for info in graph.inputs)
     outputs = tuple(map(port_of, graph.original.graph.output))
-    return WholeFile(inputs=tuple(inputs), outputs=outputs, held=_format_held(graph))
+    return WholeFile(inputs=tuple(inputs), outputs=outputs, held=format_held(graph))
 
 
-def _format_held(graph: Graph) -> str | None:
+def format_held(graph: Graph) -> str | None:
+    """The format of most bytes of its constants' numbers, "int8" for one of integers; None: it has none."""
     if graph.quantised or graph.integers:
         return "int8"
     bytes_of: Counter[str] = Counter()
