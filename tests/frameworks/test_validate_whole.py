@@ -147,3 +147,25 @@ def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against
     assert wide == pytest.approx(np.exp(x - 2) / np.exp(x - 2).sum())
     assert narrow.dtype == np.float16
     assert narrow == pytest.approx(1 / 3, abs=1e-3)
+
+
+def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -> None:
+    from encoder_conformance.commands.validate.against_whole import _Measure, _Source
+    from encoder_conformance.commands.validate.whole_inputs import WholeCase
+    from encoder_conformance.spec.outcome import Outcome
+    from encoder_conformance.worker.failure import Failure
+
+    class Narrow(_Source):
+        def __init__(self) -> None:
+            self.held = "float32"
+
+        def outputs(self, inputs: Any, precision: str, seed: int | None = None) -> Any:
+            wide = precision == "float64"
+            return Failure(Outcome.ERROR, "no float64 here") if wide else {"y": 2 * inputs["x"]}
+
+    import numpy as np
+
+    measure = _Measure(Narrow(), few=True)
+    case = WholeCase("1 x 1", 1, 1, False, {"x": np.ones(3, np.float32)}, ("x",))
+    assert measure.unfit(case) == ""
+    assert measure.widest == "float32"

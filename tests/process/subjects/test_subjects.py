@@ -55,7 +55,7 @@ def test_what_is_no_subject_is_refused(tmp_path: Path, target: str, problem: str
 def test_a_checkpoint_is_a_subject_that_computes_nothing(tmp_path: Path) -> None:
     parameters = {name: value.astype(np.float32) for name, value in layer_parameters(LAYER, {}).items()}
     save_file({f"encoder.{name}": value for name, value in parameters.items()}, tmp_path / "weights.safetensors")
-    found = open_source(SubjectRequest("weights.safetensors", folder=tmp_path), parameters, tmp_path / "log")
+    found = open_source(SubjectRequest("weights.safetensors", folder=tmp_path), parameters, None)
     assert found.parameters.keys() == parameters.keys()
     assert found.own_names["norm1.gain"] == "encoder.norm1.gain (as it is)"
     assert (found.session, found.layer, found.limits, found.absent) == (None, None, None, ())

@@ -5,7 +5,7 @@ and inputs that are another by up to half a unit in the last place of the file's
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -49,15 +49,28 @@ def compare_whole(
         return WholeComparison(name, not_compared=(why,) if why else ())
     few = description.file is not None and description.file.bytes > _LARGE
     held = dtype_named(description.whole.held or "float32")
-    called, cases = _Source(request, session, held), WholeInputs.of(description).cases(few=few)
+    called, inputs = _Source(request, session, held), WholeInputs.of(description)
+    cases = inputs.cases(few=few)
     progress.begin(f"the whole file and {name}", len(cases) + 1)
-    found = _Whole(called, few=few)
+    found = _Measure(called, few=few)
     if problem := found.unfit(cases[0]):
         return WholeComparison(name, not_compared=(problem,))
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     files = list(_answers(runs, model, expected, logs, limits, progress))
-    return _compared(name, called.given, expected, files, found.failed)
+    compared = _compared(name, expected, files, found.failed)
+    return replace(compared, notes=tuple(_notes(called, found, inputs)))
+
+
+def _notes(source: "_Source", measure: "_Measure", inputs: WholeInputs) -> Iterator[str]:
+    """What was guessed of the inputs, and what the source is no measure for."""
+    if source.given:
+        said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
+        yield f"the source was given {said}, in order: their names are not the file's"
+    if measure.widest != "float64":
+        yield "the source computes in float32 alone, and is compared in that"
+    for name in inputs.guessed:
+        yield f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
 
 
 def _unasked(description: FileDescription) -> str:
@@ -100,8 +113,13 @@ class _Expected:
     sigma: Mapping[str, float]
 
 
-class _Whole:
-    """What the source does, asked in float64, in the file's format, and disturbed."""
+class _Measure:
+    """What the source does, asked in float64, in the file's format, and disturbed.
+
+    `widest`: float64; float32 where the source computes in no wider format, as a layer of Keras with its policy.
+    """
+
+    widest: Precision = "float64"
 
     def __init__(self, source: _Source, *, few: bool) -> None:
         self._source, self._seeds = source, range(2 if few else _DISTURBED)
@@ -109,13 +127,15 @@ class _Whole:
 
     def unfit(self, case: WholeCase) -> str:
         """Why its answers are no measure: it cannot be called so, or answers another thing each time."""
-        one, two = (self._source.outputs(case.inputs, "float64") for _ in range(2))
-        for each in (one, two):
-            if isinstance(each, Failure):
-                first = each.message.splitlines()[0]
-                return f"{self._source.request.target} could not be called with the file's inputs: {first}"
-        assert not isinstance(one, Failure)
-        assert not isinstance(two, Failure)
+        one = self._source.outputs(case.inputs, "float64")
+        if isinstance(one, Failure):
+            refused = one.message.splitlines()[0]
+            one, self.widest = self._source.outputs(case.inputs, "float32"), "float32"
+            if isinstance(one, Failure):
+                return f"{self._source.request.target} could not be called with the file's inputs: {refused}"
+        two = self._source.outputs(case.inputs, self.widest)
+        if isinstance(two, Failure):
+            return f"{self._source.request.target} answers once, and not again: {two.message.splitlines()[0]}"
         if not one:
             return f"{self._source.request.target} returns no tensor"
         if any(not np.array_equal(one[name], two[name], equal_nan=True) for name in one):
@@ -124,7 +144,7 @@ class _Whole:
 
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[_Expected]:
         """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone."""
-        right = {case.name: self._asked(case, "float64") for case in cases}
+        right = {case.name: self._asked(case, self.widest) for case in cases}
         errors: dict[str, list[Outputs]] = {name: [] for name, answer in right.items() if answer is not None}
         kept = [case for case in cases if case.name in errors]
         for case in kept:
@@ -133,7 +153,7 @@ class _Whole:
                 errors[case.name].append(narrow)
         for seed in self._seeds:
             for case in kept:
-                disturbed = self._source.outputs(self._noisy(case, seed), "float64", seed)
+                disturbed = self._source.outputs(self._noisy(case, seed), self.widest, seed)
                 if not isinstance(disturbed, Failure):
                     errors[case.name].append(disturbed)
                 if seed == self._seeds[-1]:
@@ -206,7 +226,6 @@ def _called(session: Session, model: Path, inputs: Outputs) -> Outputs | Failure
 
 def _compared(
     source: str,
-    given: Mapping[str, str],
     expected: Sequence[_Expected],
     files: Sequence[tuple[RuntimeRun, Mapping[str, Outputs | Failure]]],
     failed: Sequence[str],
@@ -234,4 +253,4 @@ def _compared(
                 better += [each.case.name] if has_more else []
     said = [*failed, *(f"the output {name!r} has no counterpart in the source" for name in unpaired)]
     cases = [each.case for each in expected]
-    return WholeComparison(source, cases, verdicts, given, pairs, said, list(dict.fromkeys(better)))
+    return WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)))

@@ -112,11 +112,13 @@ def _validated(
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             if not whole.verdicts:
-                raise
+                why = "; ".join((problem.problem, *whole.not_compared))
+                raise InputError(why, where=problem.where, hint=problem.hint) from None
             answers = _answers(subject, runs, logs, jobs, progress)
             return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem))
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
-            whole = compare_whole((replace(source, at=origin.at), session), subject, runs, logs, progress)
+            part = compare_whole((replace(source, at=origin.at), session), subject, runs, logs, progress)
+            whole = part if part.verdicts else whole
         answers = _answers(held, runs, logs, jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
         return _assessed(ValidationEvidence(held, answers, origin, compared, whole))

@@ -33,17 +33,17 @@ class WholeVerdict:
 class WholeComparison:
     """What was compared end to end. `not_compared`: why nothing, or what of it was not.
 
-    `given`: input → the source's argument of another name. `outputs`: the file's → the source's. `better`: cases in
-    which the file has numbers where its source has none.
+    `outputs`: the file's → the source's. `better`: cases in which the file has numbers where its source has none.
+    `notes`: what was guessed of the inputs, and how the source was asked.
     """
 
     source: str
     cases: Sequence[WholeCase] = ()
     verdicts: Sequence[WholeVerdict] = ()
-    given: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     not_compared: Sequence[str] = ()
     better: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     @property
     def apart(self) -> list[WholeVerdict]:

@@ -17,8 +17,8 @@ _MASKED, _WIDE = (3, 20), (2, 20)
 _MASK_WORDS = ("mask", "padding", "valid")
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
-_ANY = 64
-"""Values of an integer input of which nothing is known lie below."""
+_ANY = 2
+"""Values of an integer input of which nothing is known lie below: no table of the source has fewer rows."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,12 @@ class WholeInputs:
         """Sizes, masks where it takes any, and values far out of the ordinary range. `few`: for a large file."""
         return [self._drawn(shape, number) for number, shape in enumerate(self._shapes(few=few))]
 
+    @property
+    def guessed(self) -> tuple[str, ...]:
+        """The inputs of integers that are taken for masks, since nothing says what they are."""
+        integers = (each for each in self.file.inputs if each.name in self.masks and each.dtype != "bool")
+        return tuple(each.name for each in integers if each.name not in self.meaning and not _is_named_mask(each))
+
     @cached_property
     def masks(self) -> tuple[str, ...]:
         """The inputs that hide positions, by their meaning, else by their type and name."""
@@ -74,9 +80,8 @@ class WholeInputs:
     def _is_mask(self, port: WholeInput) -> bool:
         if port.name in self.meaning or port.dtype == "bool":
             return True
-        named = any(word in port.name.lower() for word in _MASK_WORDS)
         plain = port.dtype not in FORMATS and port.rows is None and len(port.shape or ()) >= 2
-        return named or (plain and not self._is_position(port))
+        return _is_named_mask(port) or (plain and not self._is_position(port))
 
     def _is_position(self, port: WholeInput) -> bool:
         return port.dtype not in FORMATS and any(word in port.name.lower() for word in _POSITIONS)
@@ -161,6 +166,10 @@ class WholeInputs:
     def _visible(self, asked: _Shape) -> Bools:
         everywhere = np.ones((asked.batch, asked.sequence), np.bool_)
         return everywhere if asked.hidden is None else ~asked.hidden
+
+
+def _is_named_mask(port: WholeInput) -> bool:
+    return any(word in port.name.lower() for word in _MASK_WORDS)
 
 
 def _hidden(batch: int, sequence: int) -> Iterator[tuple[str, Bools]]:

@@ -69,9 +69,8 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
 
 
 def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
-    if whole.given:
-        said = ", ".join(f"{name!r} as {argument}" for name, argument in whole.given.items())
-        yield _finding("note", f"the source was given {said}, in order: their names are not the file's")
+    for note in whole.notes:
+        yield _finding("note", note)
     for why in whole.not_compared:
         yield _finding("warning", f"not compared: {why}")
     if whole.better:
