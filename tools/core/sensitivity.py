@@ -18,7 +18,7 @@ from encoder_conformance.spec.deviation import Deviation
 from tools.kill import Kill
 
 CONFORMING_RMS = 1.6
-"""The largest rms, in σ, of a conforming implementation in any required case (README's matrix: 1.59)."""
+"""The largest rms, in σ, of a conforming implementation in any required case (docs/findings.md: 1.59)."""
 MARGIN = 200 * CONFORMING_RMS
 """The rms, in σ, from which a check detects a deviation: 200 times the largest conforming error."""
 

@@ -33,8 +33,7 @@ def _rows(path: Path) -> tuple[list[SurveyRow], set[str]]:
 
 def _findings() -> Files:
     rows, waiting = _rows(findings.KEPT)
-    readme = findings.with_table(findings.README.read_text(encoding="utf-8"), findings.matrix(rows))
-    return {**_text(findings.PAGE, findings.page(rows, waiting)), **_text(findings.README, readme)}
+    return _text(findings.PAGE, findings.page(rows, waiting))
 
 
 def _onnx() -> Files:

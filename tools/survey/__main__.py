@@ -17,7 +17,7 @@ from encoder_conformance.implementation.interpreter import Missing, resolve
 from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.platform.errors import InputError
 from tools.survey.judge import configurations, judge_waiting, judged
-from tools.survey.page import KEPT, PAGE, matrix, page, write_into_readme
+from tools.survey.page import KEPT, PAGE, page
 from tools.survey.results import kept
 
 
@@ -41,7 +41,6 @@ def main() -> None:
         rows = judge_waiting(KEPT, available, options.anew, judge, options.jobs)
     current = {variant: rows[variant] for variant in configurations() if variant in rows}
     PAGE.write_text(page(list(current.values()), set(configurations()) - set(rows)), encoding="utf-8")
-    write_into_readme(matrix(list(current.values())))
     print(PAGE)
 
 

@@ -1,4 +1,4 @@
-"""Generates docs/findings.md, and the table of README.md, from the stored rows."""
+"""Generates docs/findings.md from the stored rows."""
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
@@ -13,7 +13,6 @@ from encoder_conformance.implementation.manifest import (
     read_implementation_manifest,
 )
 from encoder_conformance.oracle.catalogue import catalogue
-from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import IMPLS
 from tools import ROOT
 from tools.pages.tables import markdown
@@ -54,7 +53,7 @@ def _waiting_text(waiting: Collection[str]) -> str:
 
 
 def matrix(rows: Collection[SurveyRow]) -> str:
-    """The table of README.md, a line for each row."""
+    """A line for each row."""
     lines = []
     for row in sorted(rows, key=lambda row: row.variant):
         deviating = ", ".join(sorted({f"`{deviation.deviation}`" for deviation in row.deviates}))
@@ -221,21 +220,3 @@ that of the variant that has the most. *Beside the cases of the table* are those
 recommended, which `conform run --level optional` and `tox -m release` judge too.
 
 {sections}"""
-
-
-README = ROOT / "README.md"
-BEGIN, END = "<!-- matrix: written by python -m tools.survey -->", "<!-- end of matrix -->"
-
-
-def write_into_readme(table: str) -> None:
-    """Replace the table between the marks in README.md."""
-    text = README.read_text(encoding="utf-8")
-    README.write_text(with_table(text, table), encoding="utf-8")
-
-
-def with_table(text: str, table: str) -> str:
-    """`text` with the table between the marks. Raises InputError if a mark is missing or repeated."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise InputError("has not one of each mark of the matrix", where="README.md", hint=f"write {BEGIN} and {END}")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END)[1]}"
