@@ -175,6 +175,7 @@ def test_an_activation_of_a_gate_with_the_derivative_of_another() -> None:
     assert all("erf(ffn_gate / sqrt(2))) + detach(" in each.found for each in diagnosis.equations)
 
 
+@pytest.mark.release
 def test_a_mistake_in_both_norms_comes_out_twice() -> None:
     diagnosis = diagnosed({"norm1": without_mean, "norm2": without_mean})
     assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)

@@ -69,6 +69,7 @@ def test_a_number_is_found_where_what_is_specified_is_nearer_than_any_start() ->
     assert [each.found for each in diagnosis.equations] == ["ffn_hidden * sigmoid(1.6 * ffn_hidden)"]
 
 
+@pytest.mark.release
 def test_causes_in_different_steps_come_out_one_by_one() -> None:
     diagnosis = diagnosed(
         key=lambda text: text.replace("key.bias", "query.bias"),
@@ -124,15 +125,11 @@ def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
 @pytest.mark.parametrize(
     ("stage", "wrong", "found"),
     [
-        pytest.param("attention_output", lambda text: f"{text} + norm2.shift", "+ norm2.shift", id="a term"),
-        *(
-            pytest.param(*one, marks=pytest.mark.release)  # a diagnosis each
-            for one in (
-                ("attention_output", lambda text: f"roll({text}, 1, 2)", "roll(context_merged @"),
-                ("ffn_activation", lambda text: "maximum(ffn_hidden, 0) ** 2", "maximum(ffn_hidden, 0) ** 2"),
-            )
-        ),
+        later("attention_output", lambda text: f"{text} + norm2.shift", "+ norm2.shift"),
+        later("attention_output", lambda text: f"roll({text}, 1, 2)", "roll(context_merged @"),
+        later("ffn_activation", lambda text: "maximum(ffn_hidden, 0) ** 2", "maximum(ffn_hidden, 0) ** 2"),
     ],
+    ids=["a term", "an axis", "an activation"],
 )
 def test_a_step_is_identified_from_the_output_alone(stage: str, wrong: Wrong, found: str) -> None:
     diagnosis = diagnosed(output_only=True, **{stage: wrong})

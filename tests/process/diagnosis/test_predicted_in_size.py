@@ -88,9 +88,9 @@ def named(diagnosis: Diagnosis) -> list[str]:
 UNFORESEEN = [
     of_a_release("attention_weights", 0.3, "same"),  # as large as dropout's scatter
     of_a_release("attention_weights", 0.3, "unknown"),
-    ("ffn_output", 0.3, "differ"),
+    of_a_release("ffn_output", 0.3, "differ"),
     of_a_release("norm1", 2.0**-12, "same"),  # as large as float16's rounding
-    of_a_release("norm2", 2.0**-9, "unknown"),  # as bfloat16's
+    ("norm2", 2.0**-9, "unknown"),  # as bfloat16's
     of_a_release("query", 2.0**-12, "differ"),
     of_a_release("context", 2.0**-9, "same"),
 ]
