@@ -79,6 +79,7 @@ def _x(found: Examination) -> XArgument:
         layout=LAYOUTS[found.semantics.layout],
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
+        before=next(iter(found.module.signature.places), "") if found.module.signature.named else "",
     )
 
 

@@ -26,6 +26,7 @@ class Signature:
     """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given.
 
     `arrays`: the others that may take one. `places`: how many arguments stand before it, of each that needs no name.
+    `named`: x is not the first argument, and is given by its name.
     """
 
     x: str
@@ -33,6 +34,12 @@ class Signature:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     arrays: tuple[str, ...] = field(default=(), repr=False)
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
+    named: bool = False
+
+    def given(self, x: Any, more: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call by place, and those by name: x, what others must be given, and `more`."""
+        by_name = {**self.fixed, **more}
+        return ((), {self.x: x, **by_name}) if self.named else ((x,), by_name)
 
 
 @dataclass(frozen=True)

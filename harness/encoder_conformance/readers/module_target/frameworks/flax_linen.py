@@ -110,15 +110,17 @@ class _Linen(JaxFramework):
         def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
             """The answer to x [B, S, D] and masks, as the module takes them."""
             with _told(keep) if keep else nullcontext():
-                return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
+                by_place, by_name = signature.given(x, masks)
+                return unbound.apply({"params": tree, **rest}, *by_place, **by_name)
 
         told = in_training(unbound.__call__)
         trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
 
         def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
             """The answer to x [B, S, D] and masks, in training."""
-            given, rngs = {**signature.fixed, **told, **masks}, {"dropout": jax.random.key(SEED)}
-            return trained.apply({"params": tree, **rest}, x, **given, rngs=rngs)
+            by_place, by_name = signature.given(x, {**told, **masks})
+            rngs = {"dropout": jax.random.key(SEED)}
+            return trained.apply({"params": tree, **rest}, *by_place, **by_name, rngs=rngs)
 
         name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
         return JaxModule(Functional(apply, variables["params"], signature, name, parts, training=training))
@@ -146,7 +148,8 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     for width in _widths(module):
         x = jnp.zeros((3, 5, width), jnp.float32)
         try:
-            output, variables = module.init_with_output(jax.random.key(0), x, **signature.fixed)
+            by_place, by_name = signature.given(x, {})
+            output, variables = module.init_with_output(jax.random.key(0), *by_place, **by_name)
         except Exception as error:  # whatever a module does with a width that is not its own
             problem = last_frames(error)
             continue

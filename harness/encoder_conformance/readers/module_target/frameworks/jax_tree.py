@@ -235,12 +235,15 @@ def functional_of(
 
     def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
         """The answer to x [B, S, D] and masks, as the module takes them."""
-        live, named = made(tree), {**signature.fixed, **masks}
-        return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
+        live, (by_place, by_name) = made(tree), signature.given(x, masks)
+        call = partial(live, *by_place, **by_name)
+        return calls(parts, live, keep, call) if keep else call()
 
     def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
         """The answer to x [B, S, D] and masks, in training."""
-        return trained(tree)(x, **{**signature.fixed, **in_training(module.__call__, jax.random.key(SEED)), **masks})
+        told = in_training(module.__call__, jax.random.key(SEED))
+        by_place, by_name = signature.given(x, {**told, **masks})
+        return trained(tree)(*by_place, **by_name)
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
     name = f"{kind.__module__}.{kind.__qualname__}"

@@ -272,7 +272,8 @@ class _Keras(ModuleFramework):
         _build(module, signature)
 
         def call(x: Any, masks: Mapping[str, Any], **told: bool) -> Any:
-            return module(x, **{**signature.fixed, **masks, **told})
+            by_place, by_name = signature.given(x, {**masks, **told})
+            return module(*by_place, **by_name)
 
         return KerasModule(module, signature, _values(module), call)
 

@@ -373,6 +373,7 @@ def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
-    answer = module(x, **{**signature.fixed, **masks})
+    by_place, by_name = signature.given(x, masks)
+    answer = module(*by_place, **by_name)
     found: Tensor = like_x(answer, x, lambda value: isinstance(value, Tensor))
     return found
