@@ -222,9 +222,10 @@ def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Trie
         least = min(tried.leaking, key=lambda mask: mask.leakage)
         form = _form(least.dtype, least.axes)
         return UnusableMask(argument=name, kind="leaks", form=form, leakage=least.leakage)
-    for kind, forms in (("elsewhere", tried.elsewhere), ("idle", tried.idle)):
-        if forms:
-            return UnusableMask(argument=name, kind=kind, form=_form(*forms[0]))
+    if tried.elsewhere:
+        return UnusableMask(argument=name, kind="elsewhere", form=_form(*tried.elsewhere[0]))
+    if tried.idle:
+        return UnusableMask(argument=name, kind="idle", form=_form(*tried.idle[0]))
     return _refused(runner, found, name, tried.refused, num_heads)
 
 
