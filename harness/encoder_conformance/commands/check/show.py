@@ -140,6 +140,8 @@ def last_line(part: PartResult) -> str:
     count = f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"
     without = f", without {', '.join(part.without)}" if part.without else ""
     layer = part.layer
+    if layer is None and part.status == 1:
+        return f"It does what no layer does: it answers one question in two ways. It was not judged further, {count}"
     if layer is None or part.status == 2:
         hint = "" if part.as_told else " With --layer ID|YAML it is judged as that layer."
         return f"It could not be judged: see above.{hint}"

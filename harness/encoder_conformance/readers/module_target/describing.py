@@ -65,6 +65,7 @@ def _answering(found: Examination) -> dict[str, Any]:
         "heads_known": found.heads_known,
         "heads_denied": found.heads_denied,
         "chance": found.chance,
+        "kept": found.kept,
         "unregistered": found.loose.weights,
         "loose_tensors": found.loose.tensors,
         "wrappers": found.module.wrappers,

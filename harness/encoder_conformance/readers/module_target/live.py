@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -48,6 +49,18 @@ class Loose:
 
     weights: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
+
+
+class HeldState(ABC):
+    """What a module that is an object held when this was made, beside its parameters."""
+
+    @abstractmethod
+    def changed(self) -> tuple[str, ...]:
+        """The paths at which it holds something else now."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Have it hold the same again."""
 
 
 class LiveModule(ABC):
@@ -161,6 +174,17 @@ class LiveModule(ABC):
     def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
         """What it is seen to do that the specification has not, the most telling first."""
         return ()
+
+    def held(self) -> HeldState | None:
+        """What it holds beside its parameters; None where a call leaves it as it is, whatever that call does."""
+        return None
+
+    def kept(self, feeds: Feeds) -> Kept | None:
+        """What a call leaves behind in it, if it was not called before; None where that is nothing, or cannot be.
+
+        Where answers depend on that, every call is from here on that of a module that was not called.
+        """
+        return None
 
     def seed(self) -> bool:
         """Have the framework draw its random numbers from the beginning; False where it has no such thing."""
