@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
-from encoder_conformance.commands.check.covered import listed
 from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
+from encoder_conformance.spec.words import listed
 
 _NEEDLESS = "attention.key.bias"
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"

@@ -4,7 +4,7 @@ from itertools import chain, islice, repeat
 
 from rich.console import Console
 
-from encoder_conformance.commands.check.covered import listed, sizes_text, up_to
+from encoder_conformance.commands.check.covered import sizes_text, up_to
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.protocol.arguments import MEANINGS
@@ -13,7 +13,7 @@ from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
-from encoder_conformance.spec.words import more_choices
+from encoder_conformance.spec.words import listed, more_choices
 
 _WIDTH = 11
 _SHOWN_FAILURES = 4
