@@ -272,3 +272,74 @@ class NeedsOnePiece(Post):
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         return self.layer(x.view(-1).view(x.shape), padding_mask)
+
+
+# ------------------------------------------------------------------------------- what a call leaves behind
+
+
+class Counter(Post):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        self.calls += 1
+        return self.layer(x, padding_mask)
+
+
+class RunningMean(Post):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(24))
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(0.1 * x.mean((0, 1)))
+        return self.layer(x - self.mean, padding_mask)
+
+
+class LastWeights(Post):
+    """It attends half as in its last call."""
+
+    last: Tensor | None = None
+
+    def weights(self, scores: Tensor) -> Tensor:
+        weights = scores.softmax(-1)
+        if self.last is not None and self.last.shape == weights.shape:
+            weights = (weights + self.last) / 2
+        self.last = weights.detach()
+        return weights
+
+
+class InObject(Post):
+    """What it keeps lies in an object of its own, and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = SimpleNamespace(seen=[])
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        self.cache.seen.append(x.detach().sum())
+        return self.layer(x, padding_mask)
+
+
+class FirstCall(Post):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = True
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        y = self.layer(x, padding_mask) * (1.01 if self.first else 1.0)
+        self.first = False
+        return y
+
+
+class MadeOnce(Post):
+    """A scale that the first call makes, and all others find."""
+
+    scale: Tensor | None = None
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if self.scale is None:
+            self.scale = torch.ones(x.shape[-1], dtype=x.dtype)
+        return self.layer(x, padding_mask) * self.scale

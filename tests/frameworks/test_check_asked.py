@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from encoder_conformance.commands.check.findings import findings_of
+from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
@@ -32,6 +33,57 @@ def stated(name: str) -> Examination:
 
 def said(found: Examination, severity: str) -> str:
     return "\n".join(each.message for each in findings_of(described(found)) if each.severity == severity)
+
+
+def opened(name: str) -> tuple[LiveModule, Kept | None]:
+    """The module, and what a call leaves in it that was not called before."""
+    torch.manual_seed(0)
+    module = FRAMEWORK.live(MODULES[name]().eval())
+    kept = module.kept({"x": first_x(FRAMEWORK.live(MODULES[name]().eval()))})
+    return module, kept
+
+
+KEPT = {
+    "Counter": (("calls",), False, False, "add_ in asked_modules.py:"),
+    "RunningMean": (("mean",), False, True, "mul_ in asked_modules.py:"),
+    "LastWeights": (("last",), False, True, "weights: self.last = weights.detach()"),
+    "InObject": (("cache",), False, False, ""),
+    "FirstCall": (("first",), True, True, "forward: self.first = False"),
+    "MadeOnce": (("scale",), True, False, "forward: self.scale = torch.ones("),
+}
+"""Name → what is kept, whether by the first call alone, whether outputs depend on it, and by what it is changed."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_a_call_leaves_behind_is_named_with_what_changes_it(name: str) -> None:
+    names, once, depends, by = KEPT[name]
+    module, kept = opened(name)
+    assert kept is not None
+    assert (kept.names, kept.once, kept.apart > 0) == (names, once, depends)
+    assert by in kept.by
+    x = np.random.default_rng(1).normal(size=(2, 5, 24)).astype(np.float32)
+    first, again = (module.run({"x": each})["output"] for each in (x, x))
+    assert np.array_equal(first, again), "it is asked as it was before its first call"
+    copied = module.in_dtype("float64")
+    assert np.array_equal(*(copied.run({"x": x.astype(np.float64)})["output"] for _ in range(2)))
+
+
+def test_a_module_that_keeps_nothing_is_left_as_it_is() -> None:
+    assert opened("Post")[1] is None
+    assert opened("PlainList")[1] is None
+
+
+def test_a_layer_that_counts_its_calls_is_right_with_a_warning() -> None:
+    found = stated("Counter")
+    assert not said(found, "error")
+    assert "calls is changed by each call (add_ in asked_modules.py:" in said(found, "warning")
+
+
+def test_a_layer_whose_answers_depend_on_earlier_calls_does_what_no_layer_does() -> None:
+    found = stated("LastWeights")
+    assert "\n" not in said(found, "error"), "and nothing is concluded from what it keeps"
+    assert said(found, "error").startswith("its answers depend on earlier calls: two outputs for one x differ by ")
+    assert described(found).is_two_answers
 
 
 RIGHT = [("HeadsInConfiguration", 6), pytest.param("HeadsInBuffer", 5, marks=pytest.mark.release)]

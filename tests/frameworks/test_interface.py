@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.spec.load import load
 from encoder_conformance.subjects.interfaces import compared
 
 HERE = Path(__file__).parent
@@ -148,6 +149,90 @@ def test_the_layout_of_x_and_a_missing_mask_mean_the_same() -> None:
 def test_a_known_name_used_the_other_way_is_a_warning_by_itself(name: str, seen: str, due: str) -> None:
     found = said(argument_findings(called(taking(name, seen))))
     assert [message[: len(due)] for message in found] == [due] * bool(due)
+
+
+def test_a_known_name_used_the_other_way_is_an_error_where_a_layer_is_stated() -> None:
+    found = called(taking("src_key_padding_mask", ATTEND)).model_copy(update={"stated": load().layers["pre-gelu"]})
+    assert said(argument_findings(found), "error") == [
+        "src_key_padding_mask: true = attend here, and true = ignore wherever it is known"
+    ]
+    for ours, theirs in (
+        (("key_padding_mask", ATTEND), ("padding", IGNORE)),
+        (("mask", ATTEND), ("attention_mask", IGNORE)),
+    ):
+        sides = called(taking(*ours)), called(taking(*theirs, before="*, "))
+        [message] = said(compared(*sides, ("A", "B")), "error")
+        assert message.endswith("true = attend in A, true = ignore in B"), "no call reaches both, and a name misleads"
+
+
+class Both(Padded):
+    """Two masks, of queries and keys [S, S] and of padding [B, S], true = ignore, in this order."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Any) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        by_query, padding = mask
+        scores = scores if by_query is None else scores.masked_fill(by_query.bool(), -1e30)
+        return (scores if padding is None else scores.masked_fill(padding[:, None, None].bool(), -1e30)).softmax(-1) @ v
+
+    def forward(self, x: Tensor, src_mask: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
+        return super().forward(x, (src_mask, padding))
+
+
+class Exchanged(Both):
+    def forward(self, x: Tensor, padding: Tensor | None = None, src_mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, src_mask, padding)
+
+
+class ByName(Both):
+    def forward(self, x: Tensor, *, padding: Tensor | None = None, src_mask: Tensor | None = None) -> Tensor:
+        return super().forward(x, src_mask, padding)
+
+
+def test_masks_in_one_anothers_places_are_an_error() -> None:
+    plain = called(Both())
+    [message] = said(compared(plain, called(Exchanged()), ("A", "B")))
+    assert message == "masks are in another order: src_mask, padding in A, padding, src_mask in B"
+    assert said(compared(plain, called(ByName()), ("A", "B"))) == [], "no call by place reaches them"
+
+
+class Behind(Padded):
+    def forward(self, mask: Tensor, x: Tensor) -> Tensor:
+        return super().forward(x, mask)
+
+
+class BehindAnOption(Padded):
+    def forward(self, attention_mask: Tensor | None = None, hidden_states: Tensor | None = None) -> Tensor:
+        return super().forward(hidden_states, attention_mask)
+
+
+@pytest.mark.parametrize(
+    ("base", "x", "mask"), [(Behind, "x", "mask"), (BehindAnOption, "hidden_states", "attention_mask")]
+)
+def test_an_x_that_stands_behind_a_mask_is_given_by_name_and_said(base: type, x: str, mask: str) -> None:
+    found = called(base())
+    assert [each.argument for each in found.masks] == [mask]
+    assert said(argument_findings(found)) == [f"{x} stands behind {mask}, and was given by its name"]
+    stated = found.model_copy(update={"stated": load().layers["pre-gelu"]})
+    assert said(argument_findings(stated), "error") == [f"{x} stands behind {mask}: a call by place gives x as {mask}"]
+    [message] = said(compared(found, called(Padded()), ("A", "B")), "error")
+    assert message == f"x: behind {mask} in A, the first argument in B"
+
+
+@pytest.mark.parametrize("name", ["padding_mask", "attention_mask", "mask"])
+@pytest.mark.parametrize("use", ["y * (m != 0)[..., None]", "y.masked_fill((m != 0)[..., None], 0)"])
+def test_a_mask_of_the_output_alone_hides_nothing_from_attention(name: str, use: str) -> None:
+    made: dict[str, Any] = {"base": Padded, "use": eval(f"lambda y, m: {use}")}
+    body = f"y = base.forward(self, x); return y if {name} is None else use(y, {name})"
+    exec(f"def forward(self, x, {name}=None): {body}", made)
+    found = called(type("Layer", (Padded,), {"forward": made["forward"]})())
+    severity = "warning" if name == "mask" else "error"
+    [message] = said(argument_findings(found), severity)
+    assert message.startswith(
+        f"{name} changes the output, and hides no position from attention (bool [batch, sequence])"
+    )
+    assert found.judged_without == (name,)
+    stated = found.model_copy(update={"stated": load().layers["pre-gelu"]})
+    assert said(argument_findings(stated), "error") == [message]
 
 
 def test_an_added_mask_of_a_known_name_is_as_known() -> None:

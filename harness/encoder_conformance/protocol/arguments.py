@@ -87,12 +87,13 @@ class UnusableMask(Frozen):
 
     It is `refused` in every form, of which `form` raises `problem`, in the frame `where`, at the batches `raising` and
     is taken at `taken`; or
-    it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or it
-    is taken `alone`, and refused beside another. One that is refused at some batches (`sized`) is given at the others.
+    it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or
+    `elsewhere`: it hides nothing and changes the output; or it is taken `alone`, and refused beside another. One that
+    is refused at some batches (`sized`) is given at the others.
     """
 
     argument: str
-    kind: Literal["refused", "sized", "leaks", "idle", "alone"]
+    kind: Literal["refused", "sized", "leaks", "idle", "elsewhere", "alone"]
     form: str = ""
     problem: str = ""
     where: str = ""
@@ -117,9 +118,10 @@ class UngivenArgument(Frozen):
 
 
 class XArgument(Frozen):
-    """The argument of a module's call that is x."""
+    """The argument of a module's call that is x. `before`: the one that stands first in its place; "": x does."""
 
     argument: str
     layout: str
     d_model: int
     evidence: str
+    before: str = ""

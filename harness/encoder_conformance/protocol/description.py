@@ -227,6 +227,17 @@ class Chance(Frozen):
     drawn: bool
 
 
+class Kept(Frozen):
+    """What a call leaves behind in a module: the paths of buffers and attributes that are others after it. `by`: what
+    changes the first of them, and where; "" where that is not known. `once`: the first call alone does. `apart`: how
+    far two outputs for one x are apart that other calls lie between, by their largest number; 0: they are the same."""
+
+    names: tuple[str, ...]
+    by: str
+    once: bool
+    apart: float
+
+
 class OtherAnswer(Frozen):
     """A way to call a module in which it answers otherwise: by `apart` of its output, where these masks are given."""
 
@@ -257,6 +268,7 @@ class ModuleDescription(Description):
     `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
     judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
+    `kept`: what a call leaves behind in it; where its answers depend on that each is of it as it was before its first.
     `unregistered`, `loose_tensors`: weights, and tensors that are none, that it computes with and does not register, by
     attribute path. `wrappers`: what it was given and asked in; `left_out`: what the whole that it is a part of was
     given in. `other_answers`: ways to call it that are not like that. `formats`: format → the own parameters that were
@@ -292,6 +304,7 @@ class ModuleDescription(Description):
     heads_known: bool
     heads_denied: int | None
     chance: Chance | None
+    kept: Kept | None = None
     unregistered: tuple[str, ...]
     loose_tensors: tuple[str, ...]
     wrappers: tuple[str, ...]
@@ -305,6 +318,11 @@ class ModuleDescription(Description):
     padded_item_is_nan: bool
     adapter: str
     """The source of an adapter that does the same; "" if the map is none that an adapter says."""
+
+    @property
+    def is_two_answers(self) -> bool:
+        """Whether it answers one question in two ways: as no layer does, whatever it is."""
+        return self.chance is not None or (self.kept is not None and self.kept.apart > 0)
 
     @property
     def judged_as(self) -> Layer | None:

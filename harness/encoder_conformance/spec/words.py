@@ -1,6 +1,6 @@
-"""A layer's choices in words, for a line."""
+"""Choices of a layer, sizes and lists in words, for a line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from encoder_conformance.spec.layer import Layer
 
@@ -65,3 +65,24 @@ def _of_attention(layer: Layer) -> Iterator[str]:
         yield f"window {window.left} before and {window.right} after"
     if attention.softcap is not None:
         yield f"scores capped at {attention.softcap:.6g}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def up_to_sizes(by_format: Mapping[str, tuple[int, int]]) -> str:
+    """Format → the most positions and items: `up to 300 positions and 17 items in float64 and float32, and …`."""
+    by_size: dict[tuple[int, int], list[str]] = {}
+    for dtype, sizes in by_format.items():
+        by_size.setdefault(sizes, []).append(dtype)
+    return ", and ".join(
+        f"up to {_count(length, 'position')} and {_count(items, 'item')} in {listed(dtypes)}"
+        for (length, items), dtypes in by_size.items()
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

@@ -5,6 +5,7 @@ Each is asked in the way that it wants, so their numbers say nothing of this.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskForm, MaskMeaning
 from encoder_conformance.protocol.description import Description, FileDescription, ModuleDescription
@@ -12,6 +13,7 @@ from encoder_conformance.protocol.findings import Finding, Severity
 
 Sides = tuple[str, str]
 """The names of both in a sentence."""
+_BY_PLACE = "a call by place means another thing in each; both were called by name, and so the numbers do not show it"
 _OPPOSITE = frozenset[MaskMeaning](("attend", "ignore"))
 
 
@@ -39,17 +41,28 @@ def compared(one: Description, two: Description, sides: Sides) -> Iterator[Findi
     where it is called by another name or in fewer forms."""
     if one.x_layout != two.x_layout and one.x_layout and two.x_layout:
         yield _finding("error", f"x: {one.x_layout} in {sides[0]}, {two.x_layout} in {sides[1]}")
+    yield from _place_of_x(one, two, sides)
     yield from _without_masks(one, two, sides)
     ours, theirs = _masks(one), _masks(two)
     pairs = list(_pairs(ours, theirs))
     for pair in pairs:
         yield from pair.findings(sides)
+    yield from _exchanged(pairs, sides)
     matched = {mask.name for pair in pairs for mask in (pair.one, pair.two)}
     for masks, side, other in ((ours, *sides), (theirs, *sides[::-1])):
         for mask in masks:
             if mask.name not in matched:
                 message = f"{mask.name} of {side} ({MEANINGS[mask.meaning]}) is like no argument of {other}"
                 yield _finding("warning", f"{message}: it was not compared")
+
+
+def _place_of_x(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
+    """Whether x is the first argument of both."""
+    if isinstance(one, ModuleDescription) and isinstance(two, ModuleDescription):
+        behind = [bool(each.x.before) for each in (one, two)]
+        if behind[0] != behind[1]:
+            x, (side, other) = (one.x, sides) if behind[0] else (two.x, sides[::-1])
+            yield _finding("error", f"x: behind {x.before} in {side}, the first argument in {other}", _BY_PLACE)
 
 
 def _without_masks(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
@@ -82,6 +95,12 @@ class _Mask:
     def is_conventional(self) -> bool:
         known = conventional_meaning(self.name, self.framework)
         return known is not None and self.meaning in (known, "additive")
+
+    @property
+    def misleads(self) -> bool:
+        """Whether everybody knows its name as that of the opposite."""
+        known = usual_meaning(self.name)
+        return known is not None and self.meaning not in (known, "additive")
 
     @property
     def own(self) -> tuple[str, str]:
@@ -136,6 +155,11 @@ class _Pair:
         else:
             yield from self._narrowed(name, sides, apart)
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether both need no name, within one framework."""
+        return None not in (self.one.place, self.two.place) and self.one.framework == self.two.framework
+
     def _name(self, sides: Sides) -> str:
         same = self.one.name == self.two.name
         return self.one.name if same else f"{self.one.name} of {sides[0]} and {self.two.name} of {sides[1]}"
@@ -145,9 +169,10 @@ class _Pair:
         """Of opposite meanings: an error where one call reaches both, and less where each name says what it means.
 
         One name reaches both, and one place does within a framework. From one framework to another a call is written
-        anew, by the conventions of that: a note.
+        anew, by the conventions of that: a note. A name that everybody knows, used the other way round, says the
+        opposite of what is meant.
         """
-        if self.one.name == self.two.name:
+        if self.one.name == self.two.name or self.one.misleads or self.two.misleads:
             return "error"
         within = self.one.framework == self.two.framework
         if self.one.is_conventional and self.two.is_conventional:
@@ -190,6 +215,21 @@ def _pairs(ours: list[_Mask], theirs: list[_Mask]) -> Iterator[_Pair]:
                 ours.remove(one)
                 theirs.remove(two)
                 yield _Pair(one, two)
+
+
+def _exchanged(pairs: list[_Pair], sides: Sides) -> Iterator[Finding]:
+    """Masks that stand in one another's places: a call by place gives each as the other. Of one framework: from one to
+    another a call is written anew."""
+    placed = [pair for pair in pairs if pair.is_placed]
+    for first, second in combinations(placed, 2):
+        if (first.one.place, second.one.place) == (second.two.place, first.two.place):
+            ours, theirs = (_in_order(masks) for masks in ((first.one, second.one), (first.two, second.two)))
+            message = f"masks are in another order: {ours} in {sides[0]}, {theirs} in {sides[1]}"
+            yield _finding("error", message, _BY_PLACE)
+
+
+def _in_order(masks: tuple[_Mask, _Mask]) -> str:
+    return ", ".join(mask.name for mask in sorted(masks, key=lambda mask: mask.place or 0))
 
 
 def _form(form: tuple[str, str]) -> str:

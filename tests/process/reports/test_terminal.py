@@ -80,6 +80,20 @@ def test_what_is_wrong_comes_last_and_the_diagnosis_before_the_failures(conform:
     assert not re.search("\x1b|\r", ended.stdout + ended.stderr), "a pipe gets plain lines"
 
 
+def test_the_last_line_says_up_to_where_it_was_asked_and_that_alone_where_all_held(
+    conform: Callable, fake: Callable
+) -> None:
+    honest, wide = fake("honest"), fake("wide", dtypes="[float64]")
+    case = "--case", "pre-gelu/no-mask"
+    last = conform("run", "--impl", honest, *CASE, "--quiet").stdout.splitlines()[0]
+    assert last.endswith(" checks conform, asked up to 10 positions and 2 items in float32")
+    both = conform("run", "--impl", honest, "--impl", wide, *case, "--quiet").stdout.splitlines()[0]
+    sizes = "up to 10 positions and 2 items in"
+    assert both.endswith(f" (3 unsupported), asked honest {sizes} float64 and float32; wide {sizes} float64")
+    wrong = conform("run", "--impl", fake("wrong", WRONG, checks="[output]"), *CASE, "--quiet").stdout
+    assert "asked up to" not in wrong
+
+
 def test_quiet_and_verbose(conform: Callable, fake: Callable) -> None:
     wrong = fake("wrong", WRONG, checks="[output]")
     quiet = conform("run", "--impl", wrong, *CASE, "--quiet").stdout.splitlines()

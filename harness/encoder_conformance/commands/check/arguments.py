@@ -5,20 +5,23 @@ from collections.abc import Iterator
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Finding, Severity
-from encoder_conformance.subjects.interfaces import compared, usual_meaning
+from encoder_conformance.subjects.interfaces import compared, conventional_meaning, usual_meaning
 
 
 def argument_findings(described: ModuleDescription, reference: ModuleDescription | None = None) -> Iterator[Finding]:
     """What its arguments show by themselves. `reference`: the module that states its layer: what hides nothing there is
     due to hide nothing."""
-    idle = {each.argument for each in reference.unusable_masks if each.kind == "idle"} if reference else set[str]()
+    idle = {each.argument for each in reference.unusable_masks if each.kind in _HIDE_NOTHING} if reference else set()
+    is_stated = described.stated is not None
+    yield from _of_place(described)
     for unusable in described.unusable_masks:
-        yield _of_unusable(unusable, stated=described.stated is not None and unusable.argument not in idle)
+        stated = is_stated and unusable.argument not in idle
+        yield _of_unusable(unusable, described.framework, stated=stated)
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no argument of it hides a position: it is judged without masks")
     for mask in described.masks:
         yield from _of_axes(mask)
-        yield from _of_name(mask)
+        yield from _of_name(mask, stated=is_stated)
         yield from _of_forms(mask)
     for argument in described.ungiven_arguments:
         yield from _of_ungiven(argument)
@@ -31,9 +34,22 @@ def reference_findings(described: ModuleDescription, reference: ModuleDescriptio
         yield _finding("warning", f"the layer of {name} is stated without its argument {argument}")
 
 
-def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
+def _of_place(described: ModuleDescription) -> Iterator[Finding]:
+    """x behind another argument: every call by place gives it as that."""
+    if (before := described.x.before) and described.stated is not None:
+        message = f"{described.x.argument} stands behind {before}: a call by place gives x as {before}"
+        yield _finding("error", message, "x is the first argument of every layer that is known; it was given by name")
+    elif before:
+        message = f"{described.x.argument} stands behind {before}, and was given by its name"
+        yield _finding("warning", message, f"a call by place, as every layer that is known takes, gives x as {before}")
+
+
+_HIDE_NOTHING = ("idle", "elsewhere")
+
+
+def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding:
     """An error where a call raises, where a stated layer's mask leaves something of what it hides, and where one that
-    can be nothing but a mask of padding hides nothing."""
+    can be nothing but a mask of padding hides nothing, or one of attention does something else."""
     name = mask.argument
     match mask.kind:
         case "refused" | "sized":
@@ -49,6 +65,11 @@ def _of_unusable(mask: UnusableMask, *, stated: bool) -> Finding:
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}): it is judged without"
             return _finding("error" if stated or name.endswith("padding_mask") else "warning", message)
+        case "elsewhere":
+            message = f"{name} changes the output, and hides no position from attention ({mask.form})"
+            known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
+            hint = "what it flags is still attended to: a mask belongs to the scores, before their softmax"
+            return _finding("error" if known else "warning", f"{message}: it is judged without", hint)
     return _finding("warning", f"{name} is refused beside the other masks: it is judged without")
 
 
@@ -63,13 +84,14 @@ def _of_axes(mask: MaskArgument) -> Iterator[Finding]:
         yield _finding("error", message, "everywhere else it is [query, key]; it is judged with masks that lie turned")
 
 
-def _of_name(mask: MaskArgument) -> Iterator[Finding]:
-    """A name that everybody knows, used the other way round."""
+def _of_name(mask: MaskArgument, *, stated: bool) -> Iterator[Finding]:
+    """A name that everybody knows, used the other way round: what is stated is called by what names mean."""
     usual = usual_meaning(mask.argument)
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
             message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} wherever it is known"
-            yield _finding("warning", message, f"given as {form.text}; name it otherwise, or turn it round")
+            severity: Severity = "error" if stated else "warning"
+            yield _finding(severity, message, f"given as {form.text}; name it otherwise, or turn it round")
             return
 
 

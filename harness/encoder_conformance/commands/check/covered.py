@@ -8,6 +8,7 @@ from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import Check, Situation
 from encoder_conformance.spec.strict import Frozen
+from encoder_conformance.spec.words import listed, up_to_sizes
 
 _UNASKED = Outcome.UNSUPPORTED, Outcome.NOT_RUN
 
@@ -50,13 +51,7 @@ def _asked(dtype: str, records: Sequence[Record], situations: Sequence[Situation
 
 def up_to(asked: Iterable[Asked]) -> str:
     """`up to 300 positions and 17 items in float64 and float32, and up to 10 positions and 2 items in bfloat16`."""
-    by_size: dict[tuple[int, int], list[str]] = {}
-    for each in asked:
-        by_size.setdefault((max(each.lengths), max(each.items)), []).append(each.dtype)
-    return ", and ".join(
-        f"up to {_count(length, 'position')} and {_count(items, 'item')} in {listed(dtypes)}"
-        for (length, items), dtypes in by_size.items()
-    )
+    return up_to_sizes({each.dtype: (max(each.lengths), max(each.items)) for each in asked})
 
 
 def sizes_text(sizes: Iterable[int]) -> str:
@@ -68,13 +63,3 @@ def sizes_text(sizes: Iterable[int]) -> str:
         else:
             spans.append([size])
     return listed([str(span[0]) if len(span) == 1 else f"{span[0]}–{span[-1]}" for span in spans])
-
-
-def listed(words: Sequence[str]) -> str:
-    """`a, b and c`."""
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

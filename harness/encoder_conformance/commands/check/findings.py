@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
-from encoder_conformance.commands.check.covered import listed
 from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
+from encoder_conformance.spec.words import listed
 
 _NEEDLESS = "attention.key.bias"
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"
@@ -46,6 +46,7 @@ def answering_findings(described: ModuleDescription, dtypes: Sequence[str]) -> I
     yield from _of_ways(described)
     yield from _of_formats(described, dtypes)
     yield from _of_chance(described)
+    yield from _of_kept(described)
 
 
 def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
@@ -98,6 +99,25 @@ def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
         if chance.drawn:
             hint += ": is there a dropout that eval() does not reach, or a weight that is drawn in each call?"
         yield Finding(severity="error", message=message, hint=hint)
+
+
+def _of_kept(described: ModuleDescription) -> Iterator[Finding]:
+    """What a call leaves behind: wrong where later answers depend on it, and worth a word where none does."""
+    if (kept := described.kept) is None:
+        return
+    when = "by its first call" if kept.once else "by each call"
+    changed = f"{listed(kept.names)} {'are' if len(kept.names) > 1 else 'is'} changed {when}" + (
+        f" ({kept.by})" if kept.by else ""
+    )
+    if kept.apart:
+        message = f"its answers depend on earlier calls: two outputs for one x differ by {kept.apart:.2g} of their size"
+        hint = "in evaluation an output depends on x, masks and weights alone; it is judged as before its first call"
+        yield Finding(severity="error", message=f"{message}; {changed}", hint=hint)
+    elif kept.once:
+        yield Finding(severity="note", message=f"{changed}, and no output that was asked depends on it")
+    else:
+        hint = "two calls at once write into the same, and of a buffer a checkpoint differs after each evaluation"
+        yield _warning(f"{changed}, and no output that was asked depends on it", hint)
 
 
 def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Finding]:

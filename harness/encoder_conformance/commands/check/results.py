@@ -50,7 +50,9 @@ class PartResult(Frozen):
 
     @property
     def status(self) -> int:
-        """0 it does what the layer does; 1 it does not; 2 it was not judged."""
+        """0 it does what the layer does; 1 it does not, or answers one question in two ways; 2 it was not judged."""
+        if self.described.is_two_answers:
+            return 1
         if self.layer is None or not (self.records or self.like):
             return 2
         conforms = all(record.outcome in EXPECTED for record in self.records) and not self.errors

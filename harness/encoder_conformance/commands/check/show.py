@@ -4,7 +4,7 @@ from itertools import chain, islice, repeat
 
 from rich.console import Console
 
-from encoder_conformance.commands.check.covered import listed, sizes_text, up_to
+from encoder_conformance.commands.check.covered import sizes_text, up_to
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.protocol.arguments import MEANINGS
@@ -13,7 +13,7 @@ from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
-from encoder_conformance.spec.words import more_choices
+from encoder_conformance.spec.words import listed, more_choices
 
 _WIDTH = 11
 _SHOWN_FAILURES = 4
@@ -140,6 +140,8 @@ def last_line(part: PartResult) -> str:
     count = f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"
     without = f", without {', '.join(part.without)}" if part.without else ""
     layer = part.layer
+    if layer is None and part.status == 1:
+        return f"It does what no layer does: it answers one question in two ways. It was not judged further, {count}"
     if layer is None or part.status == 2:
         hint = "" if part.as_told else " With --layer ID|YAML it is judged as that layer."
         return f"It could not be judged: see above.{hint}"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from encoder_conformance.commands.check.covered import listed
 from encoder_conformance.commands.check.results import PartResult
 from encoder_conformance.protocol.arguments import MaskArgument
+from encoder_conformance.spec.words import listed
 
 _NEVER = "another configuration than the one it was made in", "initialisation", "the distribution of dropout"
 

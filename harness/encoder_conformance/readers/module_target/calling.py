@@ -18,6 +18,8 @@ _SAID = ("mode", "name", "dtype", "device", "generator", "mutable", "method", "l
 _PLAIN = {"bool", "int", "float", "str", "tuple", "list", "Tuple", "List", "Sequence", "Callable", "dict", "Generator"}
 _ABSENT = {"None", "NoneType", "Optional", "Union", "typing", "builtins"}
 _SECOND = ("memory", "context", "encoder_hidden_states", "key", "value", "kv", "tgt")
+_INPUTS = ("x", "input", "inputs", "src", "hidden_states", "hidden_state", "embeddings", "query")
+"""Names of x, where the first argument has that of a mask."""
 _EVALUATION: Mapping[str, bool] = {
     **dict.fromkeys(("deterministic", "inference"), True),
     **dict.fromkeys(("train", "training", "is_training", "enable_dropout"), False),
@@ -38,7 +40,8 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     ][skipped:]
     if not parameters:
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x")
-    first, *others = parameters
+    first = _x_among(parameters)
+    others = [p for p in parameters if p is not first]
     arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in _RANDOM)]
     masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
@@ -49,7 +52,15 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
         problem = f"{name} needs {second} beside {first.name}: a second sequence"
         raise BadTarget(problem, "an encoder layer takes one; a decoder's layer is not judged")
     left = tuple(name for name in arrays if name not in masks)
-    return Signature(first.name, masks, {**dict.fromkeys(needed), **told}, left, places)
+    named = first is not parameters[0]
+    return Signature(first.name, masks, {**dict.fromkeys(needed), **told}, left, places, named)
+
+
+def _x_among(parameters: list[inspect.Parameter]) -> inspect.Parameter:
+    """The first argument; where its name is a mask's, the one behind it that has a name of x, if one has."""
+    first, *others = parameters
+    by_name = (p for p in others if p.name in _INPUTS and p.kind != p.POSITIONAL_ONLY)
+    return next(by_name, first) if may_be_mask(first.name) else first
 
 
 def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, Any]:

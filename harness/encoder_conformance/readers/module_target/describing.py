@@ -65,6 +65,7 @@ def _answering(found: Examination) -> dict[str, Any]:
         "heads_known": found.heads_known,
         "heads_denied": found.heads_denied,
         "chance": found.chance,
+        "kept": found.kept,
         "unregistered": found.loose.weights,
         "loose_tensors": found.loose.tensors,
         "wrappers": found.module.wrappers,
@@ -79,6 +80,7 @@ def _x(found: Examination) -> XArgument:
         layout=LAYOUTS[found.semantics.layout],
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
+        before=next(iter(found.module.signature.places), "") if found.module.signature.named else "",
     )
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Chance, Fact, LiveProof, MapSearch, OtherAnswer
+from encoder_conformance.protocol.description import Chance, Fact, Kept, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
@@ -59,6 +59,8 @@ class Examination:
     exported: Exported
     chance: Chance | None = None
     """How two answers to one question differ."""
+    kept: Kept | None = None
+    """What a call leaves behind in it."""
     loose: Loose = field(default_factory=Loose)
     left_out: tuple[str, ...] = ()
     """What the whole was given in of which it is a part, and this part is not."""
@@ -146,16 +148,20 @@ def examine(
 def _opened(framework: ModuleFramework, given: object) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     module = framework.live(given)
+    held = module.held()
     x = first_x(module.bare())
     refuse_unrunnable(module, {"x": x})
-    as_given = format_as_given(module, x)
+    as_given, kept = format_as_given(module, x), None
+    if held is None or held.changed():
+        module = module if held is None else framework.live(given)  # one that was not called
+        kept = module.kept({"x": x})
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
     exported, notes = _with_window(read, semantics, _named(read, x, _exported(read, semantics))), framework.notes(given)
     _refuse_one_length(read, x, exported)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
-    found.as_given = as_given
+    found.as_given, found.kept = as_given, kept
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -26,6 +27,7 @@ class Signature:
     """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given.
 
     `arrays`: the others that may take one. `places`: how many arguments stand before it, of each that needs no name.
+    `named`: x is not the first argument, and is given by its name.
     """
 
     x: str
@@ -33,6 +35,12 @@ class Signature:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     arrays: tuple[str, ...] = field(default=(), repr=False)
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
+    named: bool = False
+
+    def given(self, x: Any, more: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call by place, and those by name: x, what others must be given, and `more`."""
+        by_name = {**self.fixed, **more}
+        return ((), {self.x: x, **by_name}) if self.named else ((x,), by_name)
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,18 @@ class Loose:
 
     weights: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
+
+
+class HeldState(ABC):
+    """What a module that is an object held when this was made, beside its parameters."""
+
+    @abstractmethod
+    def changed(self) -> tuple[str, ...]:
+        """The paths at which it holds something else now."""
+
+    @abstractmethod
+    def restore(self) -> None:
+        """Have it hold the same again."""
 
 
 class LiveModule(ABC):
@@ -154,6 +174,17 @@ class LiveModule(ABC):
     def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
         """What it is seen to do that the specification has not, the most telling first."""
         return ()
+
+    def held(self) -> HeldState | None:
+        """What it holds beside its parameters; None where a call leaves it as it is, whatever that call does."""
+        return None
+
+    def kept(self, feeds: Feeds) -> Kept | None:
+        """What a call leaves behind in it, if it was not called before; None where that is nothing, or cannot be.
+
+        Where answers depend on that, every call is from here on that of a module that was not called.
+        """
+        return None
 
     def seed(self) -> bool:
         """Have the framework draw its random numbers from the beginning; False where it has no such thing."""

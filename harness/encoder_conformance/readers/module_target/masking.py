@@ -31,17 +31,21 @@ _BATCHES = (1, 2, 3, 4, 7)
 """Sizes of a batch that a mask is given for which is refused with that of the probe."""
 _OTHER_BATCHES = (2, 7)
 """Sizes that one is given for which is taken with that of the probe."""
+_CHANGED = 1e-5
+"""Of the output's largest number: more than another order of the same sums leaves."""
 _NAMES = ("mask", "padding")
 """Words in a name that says that it is a mask's; a bias may be another."""
 
 
 @dataclass
 class _Tried:
-    """The forms of one mask: it hides what it flags; in part; it is taken and hides nothing; it raises this."""
+    """The forms of one mask: it hides what it flags; in part; it is taken and hides nothing; so, and the output is
+    another; it raises this."""
 
     hiding: list[MaskSemantics] = field(default_factory=list)
     leaking: list[MaskSemantics] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
+    elsewhere: list[tuple[str, str]] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -178,9 +182,12 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, tried
         return
     [mask] = under.masks
     if mask.polarity is None or under.layout != found.layout:
-        filled = (replace(mask, polarity=None, fill=number) for number in (0.0, 1.0))
-        if any(_runs(runner, replace(found, masks=(each,))) for each in filled):
+        filled = [replace(mask, polarity=None, fill=number) for number in (0.0, 1.0)]
+        answers = [_answer(runner, replace(found, masks=(each,))) for each in filled]
+        if any(each is not None for each in answers):
             tried.idle.append((port.dtype, axes))
+            if _differ(*answers):
+                tried.elsewhere.append((port.dtype, axes))
         else:
             tried.refused[port.dtype, axes] = "its output is not finite"
     elif mask.leakage:
@@ -191,11 +198,23 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, tried
 
 def _runs(runner: LiveModule, found: InputSemantics) -> bool:
     """Whether it takes these masks together and gives numbers."""
+    return _answer(runner, found) is not None
+
+
+def _answer(runner: LiveModule, found: InputSemantics) -> Array | None:
+    """The output with these masks, in the shape of x; None where it takes them not together, or gives no numbers."""
     try:
         output = runner.run({"x": drawn(found.x_shape(found.B, found.S)), **found.open_masks()})["output"]
-        return bool(np.isfinite(output).all())
     except ExecutionError:
+        return None
+    return output if np.isfinite(output).all() else None
+
+
+def _differ(one: Array | None, two: Array | None) -> bool:
+    """Whether both are outputs, of one shape, and not the same."""
+    if one is None or two is None:
         return False
+    return not np.allclose(one, two, rtol=0, atol=_CHANGED * np.abs(one).max())
 
 
 def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Tried, num_heads: int) -> UnusableMask:
@@ -203,6 +222,8 @@ def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Trie
         least = min(tried.leaking, key=lambda mask: mask.leakage)
         form = _form(least.dtype, least.axes)
         return UnusableMask(argument=name, kind="leaks", form=form, leakage=least.leakage)
+    if tried.elsewhere:
+        return UnusableMask(argument=name, kind="elsewhere", form=_form(*tried.elsewhere[0]))
     if tried.idle:
         return UnusableMask(argument=name, kind="idle", form=_form(*tried.idle[0]))
     return _refused(runner, found, name, tried.refused, num_heads)

@@ -56,6 +56,8 @@ class Standing:
     max: float | None = None
     seconds: float = 0.0
     work: float = 0.0
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Format → the most positions and the most items that were asked in it."""
 
     def add(self, task: Task, record: Record) -> None:
         """Count one check."""
@@ -63,6 +65,10 @@ class Standing:
         self.rms, self.max = larger(self.rms, record.rms), larger(self.max, record.max)
         self.seconds += record.seconds
         self.work += work_of(task)
+        if record.outcome not in (Outcome.UNSUPPORTED, Outcome.NOT_RUN):
+            positions, items = self.sizes.get(record.dtype, (0, 0))
+            asked = task.case.situation
+            self.sizes[record.dtype] = max(positions, asked.sequence), max(items, asked.batch)
 
     @property
     def left(self) -> int:

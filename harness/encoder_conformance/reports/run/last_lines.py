@@ -13,7 +13,9 @@ from encoder_conformance.judging.core.order import work_of
 from encoder_conformance.judging.records import Report, Shown
 from encoder_conformance.platform.clean import first_names
 from encoder_conformance.reports.run.counts import RunCounts, Standing, exactness_line
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.words import listed, up_to_sizes
 
 _MOST_NAMES = 8
 _SHORT = 5.0
@@ -95,6 +97,18 @@ def last_lines(report: Report, counts: RunCounts, everything: Mapping[str, Whole
         duration_text = f" (about {_duration(seconds)} on this machine)" if seconds else ""
         lines.append(f"All {cases} cases: {_command_for_all(report)}{duration_text}")
     return lines
+
+
+def covering(counts: RunCounts) -> str:
+    """The most positions and items that were asked, by format: once, or of each implementation where they differ."""
+    by_coverage: dict[str, list[str]] = {}
+    for name, standing in counts.standings.items():
+        sizes = {dtype: standing.sizes[dtype] for dtype in FORMATS if dtype in standing.sizes}
+        if sizes:
+            by_coverage.setdefault(up_to_sizes(sizes), []).append(name)
+    if len(by_coverage) == 1:
+        return f"asked {next(iter(by_coverage))}"
+    return "asked " + "; ".join(f"{listed(names)} {asked}" for asked, names in by_coverage.items())
 
 
 def _costs_of_declarations(counts: RunCounts) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,9 +13,8 @@ from encoder_conformance.judging.records import Diagnosis, Fault, Record, Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.reports.run.counts import RunCounts
-from encoder_conformance.reports.run.last_lines import WholePlan, last_lines
+from encoder_conformance.reports.run.last_lines import WholePlan, covering, last_lines
 from encoder_conformance.reports.run.matrix import format_sigma, matrix, summary
-from encoder_conformance.spec.outcome import Outcome
 
 SEVERITIES: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
 """Severity of a finding → its mark and style."""
@@ -73,7 +71,7 @@ def show_report(
     for diagnosis in report.diagnoses:
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)
     _show_failures(screen, counts, out)
-    screen.print(_last_line(report, counts.outcomes), soft_wrap=True)
+    screen.print(_last_line(report, counts), soft_wrap=True)
 
 
 def _show_gaps(screen: Console, report: Report, counts: RunCounts) -> None:
@@ -205,7 +203,9 @@ def _observed(diagnosis: Diagnosis) -> str:
     return "".join(f" {sentence(each)}" for each in diagnosis.observed)
 
 
-def _last_line(report: Report, count: Counter[Outcome]) -> Text:
+def _last_line(report: Report, counts: RunCounts) -> Text:
+    """The verdict; where it is that all conforms, up to which sizes that was asked."""
+    count = counts.outcomes
     tally = Tally.of(count)
     others = [f"{n} {outcome.value}" for outcome, n in count.items() if not outcome.is_in_line]
     text = str(tally) + (f" ({', '.join(others)})" if others else "")
@@ -217,4 +217,5 @@ def _last_line(report: Report, count: Counter[Outcome]) -> Text:
         return Text(f"ENDED BY THE {report.ended_by.upper()}: {text}", style="bold red")
     if not report.complete:
         return Text(f"INCOMPLETE: {text}", style="bold red")
-    return Text(text, style=f"bold {tally.style}")
+    covered = "" if tally.unexpected else f", {covering(counts)}"
+    return Text(text + covered, style=f"bold {tally.style}")

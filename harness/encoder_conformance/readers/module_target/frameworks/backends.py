@@ -82,7 +82,7 @@ class Torch:
         return [each.numpy(force=True) for each in by]
 
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        from encoder_conformance.readers.module_target.frameworks.torch_live import exported
+        from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 
         return exported(function, x_shape)
 

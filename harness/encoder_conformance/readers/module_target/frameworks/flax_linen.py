@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.errors import ModifyScopeVariableError
 
 from encoder_conformance.readers.module_target.calling import in_training, signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
@@ -108,20 +110,32 @@ class _Linen(JaxFramework):
         rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
 
         def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
-            """The answer to x [B, S, D] and masks, as the module takes them."""
+            """The answer to x [B, S, D] and masks, as the module takes them. What it writes is written in vain."""
+            by_place, by_name = signature.given(x, masks)
+            held = {"params": tree, **rest}
             with _told(keep) if keep else nullcontext():
-                return unbound.apply({"params": tree, **rest}, x, **{**signature.fixed, **masks})
+                try:
+                    return unbound.apply(held, *by_place, **by_name)
+                except ModifyScopeVariableError:
+                    return unbound.apply(held, *by_place, **by_name, mutable=list(rest))[0]
+
+        def step(tree: Any, held: Any, x: jax.Array) -> tuple[Any, Any]:
+            """The answer to x [B, S, D], and what it holds after it."""
+            by_place, by_name = signature.given(x, {})
+            return unbound.apply({"params": tree, **held}, *by_place, **by_name, mutable=list(held))
 
         told = in_training(unbound.__call__)
         trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
 
         def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
             """The answer to x [B, S, D] and masks, in training."""
-            given, rngs = {**signature.fixed, **told, **masks}, {"dropout": jax.random.key(SEED)}
-            return trained.apply({"params": tree, **rest}, x, **given, rngs=rngs)
+            by_place, by_name = signature.given(x, {**told, **masks})
+            rngs = {"dropout": jax.random.key(SEED)}
+            return trained.apply({"params": tree, **rest}, *by_place, **by_name, rngs=rngs)
 
         name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
-        return JaxModule(Functional(apply, variables["params"], signature, name, parts, training=training))
+        found = Functional(apply, variables["params"], signature, name, parts, training=training)
+        return JaxModule(replace(found, held=rest, step=step))
 
 
 def _module_of(found: object) -> object:
@@ -146,7 +160,8 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     for width in _widths(module):
         x = jnp.zeros((3, 5, width), jnp.float32)
         try:
-            output, variables = module.init_with_output(jax.random.key(0), x, **signature.fixed)
+            by_place, by_name = signature.given(x, {})
+            output, variables = module.init_with_output(jax.random.key(0), *by_place, **by_name)
         except Exception as error:  # whatever a module does with a width that is not its own
             problem = last_frames(error)
             continue

@@ -1,5 +1,6 @@
 """Flax NNX: nnx.Module."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,20 @@ class _Nnx(JaxFramework):
         in_training, _, drawn = nnx.split(trained, nnx.Param, ...)
         made, training = partial(given, (graph, rest)), partial(given, (in_training, drawn))
         pure = nnx.to_pure_dict(parameters)
-        return JaxModule(functional_of(still, self.tree, made, pure, signature, training))
+        _, _, drawing, state = nnx.split(still, nnx.Param, nnx.RngState, ...)
+
+        def step(tree: Any, held: Any, x: jax.Array) -> tuple[Any, Any]:
+            """The answer to x [B, S, D], and what it holds after it, but for its random numbers."""
+            own, now = nnx.state(still, nnx.Param), jax.tree.map(lambda leaf: leaf, state)
+            nnx.replace_by_pure_dict(own, tree)
+            nnx.replace_by_pure_dict(now, held)
+            live = nnx.merge(graph, own, drawing, now)
+            by_place, by_name = signature.given(x, {})
+            answer = live(*by_place, **by_name)
+            return answer, nnx.to_pure_dict(nnx.split(live, nnx.Param, nnx.RngState, ...)[3])
+
+        found = functional_of(still, self.tree, made, pure, signature, training)
+        return JaxModule(replace(found, held=nnx.to_pure_dict(state), step=step))
 
 
 FRAMEWORK = _Nnx()

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
+from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.calling import in_training
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -25,6 +26,7 @@ from encoder_conformance.readers.module_target.live import (
 )
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
+from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -76,6 +78,10 @@ class Functional:
     shown: bool = True
     training: Apply | None = None
     """`apply` with dropout on, drawn from one key; None where that is not known."""
+    held: Tree = None
+    """What it holds beside its parameters, in a tree of arrays."""
+    step: Callable[[Tree, Tree, jax.Array], tuple[Any, Tree]] | None = None
+    """(parameters, what is held, x) → what the module returns, and what is held after it; None where it is nothing."""
 
     @cached_property
     def forward(self) -> Compiled:
@@ -153,6 +159,22 @@ class JaxModule(HeldModule):
         made = JaxModule(of, self.dtype)
         made.assign(self.flat())
         return made
+
+    def kept(self, feeds: Feeds) -> Kept | None:
+        """Of what it holds beside its parameters: each call begins with what was held when it was given."""
+        held, structure = tree_flatten_with_path(self.of.held)
+        if self.of.step is None or not held:
+            return None
+        inner, names = self.of.step, [keystr(path, simple=True, separator=".") for path, _ in held]
+
+        def step(values: State, feeds: Feeds) -> tuple[Array, State]:
+            given = jax.tree.unflatten(structure, [jnp.asarray(values[name]) for name in names])
+            answer, after = inner(self._tree(), given, jnp.asarray(feeds["x"]))
+            output = like_x(answer, feeds["x"], lambda value: isinstance(value, jax.Array))
+            return np.asarray(output), dict(zip(names, map(np.asarray, jax.tree.leaves(after)), strict=True))
+
+        values = (np.asarray(value) for _, value in held)
+        return kept_by_function(step, dict(zip(names, values, strict=True)), feeds)
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         if not self.of.shown:
@@ -235,12 +257,15 @@ def functional_of(
 
     def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
         """The answer to x [B, S, D] and masks, as the module takes them."""
-        live, named = made(tree), {**signature.fixed, **masks}
-        return calls(parts, live, keep, lambda: live(x, **named)) if keep else live(x, **named)
+        live, (by_place, by_name) = made(tree), signature.given(x, masks)
+        call = partial(live, *by_place, **by_name)
+        return calls(parts, live, keep, call) if keep else call()
 
     def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
         """The answer to x [B, S, D] and masks, in training."""
-        return trained(tree)(x, **{**signature.fixed, **in_training(module.__call__, jax.random.key(SEED)), **masks})
+        told = in_training(module.__call__, jax.random.key(SEED))
+        by_place, by_name = signature.given(x, {**told, **masks})
+        return trained(tree)(*by_place, **by_name)
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
     name = f"{kind.__module__}.{kind.__qualname__}"

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
@@ -29,6 +30,7 @@ from encoder_conformance.readers.module_target.live import (
     like_x,
 )
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
+from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
@@ -74,6 +76,25 @@ class KerasModule(HeldModule):
         """Seeds lie in variables, which a call without state leaves as they are."""
         return self._like(partial(self._call, training=True))
 
+    def kept(self, feeds: Feeds) -> Kept | None:
+        """Of weights that no gradient trains: calls have values in their place, and so leave each as it is."""
+        still = {name: at for at, name in enumerate(self.names) if not self._weights[at].trainable}
+
+        def step(held: State, feeds: Feeds) -> tuple[Array, State]:
+            values = self._tensors()
+            for name, value in held.items():
+                values[still[name]] = keras.ops.convert_to_tensor(value)
+            after: dict[str, Array] = {}
+            output = self._output(values, feeds, lambda scope: after.update(self._in(scope, still)))
+            return np.asarray(keras.ops.convert_to_numpy(output)), after
+
+        return kept_by_function(step, {name: self.values[at] for name, at in still.items()}, feeds)
+
+    def _in(self, scope: Any, places: Mapping[str, int]) -> Iterator[tuple[str, Array]]:
+        """Name → the value that its weight has in this scope."""
+        for name, at in places.items():
+            yield name, np.asarray(keras.ops.convert_to_numpy(scope.get_current_value(self._weights[at])))
+
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         seen: Seen = {}
 
@@ -87,11 +108,16 @@ class KerasModule(HeldModule):
     def _tensors(self) -> list[Any]:
         return [keras.ops.convert_to_tensor(value) for value in self.values]
 
-    def _output(self, values: list[Any], feeds: Mapping[str, Any]) -> Any:
+    def _output(
+        self, values: list[Any], feeds: Mapping[str, Any], then: Callable[[Any], object] = lambda scope: None
+    ) -> Any:
+        """The output, in the shape of x, for these values of its weights. `then` is told of the scope of the call."""
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
         x, wide = tensors.pop("x"), nullcontext() if self._by_policy else _in_float32(self.layer)
-        with wide, _eagerly(self.layer), keras.StatelessScope(list(zip(self._weights, values, strict=True))):
-            return like_x(self._call(x, tensors), x, keras.ops.is_tensor)
+        with wide, _eagerly(self.layer), keras.StatelessScope(list(zip(self._weights, values, strict=True))) as scope:
+            answer = like_x(self._call(x, tensors), x, keras.ops.is_tensor)
+            then(scope)
+            return answer
 
     def in_dtype(self, dtype: str) -> "KerasModule":
         """A layer casts what it is given to the dtype of its policy."""
@@ -272,7 +298,8 @@ class _Keras(ModuleFramework):
         _build(module, signature)
 
         def call(x: Any, masks: Mapping[str, Any], **told: bool) -> Any:
-            return module(x, **{**signature.fixed, **masks, **told})
+            by_place, by_name = signature.given(x, {**masks, **told})
+            return module(*by_place, **by_name)
 
         return KerasModule(module, signature, _values(module), call)
 

@@ -1,9 +1,6 @@
 """A live module of PyTorch: its weights, its calls in every way, its gradients, and its export."""
 
-import gc
-import logging
 import random
-import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
     as_given,
@@ -30,13 +28,16 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of
+from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
 from encoder_conformance.readers.module_target.live import (
     Feeds,
+    HeldState,
     LiveModule,
     Loose,
     Seen,
@@ -45,6 +46,7 @@ from encoder_conformance.readers.module_target.live import (
     like_x,
     pieces,
 )
+from encoder_conformance.readers.module_target.remembering import kept_by_object
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
@@ -121,6 +123,8 @@ class TorchModule(LiveModule):
             self.supplied, self.supplied_by = call.given, type(call.model).__name__
             self.length, self.called_with = 0 if call.free else call.length, call.said
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
+        self._before: HeldState | None = None
+        """What it held before its first call, where its answers depend on that: it is had again before every call."""
 
     @property
     def _layer(self) -> nn.Module:
@@ -154,7 +158,28 @@ class TorchModule(LiveModule):
         return to_numpy(by_x), joined(map(to_numpy, own))
 
     def in_training(self, feeds: Feeds) -> LiveModule:
-        return InTraining(copy_of(self.given).train(), self.signature, self.way)
+        return InTraining(self._copy().train(), self.signature, self.way)
+
+    def held(self) -> TorchState:
+        return TorchState(self._layer)
+
+    def kept(self, feeds: Feeds) -> Kept | None:
+        def run(feeds: Feeds) -> Array:
+            self.seed()
+            return self.run(feeds)["output"]
+
+        def place(path: str) -> str:
+            return written_by(self._layer, path, lambda: self.bare().run(feeds))
+
+        found = kept_by_object(run, self.held, feeds, place)
+        if found is not None and found[0].apart:
+            self._before = found[1]
+        return None if found is None else found[0]
+
+    def _copy(self) -> nn.Module:
+        if self._before:
+            self._before.restore()
+        return copy_of(self.given)
 
     def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
         def call(x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
@@ -167,6 +192,8 @@ class TorchModule(LiveModule):
             yield from TorchWayBack(self.module, call, feeds, cotangent).answers()
 
     def _output(self, feeds: Feeds, *, grad: bool = False) -> tuple[Tensor, Tensor]:
+        if self._before:
+            self._before.restore()
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
         x = tensors.pop("x")
         x = (self.way.view or _as_it_is)(x).requires_grad_(grad)
@@ -200,15 +227,18 @@ class TorchModule(LiveModule):
         return seen, to_numpy(output.detach())
 
     def in_dtype(self, dtype: str) -> "TorchModule":
-        copied = copy_of(self.given).to(getattr(torch, dtype))
+        copied = self._copy().to(getattr(torch, dtype))
         if dtype == self.own_format:
             for name, value in numbers_of(inside(copied)):
                 value.data = value.data.to(getattr(torch, self.formats.get(name, dtype)))
-        return self._like(copied, self.way)
+        made = self._like(copied, self.way)
+        made._before = made.held() if self._before else None
+        return made
 
     def _like(self, given: nn.Module, way: WayToCall) -> "TorchModule":
         other = TorchModule(given, self.signature, way)
         other.seeded, other.formats, other.own_format = self.seeded, self.formats, self.own_format
+        other._before = self._before
         return other
 
     @property
@@ -236,6 +266,7 @@ class TorchModule(LiveModule):
         if self.wrappers:  # of compiled code nothing is taken out
             return ways
         undropped = Undropped(self.given, self.signature, self.way)
+        undropped._before = self._before
         return {**ways, "in training, with nothing dropped, and in evaluation,": undropped}
 
     def mixed_precision(self) -> Mapping[str, LiveModule]:
@@ -276,6 +307,8 @@ class TorchModule(LiveModule):
     def _exported(self, x_shape: tuple[int, ...], *, simplified: bool) -> onnx.ModelProto:
         """Raises ExecutionError for a module that writes into x by `.data`: PyTorch's exporter ends the process."""
         x = torch.ones(x_shape)
+        if self._before:
+            self._before.restore()
         with bare(self.given):
             with torch.no_grad():
                 called(self.module, self.signature, x, {})
@@ -326,53 +359,14 @@ class Undropped(TorchModule):
 
     def call(self, feeds: Feeds) -> Array:
         """Raises ExecutionError where it draws otherwise than by dropout."""
-        copied = TorchModule(copy_of(self.given).train(), self.signature, self.way)
+        copied = TorchModule(self._copy().train(), self.signature, self.way)
         with torch.no_grad(), NothingDropped():
             return to_numpy(copied._output(feeds)[1])
 
 
-class _OfFunction(nn.Module):
-    """A function of x as a module. `module`: whose parameters it takes."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor], module: nn.Module | None) -> None:
-        super().__init__()
-        self.module, self._function = module, function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._function(x)
-
-
-def exported(
-    function: Callable[[Tensor], Tensor],
-    x_shape: tuple[int, ...],
-    module: nn.Module | None = None,
-    *,
-    simplified: bool = True,
-) -> onnx.ModelProto:
-    """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
-    warnings.filterwarnings("ignore", module="torch|copyreg")
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
-    try:
-        alone = _OfFunction(function, module).eval()
-        program = _program(alone, torch.zeros(x_shape), simplified)
-    finally:
-        gc.unfreeze()
-    model: onnx.ModelProto = program.model_proto
-    return model
-
-
-def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
-    """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
-    try:
-        return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
-    except Exception:
-        with torch.no_grad():
-            return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
-
-
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
-    answer = module(x, **{**signature.fixed, **masks})
+    by_place, by_name = signature.given(x, masks)
+    answer = module(*by_place, **by_name)
     found: Tensor = like_x(answer, x, lambda value: isinstance(value, Tensor))
     return found

@@ -1,0 +1,51 @@
+"""Exports a function of x on PyTorch to ONNX, so that the graph can be read."""
+
+import gc
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor, nn
+
+
+class _OfFunction(nn.Module):
+    """A function of x as a module. `module`: whose parameters it takes."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], module: nn.Module | None) -> None:
+        super().__init__()
+        self.module, self._function = module, function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._function(x)
+
+
+def exported(
+    function: Callable[[Tensor], Tensor],
+    x_shape: tuple[int, ...],
+    module: nn.Module | None = None,
+    *,
+    simplified: bool = True,
+) -> onnx.ModelProto:
+    """Exports a function of x, and of the parameters of `module`. Every node keeps the line of source that it is of."""
+    warnings.filterwarnings("ignore", module="torch|copyreg")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
+    try:
+        alone = _OfFunction(function, module).eval()
+        program = _program(alone, torch.zeros(x_shape), simplified)
+    finally:
+        gc.unfreeze()
+    model: onnx.ModelProto = program.model_proto
+    return model
+
+
+def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
+    """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
+    try:
+        return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
+    except Exception:
+        with torch.no_grad():
+            return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
