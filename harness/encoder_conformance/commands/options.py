@@ -15,7 +15,7 @@ import click
 
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import UnwritableError, replace_file, writable
+from encoder_conformance.platform.files import UnwritableError, replace_file
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.spec.level import DTYPES, LEVELS
@@ -88,11 +88,10 @@ def _pairs_option(option: str, name: str, form: str, text: str, example: str, *,
     return click.option(option, name, multiple=True, metavar=form, callback=by_name, help=text)
 
 
-def result_options(file: str) -> Callable[..., Any]:
+def result_options(command: str, file: str) -> Callable[..., Any]:
     """--out, the folder of `file`, and --json, which prints it: the command gets `out` and `as_json`."""
-    folder = click.option(
-        "--out", type=FOLDER, default=RUNS, show_default=True, help=f"Folder for {file} and the workers' logs."
-    )
+    default = f"default: a new one in {RUNS / command}, to which {RUNS / command / LATEST} then points."
+    folder = click.option("--out", type=FOLDER, help=f"Folder for {file} and the workers' logs; {default}")
     printed = click.option("--json", "as_json", is_flag=True, help=f"{file} on standard output, and nothing else.")
     return lambda command: folder(printed(command))
 
@@ -235,15 +234,6 @@ def warn_of_left_out() -> None:
 
     for line in left_out().values():
         click.echo(f"conform: {line}", err=True)
-
-
-def refuse_unwritable(out: Path) -> None:
-    """Make the folder of --out. Raises InputError if it cannot be written, before anything is computed."""
-    with writable(f"--out {out}"):
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
 
 
 PORTABLE = "portable"
