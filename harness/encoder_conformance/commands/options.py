@@ -17,6 +17,7 @@ from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import UnwritableError, replace_file
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.platform.screen import fits
 from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.spec.level import DTYPES, LEVELS
 from encoder_conformance.worker.limits import WorkerLimits, default_memory
@@ -105,7 +106,7 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
     except UnwritableError as error:
         problem = error
     if as_json:
-        click.echo(text)
+        click.echo(_as_shown(text))
     else:
         show()
     if problem:
@@ -116,7 +117,12 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    click.echo(_as_shown(json.dumps(value, indent=1, ensure_ascii=False)))
+
+
+def _as_shown(text: str) -> str:
+    """JSON in characters that standard output has: others stand as they may in JSON, and are lost to nobody."""
+    return text if fits(text) else "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
 
 
 def progress_bar() -> "ProgressBar":

@@ -187,7 +187,7 @@ class Diagnosis(Frozen):
     """What was found out about the first of these; sentences in a report of an earlier release."""
 
 
-EndedBy = Literal["budget", "first failure", "interrupt", "fault of the harness"]
+EndedBy = Literal["budget", "first failure", "interrupt", "fault of the harness", "fault of the machine"]
 
 
 class Shown(Frozen):

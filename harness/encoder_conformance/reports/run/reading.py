@@ -70,8 +70,9 @@ class StoredReport:
         """Validate a record. Raises InputError."""
         with self._readable():
             record = Record.model_validate(cleaned(_finite(raw), _LEVELS))
-            names = {record.stage, *(tensor.tensor for tensor in record.tensors)} - {None}
-            if record.check in ("output", "stages") and (unknown := sorted(filter(_is_no_stage, names))):
+            names = [*([record.stage] if record.stage else []), *(tensor.tensor for tensor in record.tensors)]
+            unknown = [name for name in names if not is_stage(name)]
+            if record.check in ("output", "stages") and unknown:
                 raise ValueError(f"{record.case} has no stage {unknown[0]!r}")
             return record
 
@@ -127,10 +128,6 @@ def _finite(value: Any) -> Any:
             for each in value:
                 _finite(each)
     return value
-
-
-def _is_no_stage(name: str | None) -> bool:
-    return name is not None and not is_stage(name)
 
 
 def _refuse_newer(written: Any, path: Path) -> None:
