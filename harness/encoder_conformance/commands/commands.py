@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from encoder_conformance.platform.interrupts import ended_at_once
+
 if TYPE_CHECKING:
     from encoder_conformance.judging.records import Diagnosis
 
@@ -56,7 +58,8 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
-        command = getattr(import_module(f"encoder_conformance.commands.{module}"), attribute)
+        with ended_at_once():
+            command = getattr(import_module(f"encoder_conformance.commands.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
 

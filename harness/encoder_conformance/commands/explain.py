@@ -73,6 +73,8 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     if path.suffix != ".yaml" or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", path.stem):
         hint = "a deviation's id is its file's name: small letters, digits and hyphens, then .yaml"
         raise InputError(f"cannot be the name of a deviation: {path.name}", where="--write-deviation", hint=hint)
+    if path.is_file():
+        raise InputError("is there already", where=f"--write-deviation {path}", hint="name another file")
     of = {(record.implementation, record.dtype) for record in records}
     found = [each for each in report.diagnoses if (each.implementation, each.dtype) in of and each.equations]
     if any(each.of == "backward" for each in found):

@@ -56,6 +56,7 @@ Examples:
 )
 @interpreters_option("the exporter")
 @click.option("--to", "target", required=True, type=ANY_PATH, help="The file to write.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
 def export(
     exporter: str,
     layer: str,
@@ -65,6 +66,7 @@ def export(
     mask: str,
     pythons: dict[str, str],
     target: Path,
+    overwrite: bool,
 ) -> None:
     """Export a layer to ONNX by one of the exporters (conform list impls), with dynamic batch and sequence axes.
 
@@ -75,7 +77,7 @@ def export(
     ready = _find_exporter(exporter, pythons)
     if checkpoint and parameters != "portable":
         raise InputError("are given twice", where="--parameters, --checkpoint", hint="leave out one of them")
-    _refuse_unwritable(target)
+    _refuse_unwritable(target, overwrite=overwrite)
     with open_session(ready) as session, at_work(f"exporting {chosen.layer}"):
         tensors = _read_parameters(session, chosen, parameters, checkpoint, dtype)
         request = Export(layer=chosen, dtype=dtype, mask="full" if mask == "full" else "padding")
@@ -89,12 +91,14 @@ def export(
     click.echo(f"Validate it: conform validate {target} --layer {layer}")
 
 
-def _refuse_unwritable(target: Path) -> None:
+def _refuse_unwritable(target: Path, *, overwrite: bool) -> None:
     """Raises InputError if the file cannot be written, before an export that may take minutes."""
     where, hint = f"--to {target}", "name a file in an existing folder"
     with writable(where, hint):
         if target.is_dir() or not target.parent.is_dir():
             raise InputError("cannot be written", where=where, hint=hint)
+        if target.is_file() and not overwrite:
+            raise InputError("is there already", where=where, hint="name another file, or --overwrite")
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
 

@@ -11,10 +11,12 @@ import click
 
 import encoder_conformance
 from encoder_conformance.commands.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
-from encoder_conformance.platform.errors import InputError, Unanswered
+from encoder_conformance.platform.errors import InputError, MachineError, Unanswered
 from encoder_conformance.platform.files import UnwritableError
+from encoder_conformance.platform.interrupts import INTERRUPTS
 from encoder_conformance.platform.memory import collect_no_more, collect_rarely
 from encoder_conformance.platform.processors import blas_threads
+from encoder_conformance.platform.screen import open_standard_streams
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -53,14 +55,17 @@ def main(command: click.Command = cli) -> None:
     """Run a command, and end with the exit status that its end has (docs/reading-a-report.md)."""
     collect_rarely()
     status = _run(command)
+    for number in INTERRUPTS:  # what there was to keep is kept, and the status is known
+        signal.signal(number, signal.SIG_IGN)
     collect_no_more()
     sys.exit(status)
 
 
 def _run(command: click.Command) -> int:
-    _interrupt_by(signal.SIGTERM, signal.SIGHUP)
+    arrived = _interrupt_by(*INTERRUPTS)
     os.environ.update(blas_threads(1) | os.environ)  # before NumPy: several wait for each other in small products
     try:
+        open_standard_streams()
         status = command.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt) as interrupt:
@@ -74,13 +79,15 @@ def _run(command: click.Command) -> int:
     except Unanswered as failure:
         click.echo(f"conform: {failure}", err=True)
         return NOT_AS_EXPECTED
+    except MachineError as missing:
+        click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
+        return INCOMPLETE
     except UnwritableError as error:
         click.echo(f"conform: {error.filename}: cannot be written: {error.strerror}", err=True)
         return INCOMPLETE
-    except BrokenPipeError:
-        _write_no_more()  # the reader has closed the pipe
-        return 0
     except Exception as error:
+        if arrived:  # in the middle of something that made another exception of it
+            return _report_interrupt(error)
         if isinstance(error, OSError) and error.errno in _FULL:
             _write_no_more()
             click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
@@ -90,17 +97,21 @@ def _run(command: click.Command) -> int:
         return INCOMPLETE
 
 
-def _interrupt_by(*numbers: signal.Signals) -> None:
-    """Let these signals do what Ctrl-C does. One that is ignored, as under nohup, stays so."""
+def _interrupt_by(*numbers: signal.Signals) -> list[int]:
+    """Let these signals do what Ctrl-C does. One that is ignored, as under nohup, stays so. Returns those that arrived,
+    as they do."""
+    arrived: list[int] = []
 
-    def interrupt(_: int, __: FrameType | None) -> None:
+    def interrupt(which: int, __: FrameType | None) -> None:
+        arrived.append(which)
         for number in numbers:  # a terminal that closes sends several, and one is enough
-            signal.signal(number, signal.SIG_IGN)
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
         raise KeyboardInterrupt
 
     for number in numbers:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
+    return arrived
 
 
 def _write_no_more() -> None:

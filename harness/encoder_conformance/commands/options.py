@@ -15,8 +15,9 @@ import click
 
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import UnwritableError, replace_file, writable
+from encoder_conformance.platform.files import UnwritableError, replace_file
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.platform.screen import fits
 from encoder_conformance.reports.run.folder import LATEST, RUNS
 from encoder_conformance.spec.level import DTYPES, LEVELS
 from encoder_conformance.worker.limits import WorkerLimits, default_memory
@@ -88,11 +89,10 @@ def _pairs_option(option: str, name: str, form: str, text: str, example: str, *,
     return click.option(option, name, multiple=True, metavar=form, callback=by_name, help=text)
 
 
-def result_options(file: str) -> Callable[..., Any]:
+def result_options(command: str, file: str) -> Callable[..., Any]:
     """--out, the folder of `file`, and --json, which prints it: the command gets `out` and `as_json`."""
-    folder = click.option(
-        "--out", type=FOLDER, default=RUNS, show_default=True, help=f"Folder for {file} and the workers' logs."
-    )
+    default = f"default: a new one in {RUNS / command}, to which {RUNS / command / LATEST} then points."
+    folder = click.option("--out", type=FOLDER, help=f"Folder for {file} and the workers' logs; {default}")
     printed = click.option("--json", "as_json", is_flag=True, help=f"{file} on standard output, and nothing else.")
     return lambda command: folder(printed(command))
 
@@ -106,7 +106,7 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
     except UnwritableError as error:
         problem = error
     if as_json:
-        click.echo(text)
+        click.echo(_as_shown(text))
     else:
         show()
     if problem:
@@ -117,7 +117,12 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
 
 def print_json(value: Any) -> None:
     """Print a value as JSON."""
-    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+    click.echo(_as_shown(json.dumps(value, indent=1, ensure_ascii=False)))
+
+
+def _as_shown(text: str) -> str:
+    """JSON in characters that standard output has: others stand as they may in JSON, and are lost to nobody."""
+    return text if fits(text) else "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
 
 
 def progress_bar() -> "ProgressBar":
@@ -235,15 +240,6 @@ def warn_of_left_out() -> None:
 
     for line in left_out().values():
         click.echo(f"conform: {line}", err=True)
-
-
-def refuse_unwritable(out: Path) -> None:
-    """Make the folder of --out. Raises InputError if it cannot be written, before anything is computed."""
-    with writable(f"--out {out}"):
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.touch()
-        probe.unlink()
 
 
 PORTABLE = "portable"

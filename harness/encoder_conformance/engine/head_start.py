@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.platform.errors import MachineError
 from encoder_conformance.platform.interrupts import deferred_interrupts
 from encoder_conformance.spec.case import Case
 from encoder_conformance.worker.failure import WorkerFailure
@@ -53,7 +54,7 @@ class HeadStart:
         log.unlink(missing_ok=True)  # of a run that was killed
         try:
             self._waiting[launch.log] = launch, WorkerProcess(replace(launch, log=log))
-        except WorkerFailure:
+        except (WorkerFailure, MachineError):
             log.unlink(missing_ok=True)
 
     def take(self, ready: Ready, threads: int, log: Path, limits: WorkerLimits) -> WorkerProcess | None:

@@ -1,8 +1,8 @@
 """`report.json`: one record per (implementation, case, dtype, check), and the environment of the run."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.spec.level import Level
@@ -187,7 +187,7 @@ class Diagnosis(Frozen):
     """What was found out about the first of these; sentences in a report of an earlier release."""
 
 
-EndedBy = Literal["budget", "first failure", "interrupt", "fault of the harness"]
+EndedBy = Literal["budget", "first failure", "interrupt", "fault of the harness", "fault of the machine"]
 
 
 class Shown(Frozen):
@@ -229,8 +229,14 @@ class Exactness(Frozen):
 class Shard(Frozen):
     """Part `number` (from 1) of the `of` parts in which a plan is run."""
 
-    number: int
-    of: int
+    number: int = Field(ge=1)
+    of: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> Self:
+        if self.number > self.of:
+            raise ValueError(f"there is no part {self.number} of {self.of}")
+        return self
 
 
 class MergedRun(Frozen):

@@ -20,6 +20,11 @@ class InputError(Exception):
         return [first, f"  {self.hint}"] if self.hint else [first]
 
 
+class MachineError(Exception):
+    """The machine lacks what any run needs (descriptors, /dev/null, room for temporary files), so that what a worker
+    did says nothing of its implementation: the command exits with status 3. The message says what is missing."""
+
+
 class Unanswered(Exception):
     """The implementation gave no answer: it raised an exception, ended, or exceeded a time limit."""
 

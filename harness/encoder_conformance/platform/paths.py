@@ -15,5 +15,5 @@ def shown(path: Path) -> str:
     """`path` for messages: relative to the working directory if it is below it."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (ValueError, OSError):  # the working directory may have been deleted
         return str(path)

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
+from encoder_conformance.platform.errors import MachineError
 from encoder_conformance.platform.interrupts import INTERRUPTS, deferred_interrupts
 
 _Parameters = ParamSpec("_Parameters")
@@ -30,8 +31,11 @@ class Pool(ProcessPoolExecutor):
     """
 
     def __init__(self, jobs: int) -> None:
-        with _blocked():  # multiprocessing's own process, which keeps account of semaphores, inherits it
-            super().__init__(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+        try:
+            with _blocked():  # multiprocessing's own process, which keeps account of semaphores, inherits it
+                super().__init__(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+        except (OSError, ImportError) as error:
+            raise MachineError(f"processes cannot share memory here (/dev/shm): {error}") from None
         self._others = multiprocessing.active_children()
 
     def submit(

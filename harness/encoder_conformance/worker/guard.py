@@ -9,9 +9,10 @@ adapter's standard error into the log, up to ROOM bytes and the last few, and en
 bytes.
 
 REQUESTS, ANSWERS: the adapter's ends of the wire. CONTROL: a socket to the harness. Lines to the harness:
-`started PID`, or `cannot TEXT`; `written`, in answer to an `s`; `ended STATUS PEAK HELD`, the last one, where STATUS is
-an exit status or a negative signal, PEAK the largest resident bytes, and HELD those for which it was ended, or 0. From
-the harness: `s`, write what has arrived of the log; `k`, or the end of the socket, end everything.
+`started PID`, or `cannot TEXT` of the command, or `unprepared TEXT` of all before it; `written`, in answer to an `s`;
+`ended STATUS PEAK HELD`, the last one, where STATUS is an exit status or a negative signal, PEAK the largest resident
+bytes, and HELD those for which it was ended, or 0. From the harness: `s`, write what has arrived of the log; `k`, or
+the end of the socket, end everything.
 
 It uses the standard library alone, and little of that: it starts in 15 ms.
 """
@@ -35,6 +36,8 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 _LOOKS_BETWEEN_WALKS = 10
 """The worker's own memory is read at every look; which descendants it has, at every tenth."""
 _SECONDS_TO_END = 3.0
+_BEYOND_THE_WIRE = 10
+"""The lowest descriptor that is none of the worker's."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
 
@@ -187,8 +190,15 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+class CommandError(Exception):
+    """The command cannot be executed."""
+
+
 def _start(command: list[str], requests: int, answers: int) -> tuple[int, int]:
-    """Fork and execute the command. Its process id, and the other end of its standard error. Raises OSError."""
+    """Fork and execute the command. Its process id, and the other end of its standard error.
+
+    Raises CommandError, or OSError where something before it failed.
+    """
     errors, written_errors = os.pipe()
     failed, written_failure = os.pipe()
     guard = os.getpid()
@@ -197,11 +207,14 @@ def _start(command: list[str], requests: int, answers: int) -> tuple[int, int]:
         _become(command, {requests: (0, WIRE[0]), answers: (1, WIRE[1]), written_errors: (2,)}, written_failure, guard)
     for descriptor in (written_errors, written_failure, requests, answers):
         os.close(descriptor)
-    code = os.read(failed, 16)
+    said = b""
+    while part := os.read(failed, 16):
+        said += part
     os.close(failed)
-    if code:
+    if code := said.lstrip(b"x"):
         os.waitpid(pid, 0)
-        raise OSError(int(code), os.strerror(int(code)))
+        error = OSError(int(code), os.strerror(int(code)))
+        raise CommandError(error.strerror) if said.startswith(b"x") else error
     return pid, errors
 
 
@@ -214,6 +227,7 @@ def _become(command: list[str], descriptors: dict[int, tuple[int, ...]], failure
         if os.getppid() != guard:
             os._exit(1)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.write(failure, b"x")
         os.execvp(command[0], command)
     except OSError as error:
         os.write(failure, str(error.errno or errno.EIO).encode())
@@ -226,8 +240,9 @@ def _place(targets: dict[int, tuple[int, ...]], failure: int) -> int:
 
     The wire is standard input and output too, for languages that can open no other descriptor (docs/wire.md).
     """
-    out_of_the_way = {fcntl.fcntl(source, fcntl.F_DUPFD, 64): places for source, places in targets.items()}
-    failure = fcntl.fcntl(failure, fcntl.F_DUPFD, 64)
+    beyond = _BEYOND_THE_WIRE
+    out_of_the_way = {fcntl.fcntl(source, fcntl.F_DUPFD, beyond): places for source, places in targets.items()}
+    failure = fcntl.fcntl(failure, fcntl.F_DUPFD, beyond)
     for source, places in out_of_the_way.items():
         for place in places:
             os.dup2(source, place)
@@ -272,8 +287,11 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
         worker, errors = _start(arguments[6:], requests, answers)
+    except CommandError as error:
+        _say(control, f"cannot {error}")
+        return
     except OSError as error:
-        _say(control, f"cannot {error.strerror}")
+        _say(control, f"unprepared {error.strerror}")
         return
     guard, memory, log = Guard(worker), ResidentMemory(worker, limit), Log(errors, log_at, room)
     _say(control, f"started {worker}")

@@ -34,6 +34,8 @@ class Ending:
     peak: int = 0
     held: int = 0
     cannot_start: str = ""
+    unprepared: bool = False
+    """It could not be started because of the machine, before its command had any part in it."""
 
     @property
     def text(self) -> str:
@@ -147,8 +149,8 @@ class GuardedProcess:
         match kind:
             case "started":
                 self._pid = int(rest)
-            case "cannot":
-                self._ending = Ending(None, cannot_start=rest)
+            case "cannot" | "unprepared":
+                self._ending = Ending(None, cannot_start=rest, unprepared=kind == "unprepared")
             case "ended":
                 status, peak, held = map(int, rest.split())
                 self._ending = Ending(status, peak, held)

@@ -10,6 +10,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from encoder_conformance.platform.clean import cleaned, line
+from encoder_conformance.platform.errors import MachineError
+from encoder_conformance.platform.machine import require_machine
 from encoder_conformance.protocol.frames import CutOff, EndOfStream, Frame, Sendable, read_frame, write_frame
 from encoder_conformance.protocol.header import FrameError
 from encoder_conformance.protocol.messages import Answer, Request, Stop
@@ -62,15 +64,16 @@ class WorkerProcess:
     """An adapter's process, in its own session and under its guard. Its stderr is appended to `log`."""
 
     def __init__(self, launch: Launch) -> None:
-        """Start it. Raises WorkerFailure if its command cannot be executed."""
+        """Start it. Raises MachineError where the machine can start none."""
         self.log = launch.log
         self._log_from = self.log.stat().st_size if self.log.exists() else 0
         self._command = launch.command[0]
+        require_machine()
         try:
             self._process = GuardedProcess(launch)
-        except OSError as error:
-            message = f"cannot be started: {error.strerror}: {error.filename or self._command}"
-            raise WorkerFailure(Outcome.ERROR, message, lost=True) from None
+        except OSError as error:  # its command is not executed yet
+            place = f": {error.filename}" if error.filename else ""
+            raise MachineError(f"no worker can be started: {error.strerror or error}{place}") from None
         self._channel = Channel(self._process.requests, self._process.answers)
         self._unanswered: deque[Pending] = deque()
         self._last_id: int | None = None
@@ -217,6 +220,8 @@ class WorkerProcess:
         if ending is None:
             text = f"the worker closed its end of the wire but went on running{more}"
             return WorkerFailure(Outcome.CRASH, text, lost=True, earlier=earlier)
+        if ending.unprepared:
+            raise MachineError(f"no worker can be started: {ending.cannot_start}")
         if ending.cannot_start:
             text = f"cannot be started: {ending.cannot_start}: {self._command}"
             return WorkerFailure(Outcome.ERROR, text, lost=True)

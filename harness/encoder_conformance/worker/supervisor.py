@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from encoder_conformance.platform.clean import within
+from encoder_conformance.platform.machine import require_machine
 from encoder_conformance.protocol.frames import PROTOCOL
 from encoder_conformance.protocol.messages import Start, Started
 from encoder_conformance.spec.outcome import Outcome
@@ -157,6 +158,8 @@ class Supervisor:
             before = worker.answers
             answer = ask(worker)
         except WorkerFailure as failure:
+            if failure.outcome in (Outcome.ERROR, Outcome.CRASH):
+                require_machine()  # it may have run out of what every worker needs
             answered = before is not None and worker.answers != before
             self._answered_in_check |= answered or not failure.lost
             if failure.lost:

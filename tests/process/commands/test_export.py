@@ -1,5 +1,6 @@
 """`conform export`, the harness's side: what an exporter is given, what becomes of what it answers, what is refused."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -113,8 +114,11 @@ def test_what_cannot_be_exported_is_said(
 def test_an_exporter_that_fails_leaves_nothing_behind(conform: Callable, exporter: Callable, tmp_path: Path) -> None:
     target = tmp_path / "model.onnx"
     target.write_bytes(b"before")
+    refused = conform("export", exporter(), "--layer", "post-relu", "--to", target)
+    assert (refused.status, "model.onnx: is there already" in refused.stderr) == (2, True), refused.stderr
+    shutil.rmtree(tmp_path / "exporter")
     failing = "\n    def write(self, layer, parameters, dtype, mask):\n        raise RuntimeError('no such operator')\n"
-    ended = conform("export", exporter(failing), "--layer", "post-relu", "--to", target)
+    ended = conform("export", exporter(failing), "--layer", "post-relu", "--to", target, "--overwrite")
     assert ended.status == 1
     assert "exporter cannot export post-relu: export: RuntimeError: no such operator" in ended.stderr
     assert target.read_bytes() == b"before"

@@ -8,11 +8,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import forked
 import pytest
 from products import daily
+
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.run.folder import begun_result
+from encoder_conformance.reports.run.reading import read_report
 
 PROGRAM = Path(sys.executable).with_name("conform")
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -208,3 +214,65 @@ def test_the_last_half_line_of_a_killed_run_is_no_record(tmp_path: Path, fake: C
     with (tmp_path / "report" / "records.jsonl").open("a") as file:
         file.write('{"implementation": "murderer", "case": "pre-ge')
     assert "INCOMPLETE: 0 of 3 checks were judged" in explain_here(*out, cwd=tmp_path)
+
+
+def test_a_killed_verdict_leaves_none_of_another(tmp_path: Path, fake: Callable) -> None:
+    """`diff` stands for every command that writes one file: the green one of another layer is not there any more."""
+    fake("good"), fake("murderer", MURDERER)
+    file = tmp_path / "mine" / "diff.json"
+    file.parent.mkdir()
+    file.write_text("the verdict on others")
+    words = ("good", "murderer", "--layer", "pre-gelu", "--jobs", "1", "--out", "mine")
+    assert conform_here("diff", *words, cwd=tmp_path).returncode == -signal.SIGKILL
+    assert not file.exists()
+    assert file.with_name("diff.json.before").read_text() == "the verdict on others"
+
+
+def test_two_verdicts_side_by_side_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last that ended is the latest, whichever began last."""
+    monkeypatch.chdir(tmp_path)
+    with begun_result("check", "check.json", None) as first:
+        with begun_result("check", "check.json", None) as second:
+            assert first != second
+            second.write_text("second")
+        assert Path("conform-report/check/latest/check.json").read_text() == "second"
+        first.write_text("first")
+    assert Path("conform-report/check/latest/check.json").read_text() == "first"
+    with (
+        begun_result("check", "check.json", Path("mine")),
+        pytest.raises(InputError, match="another run is writing there"),
+        begun_result("check", "check.json", Path("mine")),
+    ):
+        pass
+
+
+def changed(report: dict[str, Any], *path: str | int, to: Any) -> str:
+    """The text of a report in which the value at this path is another."""
+    report = deepcopy(report)
+    at = report
+    for each in path[:-1]:
+        at = at[each]
+    at[path[-1]] = to
+    return json.dumps(report)
+
+
+def test_a_report_that_no_run_has_written_is_refused(tmp_path: Path, fake: Callable) -> None:
+    assert run_here(fake("good"), "--out", "report", cwd=tmp_path).returncode == 0
+    file = tmp_path / "report" / "report.json"
+    report = json.loads(file.read_text())
+    assert read_report(file).complete
+    infinite, stages = float("inf"), next(i for i, each in enumerate(report["records"]) if each["check"] == "stages")
+    for text, said in (
+        (changed(report, "records", 0, "rms", to=infinite), "it has the number inf"),
+        (changed(report, "records", 0, "rms", to=infinite).replace("Infinity", "1e999"), "it has the number inf"),
+        (changed(report, "environment", "seed", to=infinite), "it has the number inf"),
+        (changed(report, "records", stages, "stage", to="norm9"), "pre-gelu/no-mask has no stage 'norm9'"),
+        (changed(report, "records", stages, "tensors", 0, "tensor", to="norm9"), "has no stage 'norm9'"),
+        (changed(report, "shard", to={"number": 0, "of": 0}), "greater than or equal to 1"),
+        (changed(report, "shard", to={"number": 3, "of": 2}), "there is no part 3 of 2"),
+    ):
+        file.write_text(text)
+        with pytest.raises(InputError, match="is no report") as refused:
+            read_report(file)
+        assert said in refused.value.problem
+        assert len(refused.value.problem.splitlines()) == 1

@@ -252,9 +252,24 @@ def test_only_a_site_is_overwritten_and_only_where_that_is_asked(
     again = conform("report", failed, "--to", site)
     assert (again.status, "holds a site already" in again.stderr) == (2, True)
     assert (site / "own.txt").is_file()
+    (site / "index.html").write_text("of the site before")
+    (site / "data" / "link").symlink_to("nowhere")
+    (site / "data" / "gone.js").write_text("of a site that had more")
+    with (site / "encoder-conformance-site").open("a") as listed:
+        listed.write("data/gone.js\n")
     assert conform("report", failed, "--to", site, "--overwrite").status == 0
-    assert not (site / "own.txt").exists()
-    assert (site / "index.html").is_file()
+    assert (site / "own.txt").read_text() == "left by somebody"
+    assert (site / "data" / "link").is_symlink()
+    assert not (site / "data" / "gone.js").exists()
+    assert "of the site before" not in (site / "index.html").read_text()
+    listed_without = [
+        each for each in (site / "encoder-conformance-site").read_text().splitlines() if each != "case.html"
+    ]
+    (site / "encoder-conformance-site").write_text("\n".join(listed_without))
+    (site / "case.html").write_text("somebody's own page")
+    theirs = conform("report", failed, "--to", site, "--overwrite")
+    assert (theirs.status, "case.html: is a file that no site has written" in theirs.stderr) == (2, True)
+    assert (site / "case.html").read_text() == "somebody's own page"
     assert {path.name for path in tmp_path.iterdir()} >= {"full", "site", "file"}
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "nothing is left beside it"
 

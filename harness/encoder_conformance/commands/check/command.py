@@ -18,12 +18,14 @@ from encoder_conformance.commands.options import (
     jobs_option,
     level_option,
     refuse_pickle,
-    refuse_unwritable,
     result_options,
     shown_progress,
 )
+from encoder_conformance.reports.run.folder import LOGS, begun_result
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.dtypes import FORMATS
+
+NAME = "check.json"
 
 _EXAMPLES = """
 \b
@@ -65,8 +67,8 @@ formats_option = click.option(
 @formats_option
 @interpreters_option("module_target, one that has the framework")
 @jobs_option
-@result_options("check.json")
-def check(target: str, layer: str | None, adapter: Path | None, out: Path, as_json: bool, **asked: Any) -> int:
+@result_options("check", NAME)
+def check(target: str, layer: str | None, adapter: Path | None, out: Path | None, as_json: bool, **asked: Any) -> int:
     """Judge a module: package.module:name, file.py:name or hf:TYPE. It needs no adapter and no export.
 
     It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
@@ -79,11 +81,11 @@ def check(target: str, layer: str | None, adapter: Path | None, out: Path, as_js
     request = CheckRequest(target, **asked).stating(layer, "`check` judges encoder layers")
     if adapter is not None:
         refuse_folder(adapter)
-    refuse_unwritable(out)
-    with shown_progress() as progress:
-        checking = Checking(request, out / "logs" / "check.log", progress)
-        result = checking.result()
-    deliver(out / "check.json", result, lambda: show_check(console(), result), as_json=as_json)
+    with begun_result("check", NAME, out) as file:
+        with shown_progress() as progress:
+            checking = Checking(request, file.parent / LOGS / "check.log", progress)
+            result = checking.result()
+        deliver(file, result, lambda: show_check(console(), result), as_json=as_json)
     if adapter is not None:
         command = write_adapter(result.parts[0], checking.module.session.ready.implementation, adapter)
         click.echo(f"{adapter}: its adapter. {command}", err=as_json)

@@ -18,16 +18,18 @@ from encoder_conformance.commands.options import (
     GIVEN_FILE,
     deliver,
     jobs_option,
-    refuse_unwritable,
     result_options,
     shown_progress,
 )
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.run.folder import LOGS, begun_result
 from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.subjects.opening import open_subject
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
+
+NAME = "diff.json"
 
 _EXAMPLES = """
 \b
@@ -50,8 +52,10 @@ Examples:
     help="Your own x [batch, sequence, d_model] and lengths [batch]; default: the core's.",
 )
 @jobs_option
-@result_options("diff.json")
-def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: int, out: Path, as_json: bool) -> int:
+@result_options("diff", NAME)
+def diff(
+    first: str, second: str, layer: str | None, inputs: Path | None, jobs: int, out: Path | None, as_json: bool
+) -> int:
     """Compare two layers: B gets A's parameters, and both the same inputs.
 
     A and B are each a module (as of `conform check`; MODULE@PATH names a part), an implementation, or an ONNX file.
@@ -63,21 +67,26 @@ def diff(first: str, second: str, layer: str | None, inputs: Path | None, jobs: 
     stated = CheckRequest(first).stating(layer, "`diff` compares encoder layers")
     if first == second:
         raise InputError("is both A and B", where=first, hint="name two")
-    refuse_unwritable(out)
-    stated = stated.with_layer_read(out / "logs" / "diff-stated.log")
+    with begun_result("diff", NAME, out) as file:
+        result = _compared(stated, second, inputs, jobs, file.parent / LOGS)
+        deliver(file, result, lambda: show_diff(console(), result), as_json=as_json)
+    return unless_faulty(result.status, [each for side in result.sides for each in side.diagnoses])
+
+
+def _compared(stated: CheckRequest, second: str, inputs: Path | None, jobs: int, logs: Path) -> DiffResult:
+    """The target that was stated, and the second, compared."""
+    stated = stated.with_layer_read(logs / "diff-stated.log")
     with shown_progress() as progress, contextlib.ExitStack() as opened:
         progress.begin("starting both", 2)
 
         def opening(named: str, log: str) -> Subject:
-            subject = open_subject(SubjectRequest(named, layer=stated.layer, resize=stated.resize), out / "logs" / log)
+            subject = open_subject(SubjectRequest(named, layer=stated.layer, resize=stated.resize), logs / log)
             opened.callback(subject.close)
             progress.step(named)
             return subject
 
-        a, b = opening(first, "diff-a.log"), opening(second, "diff-b.log")
-        result = compare(a, b, stated.layer, inputs, jobs, progress)
-    deliver(out / "diff.json", result, lambda: show_diff(console(), result), as_json=as_json)
-    return unless_faulty(result.status, [each for side in result.sides for each in side.diagnoses])
+        a, b = opening(stated.target, "diff-a.log"), opening(second, "diff-b.log")
+        return compare(a, b, stated.layer, inputs, jobs, progress)
 
 
 def show_diff(screen: Console, result: DiffResult) -> None:

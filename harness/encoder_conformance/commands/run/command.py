@@ -19,6 +19,7 @@ from encoder_conformance.commands.options import (
     worker_limits,
 )
 from encoder_conformance.commands.run_arguments import RunArguments
+from encoder_conformance.platform.interrupts import ended_at_once
 from encoder_conformance.platform.memory import give_large_arrays_back
 from encoder_conformance.platform.processors import share
 from encoder_conformance.reports.run.folder import LATEST, LOGS, RUNS
@@ -130,7 +131,8 @@ def run(**given: Any) -> int:
     arguments.refuse_contradictions()
     give_large_arrays_back()
     if arguments.scheduler:
-        from encoder_conformance.commands.cluster.on_cluster import run_on_cluster
+        with ended_at_once():
+            from encoder_conformance.commands.cluster.on_cluster import run_on_cluster
 
         return run_on_cluster(arguments)
     return _run_here(arguments)
@@ -138,10 +140,11 @@ def run(**given: Any) -> int:
 
 def _run_here(arguments: RunArguments) -> int:
     """Start the first workers, and while they import their frameworks, import what judges their answers."""
-    from encoder_conformance.commands.run.chosen import chosen_implementations
-    from encoder_conformance.commands.run.resuming import earlier_runs
-    from encoder_conformance.engine.head_start import head_start
-    from encoder_conformance.reports.run.folder import begun_run
+    with ended_at_once():
+        from encoder_conformance.commands.run.chosen import chosen_implementations
+        from encoder_conformance.commands.run.resuming import earlier_runs
+        from encoder_conformance.engine.head_start import head_start
+        from encoder_conformance.reports.run.folder import begun_run
 
     earlier = earlier_runs(arguments)  # before this run has a folder: `latest` is then this one's
     with begun_run(arguments.out) as folder:

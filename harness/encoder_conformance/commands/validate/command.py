@@ -29,7 +29,7 @@ from encoder_conformance.commands.validate.validation import fixed, validate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.protocol.messages import MOST_NODES
-from encoder_conformance.reports.run.folder import run_folder
+from encoder_conformance.reports.run.folder import begun_result
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.subjects.subject import SubjectRequest
 
@@ -108,7 +108,7 @@ Examples:
 @interpreters_option("onnx_file")
 @worker_limits
 @jobs_option
-@result_options("validation.json")
+@result_options("validate", NAME)
 def validate_(
     layer: str | None,
     parameters: str | None,
@@ -117,7 +117,7 @@ def validate_(
     at: str | None,
     fix: Path | None,
     jobs: int,
-    out: Path,
+    out: Path | None,
     as_json: bool,
     **stated: Any,
 ) -> int:
@@ -142,14 +142,12 @@ def validate_(
         if name not in catalogue():
             raise InputError(f"{name} is no known deviation", where="--deviation", hint=nearest(name, catalogue()))
     request = ValidationRequest(**stated)
-    with run_folder(out) as folder:
-        result = folder / NAME
-        result.unlink(missing_ok=True)  # that of another file, or of this one before it was changed
+    with begun_result("validate", NAME, out) as file:
         if fix is not None:
-            request = _fixed(request, fix, folder, as_json=as_json)
+            request = _fixed(request, fix, file.parent, as_json=as_json)
         with shown_progress() as progress:
-            validation = validate(request, folder, jobs, progress)
-        deliver(result, validation, lambda: show_validation(console(), validation), as_json=as_json)
+            validation = validate(request, file.parent, jobs, progress)
+        deliver(file, validation, lambda: show_validation(console(), validation), as_json=as_json)
     return unless_faulty(validation.status, validation.diagnoses)
 
 

@@ -88,7 +88,10 @@ def _rendered(template: str, shown: FailingCheck, **values: Any) -> str:
     """A template with what both kinds of script have: what is wrong, what is expected, and the comparison."""
     task = shown.task
     tensor = shown.record.stage or task.tensors[-1]
-    expected = shown.expected.tensors[key(task.check, tensor)]
+    expected = shown.expected.tensors.get(key(task.check, tensor))
+    if expected is None:
+        hint = "its report is of another version, or was changed"
+        raise InputError(f"has no {tensor!r} in {task.check}", where=task.case.id, hint=hint)
     return rendered(
         template,
         shown=shown,

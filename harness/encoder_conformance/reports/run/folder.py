@@ -28,21 +28,42 @@ _MANY = 20
 
 
 @contextlib.contextmanager
-def run_folder(out: Path | None) -> Generator[Path]:
-    """The folder for what a run writes, locked until the block ends: `out`, or a new one to which `latest` points.
+def run_folder(out: Path | None, runs: Path = RUNS) -> Generator[Path]:
+    """The folder for what a run writes, locked until the block ends: `out`, or a new one in `runs`, whose `latest`
+    points to it from its beginning on, and again when it has ended: of several side by side, to the last that ended.
 
     Raises InputError if it cannot be written, or if another run writes there.
     """
-    where = f"--out {out}" if out else str(RUNS)
+    where = f"--out {out}" if out else str(runs)
     with writable(where):
-        folder = _existing(out) if out else _new()
+        folder = _existing(out) if out else _new(runs)
         (folder / LOGS).mkdir(exist_ok=True)
         lock = os.open(folder, os.O_RDONLY)
     try:
         _lock(lock, where)
         yield folder
+        if out is None:
+            with contextlib.suppress(OSError):  # its verdict is written, and that alone says where
+                point_latest_to(folder)
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def begun_result(command: str, name: str, out: Path | None) -> Generator[Path]:
+    """The file `name` for the verdict of a command other than `run`, in a `run_folder` of that command's own.
+
+    An earlier verdict is set aside before anything else happens, and stays so unless the block writes a new one: what
+    was killed, or could not be judged, leaves none that is of something else.
+    """
+    with run_folder(out, RUNS / command) as folder:
+        result, earlier = folder / name, folder / f"{name}.before"
+        with writable(f"--out {folder}"):
+            if result.is_file():
+                result.replace(earlier)
+        yield result
+        if result.exists():
+            earlier.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -100,13 +121,13 @@ def _existing(out: Path) -> Path:
     return out
 
 
-def _new() -> Path:
+def _new(runs: Path) -> Path:
     """A folder that nobody had, named after the time in UTC."""
-    RUNS.mkdir(exist_ok=True)
+    runs.mkdir(parents=True, exist_ok=True)
     name = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     number = 1
     while True:
-        folder = RUNS / (name if number == 1 else f"{name}-{number}")
+        folder = runs / (name if number == 1 else f"{name}-{number}")
         try:
             folder.mkdir()
         except FileExistsError:

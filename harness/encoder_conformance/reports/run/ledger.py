@@ -98,7 +98,8 @@ class Ledger:
     ) -> Report:
         """Write the final report. Returns it without its records."""
         whole = not self._journal.problem and not self.counts.outcomes[Outcome.NOT_RUN]
-        complete = whole and ended_by not in ("interrupt", "fault of the harness")  # perhaps of a diagnosis
+        cut_off = ended_by not in (None, "budget", "first failure")  # perhaps in a diagnosis
+        complete = whole and not cut_off
         report = self._report(
             complete=complete,
             diagnoses=diagnoses,

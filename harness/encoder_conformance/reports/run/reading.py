@@ -5,6 +5,7 @@ A report may have 100,000 records. `StoredReport` has all but them in memory, an
 
 import contextlib
 import json
+import math
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from sys import intern
@@ -17,6 +18,7 @@ from encoder_conformance.platform.clean import cleaned
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.folder import LATEST, LOGS, NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
+from encoder_conformance.spec.stages import is_stage
 
 _LEVELS = 16
 """Levels of a report within each other, settings included."""
@@ -45,7 +47,7 @@ class StoredReport:
             _refuse_newer(report, self._path)
             # A file that somebody has indented anew is read whole.
             self._whole = report.get("records") if isinstance(report, dict) else None
-            found = cleaned({**report, "records": []} if isinstance(report, dict) else report, _LEVELS)
+            found = cleaned(_finite({**report, "records": []} if isinstance(report, dict) else report), _LEVELS)
             self.report = Report.model_validate(found)
         self._judged = {} if self.report.complete else _judged(self._path.with_name(JOURNAL))
 
@@ -67,7 +69,12 @@ class StoredReport:
     def record(self, raw: Raw) -> Record:
         """Validate a record. Raises InputError."""
         with self._readable():
-            return Record.model_validate(cleaned(raw, _LEVELS))
+            record = Record.model_validate(cleaned(_finite(raw), _LEVELS))
+            names = [*([record.stage] if record.stage else []), *(tensor.tensor for tensor in record.tensors)]
+            unknown = [name for name in names if not is_stage(name)]
+            if record.check in ("output", "stages") and unknown:
+                raise ValueError(f"{record.case} has no stage {unknown[0]!r}")
+            return record
 
     def _planned(self) -> Iterator[Any]:
         with self._readable():
@@ -107,6 +114,20 @@ def read_report(out: Path) -> Report:
     """The whole report of an earlier run, as `StoredReport` finds it. Raises InputError."""
     stored = StoredReport(out)
     return stored.report.model_copy(update={"records": tuple(map(stored.record, stored.records()))})
+
+
+def _finite(value: Any) -> Any:
+    """The value of JSON. Raises ValueError for a number in it that is none: no report of ours has one."""
+    match value:
+        case float() if not math.isfinite(value):
+            raise ValueError(f"it has the number {value}")
+        case dict():
+            for each in value.values():
+                _finite(each)
+        case list():
+            for each in value:
+                _finite(each)
+    return value
 
 
 def _refuse_newer(written: Any, path: Path) -> None:

@@ -25,7 +25,7 @@ from encoder_conformance.spec.load import clauses, constants
 from encoder_conformance.spec.outcome import Outcome
 
 MARKER = "encoder-conformance-site"
-"""A file that a site has, and by which --overwrite knows one."""
+"""A file that a site has, and by which --overwrite knows it: the version, and the path of each of its own files."""
 STATIC = Path(__file__).with_name("static")
 _MOST_DIAGNOSED, _MOST_FAILURES = 12, 60
 _MENU = (
@@ -42,7 +42,7 @@ def write_site(
     """Write the site of these columns. Returns its bytes. Raises InputError if the folder has anything in it.
 
     `changes`: what the page of changes shows; None writes none.
-    With `overwrite` it may hold an earlier site, which is replaced as a whole; never anything else.
+    With `overwrite` it may hold an earlier site, which is replaced file by file; what else lies there stays.
     """
     _refuse(folder, overwrite=overwrite)
     with writable(f"--to {folder}"):
@@ -50,7 +50,9 @@ def write_site(
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             made = Path(temporary, "site")
             _fill(made, columns, changes)
-            size = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
+            size = sum((made / name).stat().st_size for name in _files(made))
+            if folder.exists():
+                _keep_others(folder, made)
             _put(made, folder, Path(temporary, "before"))
     return size
 
@@ -66,6 +68,27 @@ def _refuse(folder: Path, *, overwrite: bool) -> None:
         raise InputError("is not empty, and holds no site", where=where, hint=hint)
     if not overwrite:
         raise InputError("holds a site already", where=where, hint="--overwrite replaces it")
+
+
+def _files(folder: Path) -> list[str]:
+    """The paths of all that is in a folder and is none itself, relative to it."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+
+
+def _keep_others(folder: Path, made: Path) -> None:
+    """Take over into the finished site whatever lies in the folder and is not of the site that was there.
+
+    Raises InputError where the new site has a file of the same name: it is somebody's.
+    """
+    of_site = {MARKER, *(folder / MARKER).read_text(encoding="utf-8").splitlines()[1:]} if any(folder.iterdir()) else {}
+    for name in _files(folder):
+        if name in of_site:
+            continue
+        if (made / name).exists():
+            hint = "move it away, or choose another folder: --overwrite replaces an earlier site and nothing else"
+            raise InputError("is a file that no site has written", where=f"--to {folder / name}", hint=hint)
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(folder / name, made / name, follow_symlinks=False)
 
 
 def _put(made: Path, folder: Path, before: Path) -> None:
@@ -86,7 +109,6 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
     shutil.copytree(STATIC, made / "static")
     (made / "data").mkdir()
     (made / "implementations").mkdir()
-    (made / MARKER).write_text(f"conform {encoder_conformance.__version__}\n")
     for column in columns:
         column.script = contexts.script_context(column)
     _data(made, "index", _index(columns, keys, names))
@@ -95,6 +117,7 @@ def _fill(made: Path, columns: Sequence[Column], changes: dict[str, Any] | None)
         diagnoses = [contexts.diagnosis_context(each) for each in column.diagnoses]
         _data(made, str(number), {**column.details(keys), "diagnoses": diagnoses, "machine": column.run.machine})
     _pages(made, columns, changes)
+    (made / MARKER).write_text("\n".join([f"conform {encoder_conformance.__version__}", *_files(made), ""]), "utf-8")
 
 
 def _index(columns: Sequence[Column], keys: Sequence[tuple[str, str]], names: Sequence[str]) -> dict[str, Any]:
