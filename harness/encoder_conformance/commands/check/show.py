@@ -84,7 +84,8 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
     if described.parameters:
         text = f"{len(described.parameters)} parameters in {len(own)} of its own"
         for name, source in islice(described.parameters.items(), 16):
-            more = f", + {source.more:g}" if source.more else ""
+            more = f", × {source.times:g}" if source.times != 1 else ""
+            more += f", + {source.more:g}" if source.more else ""
             text += f"\n{'':{_WIDTH}}  {name:<28} {source.own}, {source.form.replace('_', ' ')}{more}"
         left = len(described.parameters) - 16
         text += f"\n{'':{_WIDTH}}  and {left} more" if left > 0 else ""

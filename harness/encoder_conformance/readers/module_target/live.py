@@ -60,6 +60,8 @@ class LiveModule(ABC):
     """The arguments that its model makes and gives it, beside x."""
     supplied_by: str = ""
     """The class of that model."""
+    untrained: tuple[str, ...] = ()
+    """Its own parameters of which that model makes what it gives without a gradient."""
     length: int = 0
     """The one number of positions for which its model makes what it gives; 0: any."""
     formats: Mapping[str, str] = {}

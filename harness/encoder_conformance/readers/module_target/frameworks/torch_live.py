@@ -120,6 +120,7 @@ class TorchModule(LiveModule):
         if call := call_of(self.module):
             self.supplied, self.supplied_by = call.given, type(call.model).__name__
             self.length, self.called_with = 0 if call.free else call.length, call.said
+            self.untrained = call.untrained
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
 
     @property
