@@ -72,8 +72,9 @@ def _write(file: Path, row: Row, order: list[str]) -> None:
 
 def judged(name: str, encoder: Encoder, attention: str) -> Row:
     """`attention`: eager, or what transformers takes by itself."""
+    options = [text for key, value in encoder.arguments.items() for text in ("--arg", f"{key}={value!r}")]
+    options += ["--attention", "eager"] if attention == "eager" else []
     arguments = {**encoder.arguments, **({"attn_implementation": attention} if attention == "eager" else {})}
-    options = [text for key, value in arguments.items() for text in ("--arg", f"{key}={value!r}")]
     before = sum(os.times()[2:4])
     with tempfile.TemporaryDirectory() as out:
         command = [str(_CONFORM), "check", f"hf:{encoder.type}", *options, "--out", out]

@@ -15,6 +15,7 @@ from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
@@ -76,6 +77,13 @@ def test_what_an_exporter_simplifies_is_read_all_the_same(module: str) -> None:
     assert found.proof.holds
     assert published in published_as(found.layer)
     assert described(found).parameters
+
+
+@pytest.mark.parametrize("kind", ["eager", "sdpa"])
+def test_the_attention_that_a_layer_computes_with_is_named(kind: str) -> None:
+    config = transformers.BertConfig(attn_implementation=kind, num_hidden_layers=1, vocab_size=30, **SIZES)
+    assert attention_of(transformers.BertModel(config).encoder.layer[0]) == kind
+    assert attention_of(torch.nn.TransformerEncoderLayer(D, H, F)) == ""
 
 
 @pytest.mark.release

@@ -253,6 +253,7 @@ class ModuleDescription(Description):
     """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
 
     `given`: the arguments that the model `given_by` makes and gives it beside x, for each length and batch.
+    `attention`: which of transformers' implementations it computes with.
     `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
     are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
     `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own parameters, of its
@@ -274,6 +275,7 @@ class ModuleDescription(Description):
     ungiven_arguments: tuple[UngivenArgument, ...]
     given: tuple[Plain, ...] = ()
     given_by: Plain = ""
+    attention: Plain = ""
     causal: bool
     always_causal: bool
     across_batch: bool

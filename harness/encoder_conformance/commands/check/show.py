@@ -44,6 +44,8 @@ def _show_part(screen: Console, part: PartResult) -> None:
         _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
     if described.given:
         _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
+    if described.attention:
+        _row(screen, "attention", described.attention, "as its configuration says; --attention asks another of hf:NAME")
     if left := _left_out(described):
         _row(screen, "without", left)
     if described.layer is not None:
@@ -159,8 +161,9 @@ def _covering(part: PartResult) -> str:
         return f", like {part.like}, which was asked in its place"
     masks = [mask.argument for mask in part.described.masks] if any(each.longest_masked for each in part.asked) else []
     given = f"with {listed(masks)} and without" if masks else "without masks"
+    attention = f", by {part.described.attention} attention" if part.described.attention else ""
     back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
-    return f", asked {up_to(part.asked)}, {given}{back}"
+    return f", asked {up_to(part.asked)}, {given}{attention}{back}"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

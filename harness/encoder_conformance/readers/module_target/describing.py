@@ -57,6 +57,7 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "ungiven_arguments": offered.ungiven if offered else (),
         "given": found.given,
         "given_by": found.given_by,
+        "attention": found.module.attention,
     }
 
 

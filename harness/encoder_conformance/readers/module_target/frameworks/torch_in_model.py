@@ -318,6 +318,12 @@ def call_of(module: nn.Module) -> LayerCall | None:
     return module._call if isinstance(module, InModel) else None
 
 
+def attention_of(layer: nn.Module) -> str:
+    """The implementation of attention that transformers takes for a layer, by the configuration that its parts keep."""
+    configured = (getattr(getattr(part, "config", None), "_attn_implementation", None) for part in layer.modules())
+    return next((name for name in configured if isinstance(name, str)), "")
+
+
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     """Numbers in this format, and within it."""
     if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:

@@ -31,7 +31,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
@@ -115,6 +115,7 @@ class TorchModule(LiveModule):
         self.given, self.module, self.signature, self.way = given, inside(given), signature, way
         kind = type(self._layer)
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
+        self.attention = attention_of(self._layer)
         first = {id(value): name for name, value in self.module.named_parameters()}
         every = self.module.named_parameters(remove_duplicate=False)
         if call := call_of(self.module):
