@@ -60,7 +60,7 @@ class ElementMap:
         """Give the module these parameters; those that the map lacks are passed over."""
         flat = module.flat().copy()
         for name, elements in self.elements.items():
-            flat[elements.reshape(-1)] = self._own(name, parameters[name]).reshape(-1)
+            flat[elements.reshape(-1)] = self._own(name, parameters[name].reshape(-1))
         module.assign(flat)
 
     def made_one(self, parameters: Mapping[str, Array], last: str = "") -> dict[str, Array]:
@@ -68,7 +68,7 @@ class ElementMap:
         read from an element says what it is, and before it `last`."""
         flat = np.zeros(self.own.size)
         for name in (*reversed(list(self.elements)), *([last] if last else [])):
-            flat[self.elements[name].reshape(-1)] = self._own(name, parameters[name]).reshape(-1)
+            flat[self.elements[name].reshape(-1)] = self._own(name, parameters[name].reshape(-1))
         held = {name: value.astype(parameters[name].dtype) for name, value in self.held(flat).items()}
         return {**parameters, **held}
 
@@ -84,7 +84,7 @@ class ElementMap:
         return found | {name: found[name] / found[name].dtype.type(times) for name, times in self.times.items()}
 
     def _own(self, name: str, value: Array) -> Array:
-        """The own elements of a parameter that has this value."""
+        """The own elements of a parameter that has this value, both [n]."""
         value = value - self.more[name] if name in self.more else value
         return value / value.dtype.type(self.times[name]) if name in self.times else value
 

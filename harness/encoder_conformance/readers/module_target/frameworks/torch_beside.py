@@ -12,6 +12,9 @@ Made = Callable[[], Mapping[str, Any]]
 _MOST = 8
 """Of more than so many what is given is no table, but made of what the model has computed before."""
 
+_LARGEST = 1 << 17
+"""Elements: a table by distance has fewer, and a large model's matrices, which need not be copied, have more."""
+
 
 def parameters_beside(model: nn.Module, layer: nn.Module, made: Made) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of those of the model that what it gives is made of: of all of them, and of those that get no gradient
@@ -21,7 +24,8 @@ def parameters_beside(model: nn.Module, layer: nn.Module, made: Made) -> tuple[t
     for value in others.values():
         value.requires_grad_(True)
     traced = _by_gradient(others, made)
-    silent = _by_moving({name: value for name, value in others.items() if name not in traced}, made)
+    tables = {name: value for name, value in others.items() if name not in traced and value.numel() <= _LARGEST}
+    silent = _by_moving(tables, made)
     found = {*traced, *silent}
     return tuple(name for name in others if name in found), tuple(silent)
 
