@@ -117,8 +117,8 @@ def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) ->
 
 
 def _table_times(table: RH, own: OwnParameters, marks: Array) -> tuple[Array, float] | None:
-    """The own table whose rows a bias of scores [R, H] has, of marks [n], times a power of two and up to a number that all scores of a head
-    get alike, and so do nothing; and that power. None if there is none."""
+    """The own table whose rows a bias of scores [R, H] has, of marks [n], times a power of two and up to a number that
+    all scores of a head get, and that does nothing; and that power. None if there is none."""
     taken = table.any(1)  # a row that no distance takes was not seen
     apart = table[taken] - table[taken].mean(0, dtype=np.float64)
     for name, shape in own.shapes.items():
