@@ -103,12 +103,16 @@ def _first_line(text: str, before: str) -> str:
 
 
 def _attention(type: str, arguments: Mapping[str, Any]) -> str:
-    """The implementation of attention that it was asked with."""
+    """The implementation of attention that it was asked with; "" where no such model can be made here."""
     from transformers import AutoConfig
 
+    from encoder_conformance.readers.module_target.errors import BadTarget
     from encoder_conformance.readers.module_target.loading import made_by_transformers
 
-    return str(made_by_transformers(AutoConfig.for_model(type, **arguments)).config._attn_implementation)
+    try:
+        return str(made_by_transformers(AutoConfig.for_model(type, **arguments)).config._attn_implementation)
+    except BadTarget:
+        return ""
 
 
 def _verdict(result: Mapping[str, Any], encoder: Encoder, shown: str) -> tuple[str, str, float | None, str]:

@@ -96,7 +96,7 @@ OTHERS: Mapping[str, Encoder] = {
     "visual_bert": Encoder("visual_bert", {**TEXT, "visual_embedding_dim": 16}, (POST,)),
     "markuplm": Encoder("markuplm", TEXT, (POST,)),
     "lilt": Encoder("lilt", {**TEXT, "hidden_size": 96}),
-    "canine": Encoder("canine", {k: v for k, v in TEXT.items() if k != "vocab_size"}),
+    "canine": Encoder("canine", {k: v for k, v in TEXT.items() if k != "vocab_size"}, (POST,)),  # of its deep encoder
     "flaubert": Encoder("flaubert", {"emb_dim": 64, "n_heads": 4, "n_layers": 2, "n_words": 99}, (POST,)),
     "fsmt": Encoder(
         "fsmt",
