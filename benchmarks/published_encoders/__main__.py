@@ -72,8 +72,9 @@ def _write(file: Path, row: Row, order: list[str]) -> None:
 
 def judged(name: str, encoder: Encoder, attention: str) -> Row:
     """`attention`: eager, or what transformers takes by itself."""
+    options = [text for key, value in encoder.arguments.items() for text in ("--arg", f"{key}={value!r}")]
+    options += ["--attention", "eager"] if attention == "eager" else []
     arguments = {**encoder.arguments, **({"attn_implementation": attention} if attention == "eager" else {})}
-    options = [text for key, value in arguments.items() for text in ("--arg", f"{key}={value!r}")]
     before = sum(os.times()[2:4])
     with tempfile.TemporaryDirectory() as out:
         command = [str(_CONFORM), "check", f"hf:{encoder.type}", *options, "--out", out]
@@ -102,12 +103,16 @@ def _first_line(text: str, before: str) -> str:
 
 
 def _attention(type: str, arguments: Mapping[str, Any]) -> str:
-    """The implementation of attention that it was asked with."""
+    """The implementation of attention that it was asked with; "" where no such model can be made here."""
     from transformers import AutoConfig
 
+    from encoder_conformance.readers.module_target.errors import BadTarget
     from encoder_conformance.readers.module_target.loading import made_by_transformers
 
-    return str(made_by_transformers(AutoConfig.for_model(type, **arguments)).config._attn_implementation)
+    try:
+        return str(made_by_transformers(AutoConfig.for_model(type, **arguments)).config._attn_implementation)
+    except BadTarget:
+        return ""
 
 
 def _verdict(result: Mapping[str, Any], encoder: Encoder, shown: str) -> tuple[str, str, float | None, str]:

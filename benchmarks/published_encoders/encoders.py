@@ -232,7 +232,9 @@ ENCODERS: Mapping[str, Encoder] = {
         ({"norm.epsilon": 1e-6, "feed_forward.activation": "gelu_tanh"},),
     ),
     "layoutlmv3": Encoder(
-        "layoutlmv3", {**TEXT, "coordinate_size": 8, "shape_size": 16, "input_size": 32, "patch_size": 8}
+        "layoutlmv3",
+        {**TEXT, "coordinate_size": 8, "shape_size": 16, "input_size": 32, "patch_size": 8},
+        ({**POST, "norm.epsilon": 1e-5, **buckets_of(32, 128)},),  # of ids alone: its boxes are all one, and do nothing
     ),
     "vjepa2": Encoder(
         "vjepa2",

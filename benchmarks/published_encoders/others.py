@@ -96,7 +96,7 @@ OTHERS: Mapping[str, Encoder] = {
     "visual_bert": Encoder("visual_bert", {**TEXT, "visual_embedding_dim": 16}, (POST,)),
     "markuplm": Encoder("markuplm", TEXT, (POST,)),
     "lilt": Encoder("lilt", {**TEXT, "hidden_size": 96}),
-    "canine": Encoder("canine", {k: v for k, v in TEXT.items() if k != "vocab_size"}),
+    "canine": Encoder("canine", {k: v for k, v in TEXT.items() if k != "vocab_size"}, (POST,)),  # of its deep encoder
     "flaubert": Encoder("flaubert", {"emb_dim": 64, "n_heads": 4, "n_layers": 2, "n_words": 99}, (POST,)),
     "fsmt": Encoder(
         "fsmt",
@@ -110,7 +110,11 @@ OTHERS: Mapping[str, Encoder] = {
     "plbart": Encoder("plbart", TWO, ({"norm.placement": "post"},)),
     "led": Encoder("led", {**TWO, "attention_window": [8, 8]}),
     "longt5": Encoder("longt5", {**T5, "d_kv": 16, "local_radius": 4}),
-    "switch_transformers": Encoder("switch_transformers", {**T5, "d_kv": 16, "num_experts": 2}),
+    "switch_transformers": Encoder(  # its first layer has no experts
+        "switch_transformers",
+        {**T5, "d_kv": 16, "num_experts": 2, "num_sparse_encoder_layers": 1},
+        ({**T5_LAYER, "feed_forward.activation": "relu"},),
+    ),
     "pix2struct": Encoder(
         "pix2struct_vision_model",
         {**_SHORT, "d_kv": 16, "d_ff": 128, "patch_embed_hidden_size": 48, "seq_len": 32},

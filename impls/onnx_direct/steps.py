@@ -91,6 +91,12 @@ def tokens(form: Form, step: Step) -> Lines:
     ]
 
 
+def token_types(form: Form, step: Step, x: str) -> Lines:
+    """x [B, S, D] and the rows of the types [B, S] of the tokens (E-36)."""
+    y = step.makes
+    return [f"{y}_rows = Gather <axis = 0> ({step.owner}.weight, token_types)", f"{y} = Add({x}, {y}_rows)"]
+
+
 def passed_on(form: Form, step: Step, x: str) -> Lines:
     return [f"{step.makes} = Identity({x})"]
 
@@ -125,6 +131,7 @@ LINES: Mapping[str, Callable[..., Lines]] = {
 """Form of a step of a layer → its lines."""
 OF_EMBEDDING: Mapping[str, Callable[..., Lines]] = {
     "tokens": tokens,
+    "token_types": token_types,
     "positions": positional.sinusoidal,
     "learned_positions": positional.learned_positions,
     "same": passed_on,

@@ -16,6 +16,7 @@ import onnx.parser
 from onnx import helper, numpy_helper
 
 from encoder_conformance import Tensors, shows_inside, stack_of
+from encoder_conformance.impls.bases.onnx_model.inputs import takes_ids, takes_types
 from encoder_conformance.impls.onnx_direct.constants import constants_of
 from encoder_conformance.impls.onnx_direct.form import Form, Lines, reduced
 from encoder_conformance.impls.onnx_direct.positional import SHARED as OF_POSITIONS
@@ -23,7 +24,7 @@ from encoder_conformance.impls.onnx_direct.positional import angles, places
 from encoder_conformance.impls.onnx_direct.steps import LINES, OF_EMBEDDING
 from encoder_conformance.spec.plan import stack_plan
 
-SHARED = ("x", "mask", "valid", "bias", "has_key", "needed")
+SHARED = ("x", "token_types", "mask", "valid", "bias", "has_key", "needed")
 """Values that are the same for each layer of a stack. Constants are, too."""
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "quick_gelu")
 
@@ -93,8 +94,10 @@ def header(form: Form, outputs: list[str]) -> str:
     layer, heads = form.layer, form.attention["num_heads"]
     kind = {"float64": "double", "float32": "float", "float16": "float16"}[form.dtype]
     scores = f"[batch, {heads}, sequence, sequence]"
-    x = "int64[batch, sequence] x" if layer["embedding"] else f"{kind}[batch, sequence, {layer['d_model']}] x"
-    given = [x, f"bool{scores} mask", "bool[batch, sequence] valid", *([f"{kind}{scores} bias"] if form.biased else [])]
+    x = "int64[batch, sequence] x" if takes_ids(layer) else f"{kind}[batch, sequence, {layer['d_model']}] x"
+    typed = ["int64[batch, sequence] token_types"] if takes_types(layer) else []
+    bias = [f"{kind}{scores} bias"] if form.biased else []
+    given = [x, *typed, f"bool{scores} mask", "bool[batch, sequence] valid", *bias]
     ir_version = helper.find_min_ir_version_for([helper.make_opsetid("", form.opset)])
     return (
         f'<ir_version: {ir_version}, opset_import: ["": {form.opset}], producer_name: "encoder-conformance">\n'
@@ -125,7 +128,7 @@ def masks(form: Form) -> Lines:
 
 
 def embedding(form: Form) -> Lines:
-    """From token ids to what the first layer takes: each step before the layers in its operators."""
+    """From token ids, or x, to what the first layer takes: each step before the layers in its operators."""
     steps = stack_plan(form.described)
     return [
         line

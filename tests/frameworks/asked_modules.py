@@ -48,6 +48,25 @@ class Post(nn.Module):
         return self.layer(x, padding_mask)
 
 
+class SoftmaxShown(Post):
+    """Right: its softmax is a submodule, which takes scores with the mask [batch, heads, query, key] added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softmax = nn.Softmax(-1)
+
+    def weights(self, scores: Tensor) -> Tensor:
+        shown: Tensor = self.softmax(scores)
+        return shown
+
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        return scores if ignore is None else scores + ignore
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attention_mask)
+
+
 # ------------------------------------------------------------------------------- heads that no attribute names
 
 

@@ -110,6 +110,14 @@ def test_a_wrong_layer_is_accused_with_its_own_heads(name: str, heads: int) -> N
     assert judged.attention.num_heads == heads
 
 
+def test_scores_are_no_stage_where_they_are_seen_with_a_given_bias_in_them() -> None:
+    """I-BERT was accused for it: its softmax is a module, and what goes into that has the mask added (M-7)."""
+    torch.manual_seed(0)
+    stages = examine(MODULES["SoftmaxShown"]()).stages
+    assert "attention_weights" in stages
+    assert "attention_scores" not in stages
+
+
 @pytest.mark.release
 def test_heads_that_nothing_tells_are_said_to_be_unknown() -> None:
     found = stated("Coupled")

@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -13,6 +14,9 @@ from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
+from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 D, H, F = BARE["D"], BARE["H"], BARE["F"]
@@ -73,6 +77,76 @@ def test_what_an_exporter_simplifies_is_read_all_the_same(module: str) -> None:
     assert found.proof.holds
     assert published in published_as(found.layer)
     assert described(found).parameters
+
+
+@pytest.mark.parametrize("kind", ["eager", "sdpa"])
+def test_the_attention_that_a_layer_computes_with_is_named(kind: str) -> None:
+    config = transformers.BertConfig(attn_implementation=kind, num_hidden_layers=1, vocab_size=30, **SIZES)
+    assert attention_of(transformers.BertModel(config).encoder.layer[0]) == kind
+    assert attention_of(torch.nn.TransformerEncoderLayer(D, H, F)) == ""
+
+
+@pytest.mark.release
+def test_a_table_by_distance_that_is_scaled_and_gets_no_gradient() -> None:
+    """LayoutLMv3 divides its tables by the root of a head's size, and makes them under no_grad; those of places on the
+    page give all scores of a head one number where it is called with ids alone."""
+    torch.manual_seed(0)
+    sizes = {**TEXT, "hidden_size": 32, "coordinate_size": 4, "shape_size": 8, "input_size": 16, "patch_size": 8}
+    model = transformers.LayoutLMv3Model(transformers.LayoutLMv3Config(**sizes))
+    parts = framework_of(model).parts(model)  # type: ignore[union-attr]
+    found = described(examine(parts.at(*parts.listed())))
+    assert found.layer is not None
+    assert found.proof is not None
+    assert found.proof.holds
+    table = found.parameters["attention.position_bias.table"]
+    assert (table.own, table.times) == ("encoder.rel_pos_bias.weight", 0.25)
+    assert "attention.position_bias.table" in found.ungiven
+    assert found.idle_here == ("encoder.rel_pos_x_bias.weight", "encoder.rel_pos_y_bias.weight")
+
+
+class _Beside(torch.nn.Module):
+    """Gives its layer rows of three tables, of which one gets no gradient and one is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        tables = {name: torch.nn.Parameter(torch.ones(3)) for name in ("trained", "still", "idle")}
+        self.tables, self.layer = torch.nn.ParameterDict(tables), torch.nn.Linear(2, 2)
+
+    def beside(self) -> dict[str, torch.Tensor]:
+        with torch.no_grad():
+            still = self.tables["still"] * 2
+        return {"rows": self.tables["trained"] + still, "still": still, "numbers": torch.arange(3)}
+
+
+def test_tables_of_a_model_are_found_though_they_get_no_gradient() -> None:
+    model = _Beside()
+    assert parameters_beside(model, model.layer, model.beside) == (
+        ("tables.still", "tables.trained"), ("tables.still",)
+    )  # fmt: skip
+    assert all(bool((value == 1).all()) for value in model.tables.values())
+
+
+def test_a_map_that_multiplies_goes_there_and_back() -> None:
+    own = OwnParameters({"held": (3,)})
+    map = ElementMap(own, {"gain": np.array([2, 0, 1])}, {"gain": 1.0}, {"gain": 0.25})
+    live = LiveNumbers()
+    map.load(live, {"gain": np.array([1.0, 2.0, 3.0])})  # type: ignore[arg-type]
+    assert live.flat().tolist() == [4.0, 8.0, 0.0]
+    assert map.held(live.flat())["gain"].tolist() == [1.0, 2.0, 3.0]
+    assert map.taken(np.array([4.0, 8.0, 0.0]))["gain"].tolist() == [0.0, 16.0, 32.0]
+
+
+class LiveNumbers:
+    """A module that is its parameters alone."""
+
+    def __init__(self) -> None:
+        self._flat = np.zeros(3)
+
+    def flat(self) -> np.ndarray:
+        return self._flat
+
+    def assign(self, flat: np.ndarray) -> None:
+        self._flat = flat
 
 
 @pytest.mark.release

@@ -194,12 +194,13 @@ class NotRead(Frozen):
 
 
 class ModuleSource(Frozen):
-    """The own parameters of a module that one of the specification's is, and in which form; `more` is added to them.
-    `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""
+    """The own parameters of a module that one of the specification's is, and in which form, `times` a number and with
+    `more` added. `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""
 
     own: str
     form: str
     more: float = 0.0
+    times: float = 1.0
     shape: tuple[int, ...] = ()
     at: int = 0
 
@@ -263,9 +264,11 @@ class ModuleDescription(Description):
     """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
 
     `given`: the arguments that the model `given_by` makes and gives it beside x, for each length and batch.
+    `attention`: which of transformers' implementations it computes with.
     `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
     are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
-    `unread`: own parameter that the graph does not read, and as what it is judged. `misnamed`: own parameter, as what
+    `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own parameters, of its
+    model, of which that makes what it gives without a gradient. `misnamed`: own parameter, as what
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
     judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
     `kept`: what a call leaves behind in it; where its answers depend on that each is of it as it was before its first.
@@ -284,6 +287,7 @@ class ModuleDescription(Description):
     ungiven_arguments: tuple[UngivenArgument, ...]
     given: tuple[Plain, ...] = ()
     given_by: Plain = ""
+    attention: Plain = ""
     causal: bool
     always_causal: bool
     across_batch: bool
@@ -298,6 +302,7 @@ class ModuleDescription(Description):
     tied: tuple[tuple[str, str], ...]
     read_twice: tuple[tuple[str, str, str], ...]
     unread: tuple[tuple[str, str], ...]
+    untrained: tuple[str, ...] = ()
     misnamed: tuple[tuple[str, str, str], ...]
     proof: LiveProof | None
     searched: MapSearch | None
@@ -353,6 +358,13 @@ class ModuleDescription(Description):
         return (*(each.argument for each in self.unusable_masks if each.kind != "sized"), *ungiven)
 
     @property
+    def idle_here(self) -> tuple[str, ...]:
+        """Own parameters of its model, of which that makes something that changes nothing as it was called."""
+        return tuple(own for own in self.unused if own in self.untrained)
+
+    @property
     def ungiven(self) -> frozenset[str]:
-        """Parameters whose gradients it cannot give: those that it lacks, and each half of a tied tensor."""
-        return frozenset({*self.absent, *(name for pair in self.tied for name in pair)})
+        """Parameters whose gradients it cannot give: those that it lacks, each half of a tied tensor, and those of its
+        model that get none."""
+        kept = (name for name, source in self.parameters.items() if source.own in self.untrained)
+        return frozenset({*self.absent, *kept, *(name for pair in self.tied for name in pair)})

@@ -16,7 +16,7 @@ from encoder_conformance.impls.bases.onnx_model import runtimes
 from encoder_conformance.impls.bases.onnx_model.binding import Binding
 from encoder_conformance.impls.bases.onnx_model.contract import finish, metadata
 from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
-from encoder_conformance.impls.bases.onnx_model.inputs import check_symbols, whole
+from encoder_conformance.impls.bases.onnx_model.inputs import check_symbols, types_of, whole
 from encoder_conformance.impls.bases.onnx_model.store import digest_of, essence, stored
 from encoder_conformance.impls.bases.onnx_model.timing import Timing
 
@@ -99,10 +99,10 @@ class OnnxAdapter(Adapter):
         return finish(model, self.layer, drawn, exporter=self.exporter, opset=self.opset, versions=self.versions)
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
-        return run.as_given(self.ask("deployed", run.batch_first(x), masks)["output"])
+        return run.as_given(self.ask("deployed", run.batch_first(x), masks, run)["output"])
 
     def stages(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
-        return self.ask("staged", x, masks)
+        return self.ask("staged", x, masks, run)
 
     def profile(self, x: Array, masks: Masks, run: RunRequest, repeats: int) -> Tensors:
         """Times the model that shows every stage: ONNX Runtime fuses less of it than of the one that is deployed."""
@@ -110,15 +110,15 @@ class OnnxAdapter(Adapter):
             raise NotImplementedError(f"{self.runtime} does not say how long a node takes")
         with tempfile.TemporaryDirectory() as folder:
             timing = Timing(Path(folder), runtimes.options(self.level, self.threads))
-            given = self.given(x, masks)
+            given = self.given(x, masks, run)
             session = runtimes.session(self.model(biased="bias" in given).SerializeToString(), timing.options)
             for _ in range(repeats + 1):
                 session.run(None, given)
             return timing.by_stage(session.end_profiling(), repeats)
 
-    def ask(self, kind: str, x: Array, masks: Masks) -> Tensors:
+    def ask(self, kind: str, x: Array, masks: Masks, run: RunRequest) -> Tensors:
         """`kind` is staged, or deployed: with the output alone."""
-        given = self.given(x, masks)
+        given = self.given(x, masks, run)
         biased = "bias" in given
         if (kind, biased) not in self.sessions:
             model = self.model(biased=biased)
@@ -131,8 +131,9 @@ class OnnxAdapter(Adapter):
     def symbols(self, *, biased: bool) -> dict[str, tuple[int | str | None, ...]]:
         return {given.name: runtimes.shape_of(given) for given in self.models[biased].graph.input}
 
-    def given(self, x: Array, masks: Masks) -> Tensors:
-        return whole(x, masks, self.layer["attention"]["num_heads"], self.dtype)
+    def given(self, x: Array, masks: Masks, run: RunRequest) -> Tensors:
+        types = None if run.token_types is None else run.batch_first(run.token_types)
+        return {**whole(x, masks, self.layer["attention"]["num_heads"], self.dtype), **types_of(self.layer, x, types)}
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes

@@ -1,9 +1,10 @@
 """The contract of a *staged* model, and how an export comes to keep it.
 
 Inputs: `x` [batch, sequence, d_model] in the parameters' dtype, or, under that name, token ids [batch, sequence],
-int64; `mask` [batch, num_heads, sequence, sequence], bool, true where a query (third axis) may attend to a key
-(fourth); `valid` [batch, sequence], bool, true where x holds data and not padding. A biased model takes `bias` too,
-which is added to the scores, in the shape of the mask and the parameters' dtype.
+int64; `token_types` [batch, sequence], int64, of a layer whose tokens have types; `mask` [batch, num_heads, sequence,
+sequence], bool, true where a query (third axis) may attend to a key (fourth); `valid` [batch, sequence], bool, true
+where x holds data and not padding. A biased model takes `bias` too, which is added to the scores, in the shape of the
+mask and the parameters' dtype.
 
 Outputs: every stage that the exporter can show, by its name in the specification and in the order of computation,
 `output` last. Batch and sequence are free, and are the symbols `batch` and `sequence`.
@@ -23,6 +24,7 @@ import onnx.inliner
 import encoder_conformance
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.binding import bind
+from encoder_conformance.impls.bases.onnx_model.inputs import takes_ids
 from encoder_conformance.spec.plan import layer_sizes, with_attributes
 from encoder_conformance.spec.stages import axes_of
 
@@ -85,7 +87,8 @@ def _state_shapes(graph: onnx.GraphProto, layer: Mapping[str, Any]) -> None:
     """Say every input's and output's shape in the contract's symbols, and leave those between to inference."""
     del graph.value_info[:]  # an exporter's are in symbols of its own
     sizes: dict[str, int | str] = {**layer_sizes(with_attributes(layer)), "B": "batch", "S": "sequence"}
-    given = {"x": "B S" if layer["embedding"] else "B S D", "mask": "B H S S", "valid": "B S", "bias": "B H S S"}
+    given = {"mask": "B H S S", "valid": "B S", "bias": "B H S S", "token_types": "B S"}
+    given["x"] = "B S" if takes_ids(layer) else "B S D"
     for tensor in graph.input:
         _state_shape(tensor, given[tensor.name], sizes)
     for tensor in graph.output:

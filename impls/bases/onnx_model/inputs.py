@@ -1,6 +1,7 @@
 """The inputs of a staged model: masks as whole as it takes them, and sizes that fit each other."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -8,6 +9,23 @@ from encoder_conformance import Array, Masks, Tensors
 
 Shape = tuple[int | str | None, ...]
 """The shape of an input, each axis a size, a symbol, or None if it is not stated."""
+
+
+def takes_ids(layer: Mapping[str, Any]) -> bool:
+    """Whether token ids come in the place of x (E-15, E-39)."""
+    return bool(layer["embedding"]) and layer["embedding"]["vocabulary"] is not None
+
+
+def takes_types(layer: Mapping[str, Any]) -> bool:
+    """Whether each token has a type, a second input (E-36)."""
+    return bool(layer["embedding"]) and layer["embedding"].get("token_types") is not None
+
+
+def types_of(layer: Mapping[str, Any], x: Array, given: Array | None) -> Tensors:
+    """The types [B, S] of the tokens, of a layer that takes them: 0 where none are given."""
+    if not takes_types(layer):
+        return {}
+    return {"token_types": np.zeros(x.shape[:2], np.int64) if given is None else np.ascontiguousarray(given)}
 
 
 def whole(x: Array, masks: Masks, num_heads: int, dtype: str) -> Tensors:

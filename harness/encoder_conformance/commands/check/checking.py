@@ -165,7 +165,8 @@ def needs_no_equation(described: ModuleDescription) -> bool:
 
 def _without(described: ModuleDescription, reference: ModuleDescription | None) -> tuple[str, ...]:
     """The arguments that no verdict covers: the module's own, and those of the one that states its layer."""
-    return tuple(dict.fromkeys((*described.judged_without, *(reference.judged_without if reference else ()))))
+    without = *described.judged_without, *described.idle_here, *(reference.judged_without if reference else ())
+    return tuple(dict.fromkeys(without))
 
 
 def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:

@@ -35,6 +35,7 @@ Examples:
   conform check my_package.layers:Block --arg width=128 --layer pre-gelu
   conform check my_port.py:Layer --layer hf:roberta
   conform check hf:bert --arg num_hidden_layers=2 --at encoder.layer.0
+  conform check hf:bert --attention eager
 """
 
 formats_option = click.option(
@@ -50,6 +51,11 @@ formats_option = click.option(
 @click.argument("target", metavar="TARGET")
 @arguments_option("the class or function")
 @click.option("--at", metavar="PATH", help="The part of the module to judge, such as encoder.layer.0.")
+@click.option(
+    "--attention",
+    type=click.Choice(("eager", "sdpa")),
+    help="Which implementation of attention a model of transformers (hf:NAME) computes with; default: what it takes.",
+)
 @click.option(
     "--layer",
     metavar="ID|YAML|hf:NAME",
@@ -68,7 +74,15 @@ formats_option = click.option(
 @interpreters_option("module_target, one that has the framework")
 @jobs_option
 @result_options("check", NAME)
-def check(target: str, layer: str | None, adapter: Path | None, out: Path | None, as_json: bool, **asked: Any) -> int:
+def check(
+    target: str,
+    attention: str | None,
+    layer: str | None,
+    adapter: Path | None,
+    out: Path | None,
+    as_json: bool,
+    **asked: Any,
+) -> int:
     """Judge a module: package.module:name, file.py:name or hf:TYPE. It needs no adapter and no export.
 
     It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
@@ -78,7 +92,7 @@ def check(target: str, layer: str | None, adapter: Path | None, out: Path | None
     and conform itself failed in a diagnosis.
     """
     refuse_pickle(target)
-    request = CheckRequest(target, **asked).stating(layer, "`check` judges encoder layers")
+    request = CheckRequest(target, **asked).with_attention(attention).stating(layer, "`check` judges encoder layers")
     if adapter is not None:
         refuse_folder(adapter)
     with begun_result("check", NAME, out) as file:

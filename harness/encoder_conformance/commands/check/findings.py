@@ -153,7 +153,12 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
     yield from _of_values(described)
     read_elsewhere = {other for _, _, other in described.read_twice}
     for own in described.unused:
-        if own not in read_elsewhere:
+        if own in read_elsewhere:
+            continue
+        if own in described.idle_here:
+            message = f"what {described.given_by} makes of {own} changes nothing where it is called with ids alone"
+            yield _warning(message, "it was not asked where other inputs of the model make more of it")
+        else:
             yield _warning(f"the parameter {own} changes nothing in the layer that was read")
     yield from _of_absent(described)
     for own, name in described.unread:
@@ -181,6 +186,14 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
         if source.more:
             hint = f"what another has as {name} is to be loaded less {source.more:g}"
             yield _warning(f"{name} is {source.own} + {source.more:g}", hint)
+        if source.times != 1:
+            hint = f"what another has as {name} is to be loaded divided by {source.times:g}"
+            yield _warning(f"{name} is {source.own} × {source.times:g}", hint)
+        if source.own in described.untrained:
+            message = (
+                f"{described.given_by} makes what it gives of {source.own} without a gradient: no training moves it"
+            )
+            yield _warning(message, f"the gradient by {name} is not judged")
     for alias, first in described.aliases.items():
         yield _warning(f"{alias} and {first} are one tensor")
     for one, other in described.tied:

@@ -44,6 +44,8 @@ def _show_part(screen: Console, part: PartResult) -> None:
         _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
     if described.given:
         _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
+    if described.attention:
+        _row(screen, "attention", described.attention, "as its configuration says; --attention asks another of hf:NAME")
     if left := _left_out(described):
         _row(screen, "without", left)
     if described.layer is not None:
@@ -84,7 +86,8 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
     if described.parameters:
         text = f"{len(described.parameters)} parameters in {len(own)} of its own"
         for name, source in islice(described.parameters.items(), 16):
-            more = f", + {source.more:g}" if source.more else ""
+            more = f", × {source.times:g}" if source.times != 1 else ""
+            more += f", + {source.more:g}" if source.more else ""
             text += f"\n{'':{_WIDTH}}  {name:<28} {source.own}, {source.form.replace('_', ' ')}{more}"
         left = len(described.parameters) - 16
         text += f"\n{'':{_WIDTH}}  and {left} more" if left > 0 else ""
@@ -160,8 +163,9 @@ def _covering(part: PartResult) -> str:
         return f", like {part.like}, which was asked in its place"
     masks = [mask.argument for mask in part.described.masks] if any(each.longest_masked for each in part.asked) else []
     given = f"with {listed(masks)} and without" if masks else "without masks"
+    attention = f", by {part.described.attention} attention" if part.described.attention else ""
     back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
-    return f", asked {up_to(part.asked)}, {given}{back}"
+    return f", asked {up_to(part.asked)}, {given}{attention}{back}"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

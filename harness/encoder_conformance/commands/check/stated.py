@@ -17,6 +17,8 @@ from encoder_conformance.subjects.module import ModuleWorker
 from encoder_conformance.subjects.subject import SubjectRequest
 
 TRANSFORMERS = "hf:"
+_ATTENTION = "attn_implementation"
+"""transformers' name of the choice."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,19 @@ class CheckRequest(SubjectRequest):
     level: Level = "core"
     declared: tuple[Declared, ...] = ()
     jobs: int = 1
+
+    def with_attention(self, kind: str | None) -> "CheckRequest":
+        """The request for a model of transformers with this implementation of attention, if any is named.
+
+        Raises InputError for a target of another kind, and where --arg names another.
+        """
+        if kind is None:
+            return self
+        if not self.target.startswith(TRANSFORMERS):
+            raise InputError(f"{self.target} is no hf:NAME, whose attention can be chosen", where="--attention")
+        if self.arguments.get(_ATTENTION, kind) != kind:
+            raise InputError(f"--arg {_ATTENTION} says another", where="--attention", hint="name it once")
+        return replace(self, arguments={**self.arguments, _ATTENTION: kind})
 
     def stating(self, named: str | None, command: str) -> "CheckRequest":
         """The request with the layer that is named, if any: one of the specification at the module's own sizes.

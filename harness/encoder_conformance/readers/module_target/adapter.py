@@ -72,10 +72,11 @@ class ModuleTarget(ModuleAdapter):
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         self.examination = found
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
-        self.tied = frozenset(name for pair in found.tied for name in pair)
+        description = described(found)
+        self.ungiven = description.ungiven
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
-        return described(found).model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+        return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
 
     def loaded_target(self, message: dict[str, Any]) -> tuple[ModuleFramework, Any]:
         """The module that a request names, made once for all that name it. Raises BadTarget."""

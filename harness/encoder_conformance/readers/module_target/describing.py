@@ -34,6 +34,7 @@ def described(found: Examination) -> ModuleDescription:
         tied=found.tied,
         read_twice=found.read_twice,
         unread=found.unread,
+        untrained=found.module.untrained,
         misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
         proof=found.proof,
         searched=found.searched,
@@ -56,6 +57,7 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "ungiven_arguments": offered.ungiven if offered else (),
         "given": found.given,
         "given_by": found.given_by,
+        "attention": found.module.attention,
     }
 
 
@@ -118,6 +120,6 @@ def _sources(found: Examination) -> dict[str, ModuleSource]:
     sources = {}
     for name in found.map.elements:
         (own, form), (shape, at) = found.map.source(name), found.map.place(name)
-        more = found.map.more.get(name, 0.0)
-        sources[name] = ModuleSource(own=own, form=form, more=more, shape=shape, at=at)
+        more, times = found.map.more.get(name, 0.0), found.map.times.get(name, 1.0)
+        sources[name] = ModuleSource(own=own, form=form, more=more, times=times, shape=shape, at=at)
     return sources

@@ -21,8 +21,8 @@ class ModuleAdapter(Adapter):
     semantics: InputSemantics
     always_causal: bool
     places: Mapping[str, Place]
-    tied: frozenset[str] = frozenset()
-    """Parameters whose gradients cannot be told apart."""
+    ungiven: frozenset[str] = frozenset()
+    """Parameters whose gradients cannot be told apart, or are kept by nothing."""
 
     def loaded(self, parameters: Tensors, dtype: str) -> tuple[LiveModule, ElementMap]:
         """A copy of the module in this dtype with these parameters, and which of its own elements they are."""
@@ -58,7 +58,7 @@ class ModuleAdapter(Adapter):
         """The gradients by x [B, S, D] and by each parameter, for a gradient of the output in the shape of x."""
         seed = np.ascontiguousarray(self.semantics.laid_out(run.batch_first(cotangent)))
         by_x, own = self.module.backward(self.feeds(run.batch_first(x), masks), seed)
-        found = {name: value for name, value in self.elements.taken(own).items() if name not in self.tied}
+        found = {name: value for name, value in self.elements.taken(own).items() if name not in self.ungiven}
         return {"x": run.as_given(np.ascontiguousarray(self.semantics.batch_first(by_x))), **found}
 
     def feeds(self, x: Array, masks: Masks) -> Tensors:

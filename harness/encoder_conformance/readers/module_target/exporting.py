@@ -15,12 +15,15 @@ from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
+from encoder_conformance.spec.axes import RH, Array
 from encoder_conformance.spec.layer import Layer
 
 _MARK_SIZE = 0.125
 _ROUNDED = 2.0**-23
 """How far a mark may have moved that 1 was added to, in float32."""
+_NEAR_MARK = 1e-5
+"""Of the largest: what is left of a mark where others were added to it, in float32."""
 _TRACE = "pkg.torch.onnx.stack_trace"
 
 
@@ -82,7 +85,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:
     """Finds the own elements that each parameter in the graph is, by marks [n]. `before`: their own numbers [n]."""
     order = np.argsort(marks)
-    found, more, absent, unplaced = {}, {}, [], []
+    found, more, times, absent, unplaced = {}, {}, {}, [], []
     for name, location in inferred.parameters.items():
         if location.form == "absent":
             absent.append(name)
@@ -94,9 +97,11 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
             found[name] = elements
         elif name.endswith("gain") and (less := _less_one(values, own, marks, before)) is not None:
             found[name], more[name] = less, 1.0
+        elif name.endswith(TABLE) and (scaled := _table_times(values, own, marks)) is not None:
+            found[name], times[name] = scaled
         else:
             unplaced.append(name)
-    map = ElementMap(own, found, more)
+    map = ElementMap(own, found, more, times)
     return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced))
 
 
@@ -108,6 +113,24 @@ def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) ->
         if shape == values.shape and np.abs(marks[elements] - (values.astype(np.float64) - 1)).max() <= _ROUNDED:
             held = before[elements]
             return elements if np.abs(held).mean() < np.abs(held - 1).mean() else None
+    return None
+
+
+def _table_times(table: RH, own: OwnParameters, marks: Array) -> tuple[Array, float] | None:
+    """The own table whose rows a bias of scores [R, H] has, of marks [n], times a power of two and up to a number that
+    all scores of a head get, and that does nothing; and that power. None if there is none."""
+    taken = table.any(1)  # a row that no distance takes was not seen
+    apart = table[taken] - table[taken].mean(0, dtype=np.float64)
+    for name, shape in own.shapes.items():
+        elements = own.elements(name)
+        for turned in (elements, elements.T) if len(shape) == 2 else ():
+            if turned.shape != table.shape:
+                continue
+            held = marks[turned][taken].astype(np.float64)
+            held -= held.mean(0)
+            times = float(2.0 ** np.rint(np.log2(np.linalg.norm(apart) / np.linalg.norm(held))))
+            if np.abs(times * held - apart).max() <= _NEAR_MARK * np.abs(apart).max():
+                return turned, times
     return None
 
 

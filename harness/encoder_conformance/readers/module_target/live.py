@@ -80,6 +80,10 @@ class LiveModule(ABC):
     """The arguments that its model makes and gives it, beside x."""
     supplied_by: str = ""
     """The class of that model."""
+    attention: str = ""
+    """Which of its library's implementations of attention it computes with; "" where it has no choice of them."""
+    untrained: tuple[str, ...] = ()
+    """Its own parameters of which that model makes what it gives without a gradient."""
     length: int = 0
     """The one number of positions for which its model makes what it gives; 0: any."""
     formats: Mapping[str, str] = {}

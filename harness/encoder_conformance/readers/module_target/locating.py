@@ -1,17 +1,21 @@
 """Finds the stages that submodules show: those whose input or output is, to the bit of a float, the oracle's stage."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from encoder_conformance import Masks
+from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import Seen
 from encoder_conformance.readers.module_target.proving import Bench
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
 
+_SCORES = "attention_scores"
 _CLOSE = {"float64": 1e-9, "float32": 1e-4}
 
 
@@ -39,7 +43,24 @@ def locate(bench: Bench, layer: Layer, parameters: Mapping[str, Array]) -> dict[
     found = {stage: place for stage, place in places.items() if place}
     everywhere = Counter(map(kind_of, stages))  # a layer that shows fewer stages than another answers wrong names
     shown = Counter(map(kind_of, found))
-    return {stage: place for stage, place in found.items() if shown[kind_of(stage)] == everywhere[kind_of(stage)]}
+    biased = _with_a_bias(bench, layer, [place for stage, place in found.items() if kind_of(stage) == _SCORES])
+    whole = {kind for kind, count in shown.items() if count == everywhere[kind]} - ({_SCORES} if biased else set())
+    return {stage: place for stage, place in found.items() if kind_of(stage) in whole}
+
+
+def _with_a_bias(bench: Bench, layer: Layer, places: Collection[Place]) -> bool:
+    """Whether a bias that is given changes what is seen at these places: scores are shown without it (M-7)."""
+    semantics, heads = bench.semantics, layer.attention.num_heads
+    masks = [mask for mask in semantics.masks if mask.polarity and mask.polarity.meaning == "additive"]
+    if not places or not any({"H", "Q", "K"} <= {*mask.letters} for mask in masks):
+        return False
+    x = bench.x().astype(FORMATS[bench.dtype].numpy)
+    bias = np.random.default_rng(5).normal(size=(1, heads, semantics.S, semantics.S)).astype(x.dtype)
+    given = Masks(None, None, bias=bias, sequence=semantics.S)
+    plain, _ = bench.module.watched(bench.feeds(x))
+    biased, _ = bench.module.watched(module_feeds(semantics, x, given, heads, always_causal=bench.always_causal))
+    keys = {(place.module, place.side, place.index) for place in places}
+    return any(not np.allclose(plain[key], biased[key], rtol=_CLOSE[bench.dtype]) for key in keys)
 
 
 def _place_of(stage: Array, seen: Seen, bench: Bench) -> Place | None:

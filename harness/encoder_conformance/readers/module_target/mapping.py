@@ -47,19 +47,20 @@ class ElementMap:
     """The specification's name → the numbers of the own elements that it is, in its own shape.
 
     Any rearrangement is one: transposed, fused in any order, by heads. Own elements that no parameter is stay.
-    `more`: what is added to the own elements of a parameter, as the 1 of norms that hold their gain less 1.
+    `more`: what is added to the own elements of a parameter, as the 1 of norms that hold their gain less 1. `times`: a
+    power of two that they are multiplied by.
     """
 
     own: OwnParameters
     elements: Mapping[str, Array]
     more: Mapping[str, float] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
 
     def load(self, module: LiveModule, parameters: Mapping[str, Array]) -> None:
         """Give the module these parameters; those that the map lacks are passed over."""
         flat = module.flat().copy()
         for name, elements in self.elements.items():
-            value = parameters[name] - self.more[name] if name in self.more else parameters[name]
-            flat[elements.reshape(-1)] = value.reshape(-1)
+            flat[elements.reshape(-1)] = self._own(name, parameters[name].reshape(-1))
         module.assign(flat)
 
     def made_one(self, parameters: Mapping[str, Array], last: str = "") -> dict[str, Array]:
@@ -67,18 +68,25 @@ class ElementMap:
         read from an element says what it is, and before it `last`."""
         flat = np.zeros(self.own.size)
         for name in (*reversed(list(self.elements)), *([last] if last else [])):
-            flat[self.elements[name].reshape(-1)] = (parameters[name] - self.more.get(name, 0.0)).reshape(-1)
+            flat[self.elements[name].reshape(-1)] = self._own(name, parameters[name].reshape(-1))
         held = {name: value.astype(parameters[name].dtype) for name, value in self.held(flat).items()}
         return {**parameters, **held}
 
     def held(self, flat: Array) -> dict[str, Array]:
         """The specification's parameters, out of all own elements [n]."""
-        found = self.taken(flat)
+        found = {name: np.ascontiguousarray(flat[elements]) for name, elements in self.elements.items()}
+        found |= {name: found[name] * found[name].dtype.type(times) for name, times in self.times.items()}
         return found | {name: found[name] + found[name].dtype.type(more) for name, more in self.more.items()}
 
     def taken(self, flat: Array) -> dict[str, Array]:
         """The gradients by the specification's parameters, out of those by all own elements [n]."""
-        return {name: np.ascontiguousarray(flat[elements]) for name, elements in self.elements.items()}
+        found = {name: np.ascontiguousarray(flat[elements]) for name, elements in self.elements.items()}
+        return found | {name: found[name] / found[name].dtype.type(times) for name, times in self.times.items()}
+
+    def _own(self, name: str, value: Array) -> Array:
+        """The own elements of a parameter that has this value, both [n]."""
+        value = value - self.more[name] if name in self.more else value
+        return value / value.dtype.type(self.times[name]) if name in self.times else value
 
     def source(self, name: str) -> tuple[str, str]:
         """The own names of a parameter, joined by ", ", and in which form they hold it."""

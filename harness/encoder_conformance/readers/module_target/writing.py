@@ -50,9 +50,10 @@ if __name__ == "__main__":
 def adapter_source(found: Examination, named: Mapping[str, Any]) -> str:
     """The source; "" where a map is no rearrangement that a `Take` can say, or where there is none."""
     layer = found.stated or found.layer
-    if found.map is None or layer is None or found.tied or found.absent or found.map.more or found.loose.weights:
+    map = found.map
+    if map is None or layer is None or found.tied or found.absent or map.more or map.times or found.loose.weights:
         return ""
-    takes = list(_takes(found.map, layer.attention.num_heads))
+    takes = list(_takes(map, layer.attention.num_heads))
     if any(take is None for _, take in takes):
         return ""
     return _SOURCE.format(

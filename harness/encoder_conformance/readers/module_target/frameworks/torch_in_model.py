@@ -1,7 +1,7 @@
 """A layer of a PyTorch model, called as the model calls it: with what the model's own modules make beside it."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder_conformance.readers.module_target.calling import may_be_mask, signature_of
+from encoder_conformance.readers.module_target.frameworks.torch_beside import leaves, parameters_beside
 from encoder_conformance.readers.module_target.frameworks.torch_inputs import Inputs, inputs_of
 from encoder_conformance.readers.module_target.frameworks.torch_sums import layers_in
 
@@ -146,7 +147,8 @@ def arguments_of(model: nn.Module, path: str, work: Callable[[], Any]) -> dict[s
 class LayerCall:
     """How a model calls one of its layers: what it gives beside x, for any batch and length.
 
-    `formats`: own parameter or buffer → the format that the model was given with.
+    `formats`: own parameter or buffer → the format that the model was given with. `borrowed`: parameters of the model
+    that what it gives is made of; `untrained`: those of them that get no gradient by it.
     """
 
     def __init__(self, model: nn.Module, found: Found) -> None:
@@ -156,7 +158,7 @@ class LayerCall:
         self._inputs: dict[tuple[int, int], Inputs] = {}
         self.hold(model, model.get_submodule(found.path))
         self._look()
-        self.borrowed = self._parameters_beside()
+        self.borrowed, self.untrained = parameters_beside(model, self.layer, lambda: self._beside(*_SIZES[0], None))
 
     @property
     def said(self) -> str:
@@ -240,19 +242,6 @@ class LayerCall:
         inputs = self._inputs[batch, sequence]
         return arguments_of(self.model, self.path, lambda: self.way.run(self.model, inputs, mask))
 
-    def _parameters_beside(self) -> tuple[str, ...]:
-        """The names of those of the model that what it gives is made of."""
-        known = {id(value) for value in self.layer.parameters()}
-        others = {name: value for name, value in self.model.named_parameters() if id(value) not in known}
-        for value in others.values():
-            value.requires_grad_(True)
-        with torch.enable_grad():
-            made = [each for each in _leaves(self._beside(*_SIZES[0], None)) if each.requires_grad]
-            if not (made and others):
-                return ()
-            found = torch.autograd.grad([each.sum() for each in made], [*others.values()], allow_unused=True)
-        return tuple(name for name, gradient in zip(others, found, strict=True) if gradient is not None)
-
     def _beside(self, batch: int, sequence: int, mask: Tensor | None) -> dict[str, Any]:
         given = self._arguments(batch, sequence, mask)
         return {name: value for name, value in given.items() if name not in (self.x, *self._twice)}
@@ -329,6 +318,12 @@ def call_of(module: nn.Module) -> LayerCall | None:
     return module._call if isinstance(module, InModel) else None
 
 
+def attention_of(layer: nn.Module) -> str:
+    """The implementation of attention that transformers takes for a layer, by the configuration that its parts keep."""
+    configured = (getattr(getattr(part, "config", None), "_attn_implementation", None) for part in layer.modules())
+    return next((name for name in configured if isinstance(name, str)), "")
+
+
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     """Numbers in this format, and within it."""
     if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
@@ -360,29 +355,18 @@ def in_model(model: nn.Module, found: Found) -> InModel:
 
 
 def _is_array(value: Any) -> bool:
-    return any(True for _ in _leaves([value]))
-
-
-def _leaves(values: Any) -> Iterator[Tensor]:
-    if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, Mapping):
-        for each in values.values():
-            yield from _leaves(each)
-    elif isinstance(values, (list, tuple)):
-        for each in values:
-            yield from _leaves(each)
+    return any(True for _ in leaves([value]))
 
 
 def _hides(value: Any) -> bool:
     """Whether a mask of a model's own hides something."""
     return any(
-        bool((~each).any()) if each.dtype == torch.bool else bool((each < _SHUT).any()) for each in _leaves([value])
+        bool((~each).any()) if each.dtype == torch.bool else bool((each < _SHUT).any()) for each in leaves([value])
     )
 
 
 def same(one: Any, other: Any) -> bool:
-    pairs = [*_leaves([one])], [*_leaves([other])]
+    pairs = [*leaves([one])], [*leaves([other])]
     return len(pairs[0]) == len(pairs[1]) and all(
         a.shape == b.shape and torch.equal(a, b) for a, b in zip(*pairs, strict=True)
     )

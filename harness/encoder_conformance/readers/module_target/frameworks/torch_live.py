@@ -30,7 +30,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
@@ -117,11 +117,13 @@ class TorchModule(LiveModule):
         self.given, self.module, self.signature, self.way = given, inside(given), signature, way
         kind = type(self._layer)
         self.type_name = f"{kind.__module__}.{kind.__qualname__}"
+        self.attention = attention_of(self._layer)
         first = {id(value): name for name, value in self.module.named_parameters()}
         every = self.module.named_parameters(remove_duplicate=False)
         if call := call_of(self.module):
             self.supplied, self.supplied_by = call.given, type(call.model).__name__
             self.length, self.called_with = 0 if call.free else call.length, call.said
+            self.untrained = call.untrained
         self.aliases = {name: first[id(value)] for name, value in every if first[id(value)] != name}
         self._before: HeldState | None = None
         """What it held before its first call, where its answers depend on that: it is had again before every call."""
