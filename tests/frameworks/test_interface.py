@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from calling import called, said
+from products import daily
 from torch import Tensor, nn
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
@@ -43,10 +44,15 @@ def taking(name: str, seen: str, *, before: str = "", base: type = Padded, after
 
 
 ATTEND, IGNORE = "m != 0", "m == 0"
+MULTIPLIED = "y * (m != 0)[..., None]"
 
 
-@pytest.mark.parametrize("name", ["attention_mask", "mask"])
-@pytest.mark.parametrize("exchanged", [False, True])
+def of_a_release(*values: object) -> Any:
+    return pytest.param(*values, marks=pytest.mark.release)  # one of its kind is tried every day
+
+
+@pytest.mark.parametrize("name", daily(["attention_mask"], ["attention_mask", "mask"]))
+@pytest.mark.parametrize("exchanged", daily([False], [False, True]))
 def test_one_name_with_two_meanings_is_an_error_that_says_both(name: str, exchanged: bool) -> None:
     sides = [called(taking(name, seen)) for seen in (ATTEND, IGNORE)][:: -1 if exchanged else 1]
     first, second = ("ignore", "attend") if exchanged else ("attend", "ignore")
@@ -72,10 +78,10 @@ def test_names_that_everybody_knows_mean_what_they_say() -> None:
 @pytest.mark.parametrize(
     ("names", "framework", "severity"),
     [
-        (("padding_mask", "mask"), "Keras", "note"),
+        of_a_release(("padding_mask", "mask"), "Keras", "note"),
         (("padding_mask", "mask"), "PyTorch", "error"),
         (("padding", "mask"), "Keras", "warning"),
-        (("mask", "mask"), "Keras", "error"),
+        of_a_release(("mask", "mask"), "Keras", "error"),
     ],
 )
 def test_each_framework_has_names_of_its_own(names: tuple[str, str], framework: str, severity: str) -> None:
@@ -91,7 +97,7 @@ def test_each_framework_has_names_of_its_own(names: tuple[str, str], framework: 
     [
         (("padding", IGNORE), ""),
         (("mask", IGNORE), "padding of A and mask of B are the same mask"),
-        (("padding", "~m.bool()"), ""),
+        of_a_release(("padding", "~m.bool()"), ""),
     ],
 )
 def test_the_same_meaning_is_no_difference(second: tuple[str, str], note: str) -> None:
@@ -142,8 +148,8 @@ def test_the_layout_of_x_and_a_missing_mask_mean_the_same() -> None:
         ("src_key_padding_mask", ATTEND, "src_key_padding_mask: true = attend here, and true = ignore wherever"),
         ("key_padding_mask", ATTEND, "key_padding_mask: true = attend here"),
         ("attention_mask", ATTEND, ""),
-        ("key_padding_mask", IGNORE, ""),
-        *((name, seen, "") for name in ("attn_mask", "mask", "padding_mask") for seen in (ATTEND, IGNORE)),
+        of_a_release("key_padding_mask", IGNORE, ""),
+        *(of_a_release(name, seen, "") for name in ("attn_mask", "mask", "padding_mask") for seen in (ATTEND, IGNORE)),
     ],
 )
 def test_a_known_name_used_the_other_way_is_a_warning_by_itself(name: str, seen: str, due: str) -> None:
@@ -218,8 +224,8 @@ def test_an_x_that_stands_behind_a_mask_is_given_by_name_and_said(base: type, x:
     assert message == f"x: behind {mask} in A, the first argument in B"
 
 
-@pytest.mark.parametrize("name", ["padding_mask", "attention_mask", "mask"])
-@pytest.mark.parametrize("use", ["y * (m != 0)[..., None]", "y.masked_fill((m != 0)[..., None], 0)"])
+@pytest.mark.parametrize("name", daily(["padding_mask", "mask"], ["padding_mask", "attention_mask", "mask"]))
+@pytest.mark.parametrize("use", daily([MULTIPLIED], [MULTIPLIED, "y.masked_fill((m != 0)[..., None], 0)"]))
 def test_a_mask_of_the_output_alone_hides_nothing_from_attention(name: str, use: str) -> None:
     made: dict[str, Any] = {"base": Padded, "use": eval(f"lambda y, m: {use}")}
     body = f"y = base.forward(self, x); return y if {name} is None else use(y, {name})"
@@ -285,9 +291,11 @@ class Undefined(Padded):
     ("base", "parts"),
     [
         (OnHeads, ("bool [batch, sequence] at batch 3, 4 and 7: RuntimeError: ", "taken at batch 1 and 2 alone")),
-        (OneItem, ("bool [batch, sequence] at batch 2, 3, 4 and 7: RuntimeError: ", "taken at batch 1 alone")),
+        of_a_release(
+            OneItem, ("bool [batch, sequence] at batch 2, 3, 4 and 7: RuntimeError: ", "taken at batch 1 alone")
+        ),
         (Cut, (": it returns [3, 4, 16], and x is [3, 5, 16]",)),
-        (Undefined, (": its output is not finite",)),
+        of_a_release(Undefined, (": its output is not finite",)),
     ],
 )
 def test_a_mask_that_is_refused_in_every_form_is_an_error(base: type, parts: tuple[str, ...]) -> None:
@@ -353,7 +361,7 @@ OTHERWISE = {
 }
 
 
-@pytest.mark.parametrize("seen", OTHERWISE)
+@pytest.mark.parametrize("seen", daily([*OTHERWISE][:1], OTHERWISE))
 def test_a_mask_that_means_another_thing_as_integers_is_a_warning(seen: str) -> None:
     [message] = said(argument_findings(called(taking("mask", seen))), "warning")
     assert OTHERWISE[seen] in message
@@ -398,7 +406,7 @@ def _pair(given: Tensor) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", daily(["a table of positions", "lengths"], USES))
 def test_an_argument_that_changes_the_output_and_was_not_given_is_named(use: str) -> None:
     torch.manual_seed(0)
     found = called(type("Layer", (Positioned,), {"use": USES[use]})())
