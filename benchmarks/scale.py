@@ -96,7 +96,7 @@ take to judge {implementations} implementations, each in {versions} versions of 
 
 Runs of the core by one worker (`conform run --impl X --jobs 1`). Processor: {processors}. The machine had other
 work, so these seconds are more than a quiet machine needs. A framework that compiles needs more in the first run of
-a version: JAX took 73 s on a quiet machine, Keras 18 s and PyTorch 8 s (README).
+a version: JAX took 73 s on a quiet machine, Keras 18 s and PyTorch 8 s ([running.md](running.md)).
 
 | implementation | versions | checks | seconds | kB of the run's folder |
 | --- | --- | --- | --- | --- |
