@@ -12,11 +12,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from flax import linen, nnx
 
 from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examination import examine
+from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.probing import first_x
 
 HERE = Path(__file__).parent
 JAX: dict[str, Any] = runpy.run_path(str(HERE / "bare_jax.py"))
@@ -182,3 +185,88 @@ def test_two_parameters_of_keras_that_are_one_are_named() -> None:
     found = shown(built(OneFeedForward()))
     due = "feed_forward.hidden.weight and feed_forward.output.weight are the same numbers, one transposed"
     assert due in said(found)
+
+
+# ------------------------------------------------------------------------------- Flax
+
+
+class Narrow(linen.Module):
+    """A post-norm layer that computes in bfloat16, whatever it is given."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        narrow: dict[str, Any] = {"dtype": jnp.bfloat16}
+        y = linen.MultiHeadDotProductAttention(H, deterministic=True, **narrow)(x, x, mask=mask)
+        x = linen.LayerNorm(epsilon=1e-6, **narrow)(x + y)
+        y = linen.Dense(D, **narrow)(linen.relu(linen.Dense(24, **narrow)(x)))
+        return linen.LayerNorm(epsilon=1e-6, **narrow)(x + y)
+
+
+@pytest.mark.release
+def test_a_module_of_linen_that_computes_in_bfloat16_is_read_in_float32_and_asked_in_that_too() -> None:
+    found = shown(Narrow())
+    assert found.as_given == "bfloat16"
+    assert found.dtypes == ("float32", "bfloat16")
+    assert found.proof is not None
+    assert found.proof.holds
+    assert not [each for each in findings_of(found) if each.severity == "error"], said(found)
+
+
+class Compiled(JAX["Nnx"]):
+    @nnx.jit
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        answer: jax.Array = super().__call__(x, mask)
+        return answer
+
+
+class Averaging(JAX["Nnx"]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nnx.BatchStat(jnp.zeros(D))
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        self.mean.value = 0.9 * self.mean.value + 0.1
+        return super().__call__(x - self.mean.value, mask)
+
+
+class Counting(linen.Module):
+    @linen.compact
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        calls = self.variable("stats", "calls", lambda: jnp.zeros((), jnp.int32))
+        calls.value = calls.value + 1
+        return JAX["Linen"]()(x, mask, train=False)
+
+
+class Summing(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = self.add_weight(shape=(), initializer="zeros", trainable=False, name="total")
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        self.total.assign_add(0.5)
+        return super().call(x + self.total, mask, training)
+
+
+@pytest.mark.release
+def test_a_module_of_nnx_whose_call_is_compiled_is_read() -> None:
+    found = shown(Compiled())
+    assert found.proof is not None
+    assert found.proof.holds
+    assert not [each for each in findings_of(found) if each.severity == "error"], said(found)
+
+
+KEPT = {"Averaging": (Averaging, ("mean",), True), "Counting": (Counting, ("stats.calls",), False)}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", [*KEPT, "Summing"])
+def test_what_a_call_leaves_behind_is_named_in_every_framework(name: str) -> None:
+    made, names, depends = KEPT.get(name, (Summing, ("total",), True))
+    module = made()
+    framework = framework_of(module)
+    assert framework is not None
+    live = framework.live(module)
+    kept = live.kept({"x": first_x(live)})
+    assert kept is not None
+    assert [each.rpartition("summing.")[2] for each in kept.names] == [*names]
+    assert (kept.once, kept.apart > 0) == (False, depends)

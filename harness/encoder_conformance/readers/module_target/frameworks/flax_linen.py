@@ -122,7 +122,8 @@ class _Linen(JaxFramework):
         def step(tree: Any, held: Any, x: jax.Array) -> tuple[Any, Any]:
             """The answer to x [B, S, D], and what it holds after it."""
             by_place, by_name = signature.given(x, {})
-            return unbound.apply({"params": tree, **held}, *by_place, **by_name, mutable=list(held))
+            answer, after = unbound.apply({"params": tree, **held}, *by_place, **by_name, mutable=list(held))
+            return answer, after
 
         told = in_training(unbound.__call__)
         trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound

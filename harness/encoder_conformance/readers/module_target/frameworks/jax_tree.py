@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
+from jax.interpreters import partial_eval as pe
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.calling import in_training
+from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
 from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldModule,
@@ -78,10 +80,16 @@ class Functional:
     shown: bool = True
     training: Apply | None = None
     """`apply` with dropout on, drawn from one key; None where that is not known."""
+    wide: bool = False
+    """Whether it computes without narrow formats that it casts to by itself."""
     held: Tree = None
     """What it holds beside its parameters, in a tree of arrays."""
     step: Callable[[Tree, Tree, jax.Array], tuple[Any, Tree]] | None = None
     """(parameters, what is held, x) → what the module returns, and what is held after it; None where it is nothing."""
+
+    @cached_property
+    def widened(self) -> "Functional":
+        return replace(self, wide=True)
 
     @cached_property
     def forward(self) -> Compiled:
@@ -108,7 +116,11 @@ class Functional:
     def _seen(self, only: frozenset[str] | None, tree: Tree, feeds: Tree) -> tuple[dict[Any, jax.Array], jax.Array]:
         """An array of the inside of a mapped or scanned part is refused where all is compiled, which then is not; and
         left out where it is called as it comes."""
-        seen: dict[Any, jax.Array] = {}
+        seen: dict[Any, jax.Array]
+        if self.wide:
+            seen, output = widened(partial(replace(self, wide=False)._seen, only))(tree, feeds)
+            return seen, output
+        seen = {}
         traced = isinstance(feeds["x"], jax.core.Tracer)
 
         def keep(name: str, side: str, value: Any) -> None:
@@ -122,6 +134,8 @@ class Functional:
 
     def output(self, tree: Tree, feeds: Tree, keep: Keep | None = None) -> Any:
         """The tensor of the answer that has the shape of x."""
+        if self.wide:
+            return widened(replace(self, wide=False).output)(tree, feeds)
         masks = {name: value for name, value in feeds.items() if name != "x"}
         answer = self.apply(tree, feeds["x"], masks, keep)
         return like_x(answer, feeds["x"], lambda value: isinstance(value, jax.Array))
@@ -138,14 +152,19 @@ class JaxModule(HeldModule):
         self.of, self.dtype, self.type_name = of, dtype, of.type_name
         self.formats = {name: str(value.dtype) for name, (_, value) in zip(self.names, found, strict=True)}
 
+    @property
+    def _program(self) -> Functional:
+        """Where it computes in a format of its own, its copies in others compute in theirs."""
+        return self.of.widened if self.own_format and self.dtype != self.own_format else self.of
+
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype):
-            return np.asarray(self.of.forward(self._tree(), _arrays(feeds)))
+            return np.asarray(self._program.forward(self._tree(), _arrays(feeds)))
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
         """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         with wide(self.dtype):
-            by_tree, by_x = self.of.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
+            by_tree, by_x = self._program.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
             return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
 
     def in_training(self, feeds: Feeds) -> LiveModule:
@@ -180,7 +199,7 @@ class JaxModule(HeldModule):
         if not self.of.shown:
             return {}, self.call(feeds)
         with wide(self.dtype):
-            seen, output = self.of.watched(only)(self._tree(), _arrays(feeds))
+            seen, output = self._program.watched(only)(self._tree(), _arrays(feeds))
             return {place: np.asarray(value) for place, value in seen.items()}, np.asarray(output)
 
     def _tree(self) -> Tree:
@@ -202,12 +221,12 @@ class JaxModule(HeldModule):
     def ways(self) -> Mapping[str, LiveModule]:
         """Whatever it is, it is asked compiled."""
         made = _StepByStep(self.of, self.dtype)
-        made.values = self.values
+        made.values, made.own_format = self.values, self.own_format
         return {"compiled by jax.jit and step by step": made}
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         tree = self._tree()
-        return exported(lambda x: self.of.output(tree, {"x": x}), x_shape)
+        return exported(lambda x: self._program.output(tree, {"x": x}), x_shape)
 
     def objects(self) -> Iterator[object]:
         return iter(self.of.parts)
@@ -218,7 +237,7 @@ class _StepByStep(JaxModule):
 
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype), jax.disable_jit():
-            return np.asarray(self.of.output(self._tree(), _arrays(feeds)))
+            return np.asarray(self._program.output(self._tree(), _arrays(feeds)))
 
 
 def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
@@ -235,9 +254,16 @@ def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...
     except ImportError:
         raise ExecutionError("jax2onnx is not installed") from None
     given = jax.ShapeDtypeStruct(x_shape, jnp.float32)
-    traced = jax.make_jaxpr(function)(given)
-    model: onnx.ModelProto = to_onnx(lambda x: jax.core.eval_jaxpr(traced.jaxpr, traced.consts, x)[0], [given])
+    program, held = _needed(jax.make_jaxpr(function)(given))
+    model: onnx.ModelProto = to_onnx(lambda x: jax.core.eval_jaxpr(program, held, x)[0], [given])
     return model
+
+
+def _needed(traced: Any) -> tuple[Any, list[Any]]:
+    """The program of x without what its result does not need, and its constants: a compiled part is given its random
+    keys, which no exporter takes, though it draws nothing."""
+    program, needed, _ = pe.dce_jaxpr_consts(traced.jaxpr, [True] * len(traced.jaxpr.outvars), instantiate=True)
+    return program, [constant for constant, is_needed in zip(traced.consts, needed, strict=True) if is_needed]
 
 
 def wide(dtype: str) -> AbstractContextManager[Any]:

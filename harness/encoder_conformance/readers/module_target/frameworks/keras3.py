@@ -79,6 +79,8 @@ class KerasModule(HeldModule):
     def kept(self, feeds: Feeds) -> Kept | None:
         """Of weights that no gradient trains: calls have values in their place, and so leave each as it is."""
         still = {name: at for at, name in enumerate(self.names) if not self._weights[at].trainable}
+        if not still:
+            return None
 
         def step(held: State, feeds: Feeds) -> tuple[Array, State]:
             values = self._tensors()

@@ -1,0 +1,76 @@
+"""Computes a function of JAX without its narrow formats: where a module casts to bfloat16 by itself, its copy in
+float32 casts to float32."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+_NARROW = frozenset(map(jnp.dtype, (jnp.bfloat16, jnp.float16)))
+_CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
+"""Primitives that call a function of the same arguments, which is then followed."""
+_FUNCTIONS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+"""The parameter that has it."""
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with the widest format of its arguments in place of each narrow one.
+
+    Raises NotImplementedError, once it is called, for a loop or a branch that computes in a narrow one.
+    """
+
+    def wide(*given: Any) -> Any:
+        values = jax.tree.leaves(given)
+        format = jnp.result_type(*(value for value in values if jnp.issubdtype(value.dtype, jnp.floating)))
+        traced, shape = jax.make_jaxpr(function, return_shape=True)(*given)
+        answers = _Wide(format).evaluated(traced.jaxpr, traced.consts, values)
+        return jax.tree.unflatten(jax.tree.structure(shape), answers)
+
+    return wide
+
+
+class _Wide:
+    def __init__(self, format: Any) -> None:
+        self._format = format
+
+    def evaluated(self, program: Any, constants: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+        """The results of a program for what it is given, step by step."""
+        held = dict(zip((*program.constvars, *program.invars), map(self._cast, (*constants, *given)), strict=True))
+
+        def value(of: Any) -> Any:
+            return self._cast(of.val) if isinstance(of, Literal) else held[of]
+
+        for step in program.eqns:
+            answers = self._answers(step, [value(each) for each in step.invars])
+            held.update(zip(step.outvars, answers, strict=True))
+        return [value(each) for each in program.outvars]
+
+    def _answers(self, step: Any, given: list[Any]) -> list[Any]:
+        called = next((step.params[name] for name in _FUNCTIONS if name in step.params), None)
+        if step.primitive.name in _CALLS and called is not None:
+            return self.evaluated(getattr(called, "jaxpr", called), getattr(called, "consts", ()), given)
+        if any(self._is_narrow_inside(each) for each in step.params.values()):
+            raise NotImplementedError(f"{step.primitive.name} computes in a narrow format")
+        bound = step.primitive.get_bind_params(step.params)
+        functions, parameters = bound if isinstance(bound, tuple) else ((), bound)  # as versions of JAX have it
+        wide = {name: self._wide(each) for name, each in parameters.items()}
+        answer = step.primitive.bind(*functions, *given, **wide)
+        return list(answer) if step.primitive.multiple_results else [answer]
+
+    def _cast(self, value: Any) -> Any:
+        return jnp.asarray(value, self._format) if getattr(value, "dtype", None) in _NARROW else value
+
+    def _wide(self, parameter: Any) -> Any:
+        """A parameter of a step: a narrow format is the wide one."""
+        is_format = isinstance(parameter, (jnp.dtype, type)) and parameter in _NARROW
+        return jnp.dtype(self._format) if is_format else parameter
+
+    def _is_narrow_inside(self, parameter: Any) -> bool:
+        """Whether it is a program, or several, with a number in a narrow format."""
+        if isinstance(parameter, (list, tuple)):
+            return any(map(self._is_narrow_inside, parameter))
+        program = getattr(parameter, "jaxpr", parameter)
+        steps = getattr(program, "eqns", ())
+        return any(getattr(each.aval, "dtype", None) in _NARROW for step in steps for each in step.outvars)
