@@ -83,7 +83,9 @@ def _examined(kind: type) -> Examination:
 )
 def test_a_linear_map_in_another_form_is_read(kind: type) -> None:
     found = _examined(kind)
-    assert found.layer is not None and found.proof is not None and found.proof.holds, found.exported.problem
+    assert found.layer is not None, found.exported.problem
+    assert found.proof is not None
+    assert found.proof.holds
     assert found.folded == (kind in (cases.Lora, cases.WeightNormed)) == bool(found.notes)
 
 

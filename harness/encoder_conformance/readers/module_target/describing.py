@@ -47,8 +47,6 @@ def described(found: Examination) -> ModuleDescription:
         as_given=found.as_given,
         narrow_inside=found.narrow_inside,
         padded_item_is_nan=found.padded_item_is_nan,
-        lengths=found.lengths,
-        called=found.module.signature.arrangement.said,
         adapter="",
     )
 
@@ -67,6 +65,8 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "ungiven_arguments": offered.ungiven if offered else (),
         "given": found.given,
         "given_by": found.given_by,
+        "lengths": found.lengths,
+        "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }
 

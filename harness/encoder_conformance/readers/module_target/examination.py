@@ -1,6 +1,6 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -9,7 +9,6 @@ import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.protocol.description import Chance, Fact, Kept, LiveProof, MapSearch, OtherAnswer
-from encoder_conformance.readers.module_target.arranging import Supply
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
@@ -24,12 +23,17 @@ from encoder_conformance.readers.module_target.mapping import ElementMap, separa
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
-from encoder_conformance.readers.module_target.probing import first_x, live_semantics, usual_x
+from encoder_conformance.readers.module_target.probing import live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
-from encoder_conformance.readers.module_target.supplying import arranged, lengths_taken, likeliest_problem
+from encoder_conformance.readers.module_target.supplying import (
+    Told,
+    called_as_it_takes,
+    lengths_taken,
+    of_one_row,
+)
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -40,8 +44,6 @@ from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
-Told = Callable[[str], Mapping[str, Supply]]
-"""The name of x → what a user says that other arguments are given."""
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
 _MANY = 92
 """Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
@@ -166,7 +168,7 @@ def _opened(framework: ModuleFramework, given: object, told: Told) -> Examinatio
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     live = framework.live(given)
     held = live.held()
-    module, x = _called(live, told(live.signature.x))
+    module, x = called_as_it_takes(live, told(live.signature.x))
     refuse_unrunnable(module, {"x": x})
     as_given, kept = format_as_given(module, x), None
     if held is None or held.changed():
@@ -178,35 +180,13 @@ def _opened(framework: ModuleFramework, given: object, told: Told) -> Examinatio
     read = module.bare()
     semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
-    exported = _named(read, x, _exported(read, _of_one_row(module, semantics), at_any_length=not lengths))
+    exported = _named(read, x, _exported(read, of_one_row(module, semantics), at_any_length=not lengths))
     exported, notes = exported if lengths else _with_window(read, semantics, exported), framework.notes(given)
     if not lengths:
         _refuse_one_length(read, x, exported)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
     return found
-
-
-def _called(module: LiveModule, told: Mapping[str, Supply] | None = None) -> tuple[LiveModule, Array]:
-    """The module as it is to be called, and an x that it takes. Raises BadTarget if it takes none in any way."""
-    if told:
-        known = module.signature.arrangement
-        said = module.arranged(replace(known, beside={**known.beside, **told}))
-        if said is None:
-            raise BadTarget("what its arguments are given cannot be said of a module of this framework")
-        module = said
-    bare = module.bare()
-    if (x := usual_x(bare)) is not None:
-        return module, x
-    by_itself = not (module.called_with or module.supplied)
-    if by_itself and (found := arranged(bare)) is not None:
-        other, x = found
-        return module.arranged(other.signature.arrangement) or other, x
-    try:
-        return module, first_x(bare)
-    except BadTarget as error:
-        likeliest = likeliest_problem(bare) if by_itself else ""
-        raise BadTarget(likeliest or error.problem, error.hint) from None
 
 
 def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool, told: Told) -> Examination:
@@ -229,11 +209,6 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
         _find_masks(examination, semantics, examination.stated)
     _compare_ways(examination)
     return examination
-
-
-def _of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
-    """A graph of packed rows has each item by itself: it is read of one."""
-    return replace(semantics, B=1) if module.signature.arrangement.form == "TD" else semantics
 
 
 def _exported(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:

@@ -1,6 +1,6 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
@@ -10,10 +10,11 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import Arrangement, Supply
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.probing import drawn, probe_of, widths_of
+from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
-from encoder_conformance.readers.onnx_file.interface.input_semantics import semantics_of
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 
@@ -75,6 +76,36 @@ _MASKS = tuple(
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
+
+Told = Callable[[str], Mapping[str, Supply]]
+"""The name of x → what a user says that other arguments are given."""
+
+
+def called_as_it_takes(module: LiveModule, told: Mapping[str, Supply] | None = None) -> tuple[LiveModule, Array]:
+    """The module as it is to be called, and an x that it takes. Raises BadTarget if it takes none in any way."""
+    if told:
+        known = module.signature.arrangement
+        said = module.arranged(replace(known, beside={**known.beside, **told}))
+        if said is None:
+            raise BadTarget("what its arguments are given cannot be said of a module of this framework")
+        module = said
+    bare = module.bare()
+    if (x := usual_x(bare)) is not None:
+        return module, x
+    by_itself = not (module.called_with or module.supplied)
+    if by_itself and (found := arranged(bare)) is not None:
+        other, x = found
+        return module.arranged(other.signature.arrangement) or other, x
+    try:
+        return module, first_x(bare)
+    except BadTarget as error:
+        likeliest = likeliest_problem(bare) if by_itself else ""
+        raise BadTarget(likeliest or error.problem, error.hint) from None
+
+
+def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
+    """A graph of packed rows has each item by itself: it is read of one."""
+    return replace(semantics, B=1) if module.signature.arrangement.form == "TD" else semantics
 
 
 def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:

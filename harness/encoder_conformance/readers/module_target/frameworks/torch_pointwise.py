@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+_ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
 _CONVOLUTIONS = {torch.conv1d, torch.conv2d, F.conv1d, F.conv2d}
 
 
@@ -16,25 +17,22 @@ class PointwiseIsLinear(TorchFunctionMode):
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _CONVOLUTIONS and (made := _linear(*args, **kwargs)) is not None:
-            return made
+        if func in _CONVOLUTIONS:
+            given = dict(zip(_ARGUMENTS, args, strict=False)) | dict(kwargs)
+            if (made := _linear(given)) is not None:
+                return made
         return func(*args, **kwargs)
 
 
-def _linear(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-) -> Tensor | None:
+def _linear(given: Mapping[str, Any]) -> Tensor | None:
     """The map of each position's channels, for an input [batch, channels, …]; None for another convolution."""
-    plain = all(each == 1 for each in (*weight.shape[2:], *_numbers(stride), groups))
-    if not plain or isinstance(padding, str) or any(_numbers(padding)) or input.ndim != weight.ndim:
+    x, weight, padding = given["input"], given["weight"], given.get("padding", 0)
+    steps = *_numbers(given.get("stride", 1)), given.get("groups", 1)
+    if isinstance(padding, str) or any(_numbers(padding)) or x.ndim != weight.ndim:
         return None
-    return F.linear(input.movedim(1, -1), weight.flatten(1), bias).movedim(-1, 1)
+    if any(each != 1 for each in (*weight.shape[2:], *steps)):
+        return None
+    return F.linear(x.movedim(1, -1), weight.flatten(1), given.get("bias")).movedim(-1, 1)
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
