@@ -15,6 +15,8 @@ def not_asked(part: PartResult) -> Iterator[str]:
         yield f"with {name}"
     for mask in part.described.masks:
         yield from _other_forms(mask)
+    if any("positions of all items" in said for said in part.described.called):
+        yield "packed rows of unequal lengths"
     if lengths := part.described.lengths:
         step = lengths[0]
         whole = len(lengths) > 1 and all(length % step == 0 for length in lengths)
