@@ -74,6 +74,12 @@ def arguments_option(what: str) -> Callable[..., Any]:
     return _pairs_option("--arg", "arguments", "NAME=VALUE", f"Argument of {what}.", example, empty=True)
 
 
+def given_option() -> Callable[..., Any]:
+    """--with NAME=VALUE, which the command gets as `given`, a dict."""
+    text = "What an argument of its call is given, as a Python literal: for what is not found by trying."
+    return _pairs_option("--with", "given", "NAME=VALUE", text, "for example --with causal=False", empty=True)
+
+
 def _pairs_option(option: str, name: str, form: str, text: str, example: str, *, empty: bool) -> Callable[..., Any]:
     """An option whose values, each `form`, the command gets by name. `empty`: a value may be ""."""
 

@@ -70,7 +70,8 @@ class MaskForm(Frozen):
 
 class MaskArgument(MaskInput):
     """An argument of a module's call. `place`: how many stand before it; None: it is given by its name alone. `forms`:
-    those of the usual ones in which it is taken. `keys_first`: whether its axis of keys is before that of queries."""
+    those of the usual ones in which it is taken. `keys_first`: whether its axis of keys is before that of queries.
+    `counted`: only how many positions it shows counts: lengths."""
 
     argument: str
     meaning: MaskMeaning
@@ -80,6 +81,7 @@ class MaskArgument(MaskInput):
     place: int | None = None
     forms: tuple[MaskForm, ...] = ()
     keys_first: bool = False
+    counted: bool = False
 
 
 class UnusableMask(Frozen):

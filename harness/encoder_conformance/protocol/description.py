@@ -187,10 +187,12 @@ class FileDescription(Description):
 
 
 class NotRead(Frozen):
-    """Why the graph is no layer's; `where`: the line of source, if it is known."""
+    """Why the graph is no layer's; `where`: the line of source, if it is known. `beyond`: whether it is for what no
+    layer of the specification can be stated to have."""
 
     problem: str
     where: str
+    beyond: bool = False
 
 
 class ModuleSource(Frozen):
@@ -276,6 +278,8 @@ class ModuleDescription(Description):
     attribute path. `wrappers`: what it was given and asked in; `left_out`: what the whole that it is a part of was
     given in. `other_answers`: ways to call it that are not like that. `formats`: format → the own parameters that were
     given in it. `as_given`: the format in which it was asked with these; None: they were given in one wide format.
+    `lengths`: the numbers of positions, up to 65, that it takes; (): any. `called`: how it is called, where x alone is
+    not what it takes.
     """
 
     type: str
@@ -321,6 +325,8 @@ class ModuleDescription(Description):
     as_given: DtypeName | None
     narrow_inside: bool
     padded_item_is_nan: bool
+    lengths: tuple[int, ...] = ()
+    called: tuple[Plain, ...] = ()
     adapter: str
     """The source of an adapter that does the same; "" if the map is none that an adapter says."""
 

@@ -54,7 +54,8 @@ class InputLimits:
     def of_module(cls, described: ModuleDescription) -> "InputLimits":
         limits = cls._of_masks(described.masks)
         bias = any(mask.by_query and mask.by_head and mask.meaning == "additive" for mask in described.masks)
-        return replace(limits, bias=bias, causal=described.always_causal)
+        counted = any(mask.counted for mask in described.masks)
+        return replace(limits, bias=bias, causal=described.always_causal, counted=counted)
 
     @classmethod
     def of_file(cls, description: FileDescription) -> "InputLimits":
@@ -98,6 +99,8 @@ class InputLimits:
         """Whether a check asks it. Padding holds what it was drawn as: 2^100 overflows in PyTorch's own LayerNorm."""
         if situation.mode != "eval" or not _OF_MODULES & {*situation.checks} or situation.invariant in _NO_INVARIANTS:
             return False
+        if self.counted and situation.invariant == "permutation" and situation.mask.padding is not None:
+            return False  # positions of padding would come to stand among others
         is_plain = situation.given.layout == "batch_first" and situation.input.padding == "as_drawn"
         return is_plain and self.allow(situation.mask)
 
@@ -149,7 +152,7 @@ def pool(
 
 def module_cases(described: ModuleDescription, layer: Layer, level: Level = "core") -> list[Case]:
     """The layer with portable parameters, in the situations that a module's masks can say."""
-    asked = pool(layer, [InputLimits.of_module(described)], level, described.dtypes)
+    asked = _at_lengths(pool(layer, [InputLimits.of_module(described)], level, described.dtypes), described)
     most_checks_first = sorted(asked, key=lambda case: -len(case.situation.checks))
     return [_with_what_it_has(_in_formats(case, described), described) for case in each_once(most_checks_first)]
 
@@ -160,17 +163,42 @@ def own_cases(
     """With the module's own parameters; none if it lacks some that the layer has no way to do without."""
     renamed = layer.model_copy(update={"layer": f"{layer.layer}-own"})
     held = CaseParameters.of({**neutral(layer_parameters(layer, {}), described.absent), **own})
-    for case in pool(renamed, [InputLimits.of_module(described)], level, described.dtypes):
+    for case in _at_lengths(pool(renamed, [InputLimits.of_module(described)], level, described.dtypes), described):
         if case.situation.situation in OWN:
             yield replace(_in_formats(case, described), held=held)
+
+
+def _at_lengths(cases: Iterable[Case], described: ModuleDescription) -> Iterator[Case]:
+    """The cases at the nearest numbers of positions that a module takes which does not take any.
+
+    Invariants that are made for their sizes are left out, as those of more positions."""
+    if not described.lengths:
+        yield from cases
+        return
+    for case in cases:
+        situation, length = case.situation, nearest_length(described.lengths, case.situation.sequence)
+        if length != situation.sequence and situation.invariant not in _AT_ANY_SIZE:
+            continue
+        resized = _resized(situation, situation.batch, length, _OF_MODULES)
+        if resized is not None and (situation.invariant is None or situation.invariant in _AT_ANY_SIZE):
+            yield replace(case, situation=resized)
+
+
+def nearest_length(lengths: Sequence[int], wanted: int) -> int:
+    """The least of these that is no less than so many positions, or else the largest; where all multiples of the least
+    are taken, the next multiple."""
+    step = lengths[0]
+    if step > 1 and len(lengths) > 1 and all(length % step == 0 for length in lengths):
+        return -(-wanted // step) * step
+    return min((length for length in lengths if length >= wanted), default=lengths[-1])
 
 
 def _in_formats(case: Case, described: ModuleDescription) -> Case:
     situation = case.situation
     dtypes = tuple(dtype for dtype in situation.dtypes if dtype in described.dtypes)
     checks = tuple(check for check in situation.checks if check in _OF_MODULES)
-    mask = case.mask()
-    if described.padded_item_is_nan and mask is not None and not mask.any(-1).all():
+    seen = case.seen()  # a query whose window is padding alone sees no key, as those of an item of padding
+    if described.padded_item_is_nan and seen is not None and not seen.any(-1).all():
         checks = tuple(check for check in checks if check != "gradients")
     return replace(case, situation=situation.model_copy(update={"dtypes": dtypes, "checks": checks}))
 
@@ -208,11 +236,11 @@ def file_cases(
             yield Case(layer, asked, held=held)
 
 
-def _resized(situation: Situation, B: int, S: int) -> Situation | None:
+def _resized(situation: Situation, B: int, S: int, of_kind: frozenset[Check] = _OF_FILES) -> Situation | None:
     """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding, or none is.
 
     Fewer items are those first that have both, so that one item alone shows padding."""
-    checks = tuple(check for check in situation.checks if check in _OF_FILES)
+    checks = tuple(check for check in situation.checks if check in of_kind)
     if (situation.batch, situation.sequence) == (B, S):
         return situation.model_copy(update={"checks": checks})
     changed: dict[str, Any] = {**situation.model_dump(), "checks": checks, "batch": B, "sequence": S, "equals": None}

@@ -48,7 +48,16 @@ class ModuleWorker:
     def examined(self, at: str | None) -> Subject | Problem:
         """The part as a subject, whose layer is None if it is none; the worker then answers as this part."""
         layer, resize = self.request.layer, self.request.resize
-        asked = Examine(**self._named, at=at, listed=False, layer=layer, resize=resize, dtypes=self.request.dtypes)
+        asked = Examine(
+            **self._named,
+            at=at,
+            listed=False,
+            layer=layer,
+            resize=resize,
+            dtypes=self.request.dtypes,
+            given=dict(self.request.given),
+            inputs=self.request.inputs,
+        )
         found, own = self._ask(asked)
         if "problem" in found:
             return Problem.model_validate(found["problem"])

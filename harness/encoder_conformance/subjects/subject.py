@@ -29,7 +29,8 @@ class SubjectRequest:
     `target`: the name or folder of an implementation, package.module:name, file.py:name, hf:TYPE, or the path of a
     file. A module may be made with `arguments`, and its part `at` taken; relative paths are of `folder`. `layer`: what
     it should be, of which `resize` takes the choices alone. `dtypes`: the formats to look at a module in; none: float64
-    and float32. `pythons`: implementation → the interpreter to start it with.
+    and float32. `pythons`: implementation → the interpreter to start it with. `given`: argument of a module's call →
+    what it is given; `inputs`: a file of such arguments.
     """
 
     target: str
@@ -40,6 +41,8 @@ class SubjectRequest:
     resize: bool = False
     dtypes: tuple[DtypeName, ...] = ()
     pythons: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+    inputs: str | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from encoder_conformance.commands.check.chosen import chosen
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
@@ -122,6 +123,12 @@ class Checking:
             for answer in judge(subject, subject.tasks(cases), lambda case: expected[case.id], seen):
                 records.append(answer.record)
                 self._progress.step(answer.record.case)
+        diagnoses = tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described)))
+        choice = None
+        if part.described.stated is None and not self.request.declared:
+            choice = chosen(subject, cases, records, diagnoses, lambda case: expected[case.id])
+        if choice is not None:
+            records, diagnoses = list(choice.records), ()
         reference = self.request.reference
         way_back = self.module.way_back() if records else ()
         return PartResult(
@@ -135,10 +142,11 @@ class Checking:
                     part.described, declared=bool(self.request.declared), reference=reference, part=bool(part.at)
                 ),
                 *of_way_back(way_back),
+                *([choice.finding] if choice else []),
             ),
             way_back=way_back,
             records=tuple(records),
-            diagnoses=tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))),
+            diagnoses=diagnoses,
             asked=asked_in(cases, records),
             like=part.like,
             published=_published(part.described),

@@ -14,6 +14,7 @@ from encoder_conformance.commands.options import (
     ANY_PATH,
     arguments_option,
     deliver,
+    given_option,
     interpreters_option,
     jobs_option,
     level_option,
@@ -50,6 +51,8 @@ formats_option = click.option(
 @click.command(epilog=_EXAMPLES)
 @click.argument("target", metavar="TARGET")
 @arguments_option("the class or function")
+@given_option()
+@click.option("--inputs", metavar="FILE", help="Arrays that its arguments are given (.npz, by name, with its x).")
 @click.option("--at", metavar="PATH", help="The part of the module to judge, such as encoder.layer.0.")
 @click.option(
     "--attention",

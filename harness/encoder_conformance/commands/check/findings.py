@@ -236,11 +236,14 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         yield _warning(message, hint)
 
 
+_STATE_IT = "say what it should be with --layer, and it is judged as that"
+
+
 def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
     if described.not_read is not None:
         where = f" ({described.not_read.where})" if described.not_read.where else ""
         severity: Severity = "warning" if described.stated else "error"
-        hint = "" if described.stated else "say what it should be with --layer, and it is judged as that"
+        hint = "" if described.stated or described.not_read.beyond else _STATE_IT
         yield Finding(severity=severity, message=f"{described.not_read.problem}{where}", hint=hint)
     if described.stated is not None and not described.parameters:
         message = f"no map of its parameters to those of {described.stated.layer} fits, by number and shape"

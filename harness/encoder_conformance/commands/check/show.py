@@ -41,11 +41,14 @@ def _show_part(screen: Console, part: PartResult) -> None:
     if not described.masks:
         _row(screen, "mask", "none")
     for mask in described.masks:
-        _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {MEANINGS[mask.meaning]}", mask.evidence)
+        meaning = "how many positions of each item are there" if mask.counted else MEANINGS[mask.meaning]
+        _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {meaning}", mask.evidence)
     if described.given:
         _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
     if described.attention:
         _row(screen, "attention", described.attention, "as its configuration says; --attention asks another of hf:NAME")
+    for said in described.called:
+        _row(screen, "called", said)
     if left := _left_out(described):
         _row(screen, "without", left)
     if described.layer is not None:
@@ -146,7 +149,8 @@ def last_line(part: PartResult) -> str:
     if layer is None and part.status == 1:
         return f"It does what no layer does: it answers one question in two ways. It was not judged further, {count}"
     if layer is None or part.status == 2:
-        hint = "" if part.as_told else " With --layer ID|YAML it is judged as that layer."
+        beyond = part.described.not_read is not None and part.described.not_read.beyond
+        hint = "" if part.as_told or beyond else " With --layer ID|YAML it is judged as that layer."
         return f"It could not be judged: see above.{hint}"
     verb = "does what" if part.status == 0 else "does not do what"
     if part.as_told:

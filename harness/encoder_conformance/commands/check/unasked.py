@@ -15,6 +15,13 @@ def not_asked(part: PartResult) -> Iterator[str]:
         yield f"with {name}"
     for mask in part.described.masks:
         yield from _other_forms(mask)
+    if any("positions of all items" in said for said in part.described.called):
+        yield "packed rows of unequal lengths"
+    if lengths := part.described.lengths:
+        step = lengths[0]
+        whole = len(lengths) > 1 and all(length % step == 0 for length in lengths)
+        taken = f"multiples of {step}" if whole and step > 1 else listed([*map(str, lengths)])
+        yield f"other numbers of positions than {taken}, of 1 to 65 the only ones that it takes"
     back = [each.dtype for each in part.asked if "gradients" not in each.checks]
     if back:
         yield f"gradients in {listed(back)}"

@@ -20,6 +20,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
+from encoder_conformance.readers.module_target.told import told_by
 from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.module_target.writing import adapter_source
@@ -68,7 +69,13 @@ class ModuleTarget(ModuleAdapter):
         self.examination = None
         if message["at"]:
             whole = self.parts.at(message["at"]) or whole
-        found = examine(whole, stated, resize=message["resize"], dtypes=tuple(message["dtypes"]))
+        found = examine(
+            whole,
+            stated,
+            resize=message["resize"],
+            dtypes=tuple(message["dtypes"]),
+            told=lambda x_name: told_by(message, x_name, whole),
+        )
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         self.examination = found
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -17,9 +18,15 @@ _OF_STATE = ("is_", "with_")
 _SAID = ("mode", "name", "dtype", "device", "generator", "mutable", "method", "layer_idx", "seed")
 _PLAIN = {"bool", "int", "float", "str", "tuple", "list", "Tuple", "List", "Sequence", "Callable", "dict", "Generator"}
 _ABSENT = {"None", "NoneType", "Optional", "Union", "typing", "builtins"}
-_SECOND = ("memory", "context", "encoder_hidden_states", "key", "value", "kv", "tgt")
-_INPUTS = ("x", "input", "inputs", "src", "hidden_states", "hidden_state", "embeddings", "query")
-"""Names of x, where the first argument has that of a mask."""
+_SECOND = (
+    *("memory", "mem", "context", "encoder_hidden_states", "encoder_output", "encoder_outputs", "encoder_out", "tgt"),
+    *("enc_output", "enc_out", "enc_outputs", "enc", "cross_states", "memory_states"),
+)
+_X = (
+    *("x", "hidden_states", "hidden_state", "inputs", "input", "src", "embeddings", "features", "tokens", "hidden"),
+    *("inputs_embeds", "inp", "seq", "sequence", "h", "z"),
+)
+"""Names of x, where it is not the first argument."""
 _EVALUATION: Mapping[str, bool] = {
     **dict.fromkeys(("deterministic", "inference"), True),
     **dict.fromkeys(("train", "training", "is_training", "enable_dropout"), False),
@@ -33,15 +40,15 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
 
     Raises BadTarget for a forward pass without arguments, or with several inputs that it needs.
     """
-    parameters = [
-        p
-        for p in inspect.signature(forward).parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    ][skipped:]
+    every = [*inspect.signature(forward).parameters.values()][skipped:]
+    parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if not parameters and every:  # whatever it is called with
+        return Signature(_X[0], (), named=every[0].kind == every[0].VAR_KEYWORD)
     if not parameters:
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x")
-    first = _x_among(parameters)
+    first = _x_of(parameters)
     others = [p for p in parameters if p is not first]
+    by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
     arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in _RANDOM)]
     masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
@@ -49,18 +56,25 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     needed = [p.name for p in others if p.default is p.empty and p.name not in told]
     random = [each for each in needed if flags and each in _RANDOM]
     if second := next((each for each in needed if each in _SECOND and each not in random), None):
-        problem = f"{name} needs {second} beside {first.name}: a second sequence"
-        raise BadTarget(problem, "an encoder layer takes one; a decoder's layer is not judged")
+        problem = f"it is a layer of a decoder: {name} needs {second} beside {first.name}, which it attends to"
+        raise BadTarget(f"{problem}{_line_of(forward)}", "the layers of encoders are judged, which take one sequence")
     left = tuple(name for name in arrays if name not in masks)
-    named = first is not parameters[0]
-    return Signature(first.name, masks, {**dict.fromkeys(needed), **told}, left, places, named)
+    fixed = {**dict.fromkeys(needed), **told}
+    return Signature(first.name, masks, fixed, left, places, by_name)
 
 
-def _x_among(parameters: list[inspect.Parameter]) -> inspect.Parameter:
-    """The first argument; where its name is a mask's, the one behind it that has a name of x, if one has."""
-    first, *others = parameters
-    by_name = (p for p in others if p.name in _INPUTS and p.kind != p.POSITIONAL_ONLY)
-    return next(by_name, first) if may_be_mask(first.name) else first
+def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:
+    """The first argument; or one that is called as x is, where the first is a mask, or has a default and that none."""
+    first = parameters[0]
+    named = [p for p in parameters if p.name in _X]
+    is_other = may_be_mask(first.name) or (first.default is not first.empty and named[:1] != [first])
+    return named[0] if named and is_other else first
+
+
+def _line_of(forward: Callable[..., Any]) -> str:
+    """Where it is defined, as ` (file.py:12)`; "" where that is not known."""
+    code = getattr(inspect.unwrap(forward), "__code__", None)
+    return f" ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else ""
 
 
 def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, Any]:

@@ -4,8 +4,10 @@ from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.description import ModuleDescription, ModuleSource, NotRead
+from encoder_conformance.readers.module_target.arranging import FORMS
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.naming import misnamed
+from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
 
 
 def described(found: Examination) -> ModuleDescription:
@@ -25,7 +27,7 @@ def described(found: Examination) -> ModuleDescription:
         across_batch=semantics.across_batch,
         stated=found.stated,
         notes=(*exported.notes, *found.notes),
-        not_read=NotRead(problem=exported.problem, where=exported.where) if exported.problem else None,
+        not_read=_not_read(found),
         unplaced=exported.unplaced,
         parameters=sources,
         absent=found.absent,
@@ -49,6 +51,12 @@ def described(found: Examination) -> ModuleDescription:
     )
 
 
+def _not_read(found: Examination) -> NotRead | None:
+    problem = found.exported.problem
+    beyond = any(SENTENCES[feature][0] in problem for feature in BEYOND)
+    return NotRead(problem=problem, where=found.exported.where, beyond=beyond) if problem else None
+
+
 def _of_arguments(found: Examination) -> dict[str, Any]:
     """Which arguments it was not given, or could not be, and which its model makes."""
     offered = found.offered
@@ -57,6 +65,8 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "ungiven_arguments": offered.ungiven if offered else (),
         "given": found.given,
         "given_by": found.given_by,
+        "lengths": found.lengths,
+        "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }
 
@@ -77,9 +87,10 @@ def _answering(found: Examination) -> dict[str, Any]:
 
 
 def _x(found: Examination) -> XArgument:
+    arrangement = found.module.signature.arrangement
     return XArgument(
         argument=found.module.signature.x,
-        layout=LAYOUTS[found.semantics.layout],
+        layout=LAYOUTS[found.semantics.layout] if arrangement.form == "BSD" else FORMS[arrangement.form],
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
         before=next(iter(found.module.signature.places), "") if found.module.signature.named else "",
@@ -92,12 +103,15 @@ def _masks(found: Examination) -> tuple[MaskArgument, ...]:
             argument=mask.name,
             dtype=mask.dtype,
             axes=mask.axes,
-            shape=axes_text(mask.axes),
+            shape="[batch]" if mask.counted else axes_text(mask.axes),
             meaning=mask.polarity.meaning,
             place=found.module.signature.places.get(mask.name),
             forms=found.offered.forms[mask.name] if found.offered else (),
+            counted=mask.counted,
             keys_first="K" in (letters := "".join(mask.letters)).partition("Q")[0] and "Q" in letters,
-            evidence=f"a key flagged with {mask.polarity.shut:g} no longer changes any other position",
+            evidence="positions from there on change no other"
+            if mask.counted
+            else f"a key flagged with {mask.polarity.shut:g} no longer changes any other position",
         )
         for mask in found.semantics.masks
         if mask.polarity

@@ -23,11 +23,17 @@ from encoder_conformance.readers.module_target.mapping import ElementMap, separa
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
-from encoder_conformance.readers.module_target.probing import first_x, live_semantics
+from encoder_conformance.readers.module_target.probing import live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
+from encoder_conformance.readers.module_target.supplying import (
+    Told,
+    called_as_it_takes,
+    lengths_taken,
+    of_one_row,
+)
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -88,6 +94,10 @@ class Examination:
     narrow_inside: bool = False
     """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
     padded_item_is_nan: bool = False
+    folded: bool = False
+    """Whether weights that it computes of others were made one each, in the copy that is asked."""
+    lengths: tuple[int, ...] = ()
+    """The numbers of positions that it takes, of those up to 65, where it does not take any."""
     tied: tuple[tuple[str, str], ...] = ()
     read_twice: tuple[tuple[str, str, str], ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
@@ -126,18 +136,27 @@ class Examination:
 
 
 def examine(
-    given: object, stated: Layer | None = None, *, resize: bool = False, dtypes: tuple[DtypeName, ...] = ()
+    given: object,
+    stated: Layer | None = None,
+    *,
+    resize: bool = False,
+    dtypes: tuple[DtypeName, ...] = (),
+    told: Told = lambda _: {},
 ) -> Examination:
     """`given`, a module, stays as it is: all is done with copies of it. Raises BadTarget if it cannot be called at all.
 
     `stated`: what it should be; with `resize` at the module's own sizes. `dtypes`: the formats that it is to be asked
-    in; none: float64, float32, and that in which it was given.
+    in; none: float64, float32, and that in which it was given. `told`: what a user says that its arguments are given.
     """
     framework = framework_of(given)
     if framework is None:
         raise BadTarget(f"{type(given).__name__} is a module of no framework that is known")
     with framework.undisturbed():
-        found = _examined(framework, given, stated, resize)
+        found = _examined(framework, given, stated, resize, told)
+        if (found.layer is None or found.map is None) and (other := framework.folded(given)) is not None:
+            again = _examined(framework, other[0], stated, resize, told)
+            again.notes, again.folded = (*again.notes, *other[1]), True
+            found = found if again.layer is None else again
         asked = dtypes or (*_WIDE, *([found.as_given] if found.as_given else []))
         narrow = [dtype for dtype in asked if dtype not in _WIDE and _runs_in(found, dtype)]
         wide = [dtype for dtype in found.dtypes if dtype in asked]
@@ -145,28 +164,33 @@ def examine(
         return found
 
 
-def _opened(framework: ModuleFramework, given: object) -> Examination:
+def _opened(framework: ModuleFramework, given: object, told: Told) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
-    module = framework.live(given)
-    held = module.held()
-    x = first_x(module.bare())
+    live = framework.live(given)
+    held = live.held()
+    module, x = called_as_it_takes(live, told(live.signature.x))
     refuse_unrunnable(module, {"x": x})
     as_given, kept = format_as_given(module, x), None
     if held is None or held.changed():
-        module = module if held is None else framework.live(given)  # one that was not called
+        if held is not None:  # one that was not called
+            fresh = framework.live(given)
+            module = fresh.arranged(module.signature.arrangement) or fresh
         kept = module.kept({"x": x})
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
     semantics = live_semantics(read, x)
-    exported, notes = _with_window(read, semantics, _named(read, x, _exported(read, semantics))), framework.notes(given)
-    _refuse_one_length(read, x, exported)
+    lengths = () if module.called_with else lengths_taken(read, x)
+    exported = _named(read, x, _exported(read, of_one_row(module, semantics), at_any_length=not lengths))
+    exported, notes = exported if lengths else _with_window(read, semantics, exported), framework.notes(given)
+    if not lengths:
+        _refuse_one_length(read, x, exported)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
-    found.as_given, found.kept = as_given, kept
+    found.as_given, found.kept, found.lengths = as_given, kept, lengths
     return found
 
 
-def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool) -> Examination:
-    examination = _opened(framework, given)
+def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool, told: Told) -> Examination:
+    examination = _opened(framework, given, told)
     semantics, exported = examination.semantics, examination.exported
     examination.given, examination.given_by = examination.module.supplied, examination.module.supplied_by
     if exported.layer is not None and exported.map is not None and not exported.unplaced:
@@ -187,7 +211,7 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
     return examination
 
 
-def _exported(module: LiveModule, semantics: InputSemantics) -> Exported:
+def _exported(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:
     """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
     over some of the few, and a table by distance, of which an exporter makes numbers where they are few. And what an
     exporter simplified may be seen before it did."""
@@ -195,7 +219,7 @@ def _exported(module: LiveModule, semantics: InputSemantics) -> Exported:
     by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
     if not by_distance and (exported.layer is not None or not exported.traced):
         return exported
-    longer = export_and_infer(module, replace(semantics, S=_MANY))
+    longer = export_and_infer(module, replace(semantics, S=_MANY)) if at_any_length else exported
     others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
     return next((each for each in others if each.layer is not None and not each.unplaced), exported)
 

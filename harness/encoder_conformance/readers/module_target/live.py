@@ -10,6 +10,7 @@ import onnx
 
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.readers.module_target.arranging import Arrangement, fields_of
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
@@ -36,11 +37,22 @@ class Signature:
     arrays: tuple[str, ...] = field(default=(), repr=False)
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
     named: bool = False
+    arrangement: Arrangement = field(default_factory=Arrangement)
+    """How it is called for an x [batch, sequence, d_model]."""
 
     def given(self, x: Any, more: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call by place, and those by name: x, what others must be given, and `more`."""
         by_name = {**self.fixed, **more}
         return ((), {self.x: x, **by_name}) if self.named else ((x,), by_name)
+
+    def called(self, module: Callable[..., Any], x: Any, masks: Mapping[str, Any], tensor: Any, is_tensor: Any) -> Any:
+        """The answer of a module, in the form of x. Raises ExecutionError, or whatever the module does."""
+        if self.arrangement.is_plain:
+            by_place, by_name = self.given(x, masks)
+            return like_x(module(*by_place, **by_name), x, is_tensor)
+        given = {**self.fixed, **masks}
+        answer, laid = self.arrangement.call(module, self.x if self.named else "", x, given, tensor)
+        return self.arrangement.taken_back(like_x(answer, laid, is_tensor), x)
 
 
 @dataclass(frozen=True)
@@ -167,6 +179,10 @@ class LiveModule(ABC):
         """The ways to call it in which the framework takes formats of its own choice, by what is said of them."""
         return {}
 
+    def arranged(self, arrangement: Arrangement) -> "LiveModule | None":
+        """The same, called in another way; None where its framework knows one way alone."""
+        return None
+
     def bare(self) -> "LiveModule":
         """The same module without what it was given in, to be read."""
         return self
@@ -257,5 +273,7 @@ def leaves(answer: Any) -> Iterator[Any]:
     elif isinstance(answer, (tuple, list)):
         for value in answer:
             yield from leaves(value)
+    elif (held := fields_of(answer)) is not None:
+        yield from leaves(held)
     else:
         yield answer

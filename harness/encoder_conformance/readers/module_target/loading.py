@@ -23,7 +23,7 @@ def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> tupl
     `arguments` are Python literals, or else words. Paths and packages are those of `folder`.
     """
     source, _, name = target.rpartition(":")
-    values = {key: _value(text) for key, text in arguments.items()}
+    values = {key: value_of(text) for key, text in arguments.items()}
     if target.startswith(LIVE):
         return _made(without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE)))), "it", values)
     if source == "hf":
@@ -51,7 +51,7 @@ def without_input(work: Callable[[], Any]) -> Any:
         sys.stdin = stdin
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

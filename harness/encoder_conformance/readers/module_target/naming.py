@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from encoder_conformance.spec.parameters import without_prefix
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
-    "attention.query": ("query", "q", "wq", "wquery", "queries"),
-    "attention.key": ("key", "k", "wk", "wkey", "keys"),
-    "attention.value": ("value", "v", "wv", "wvalue", "values"),
+    "attention.query": ("query", "q", "wq", "wquery", "queries", "qs", "wqs", "qry", "toq", "qproj", "queryproj"),
+    "attention.key": ("key", "k", "wk", "wkey", "keys", "ks", "wks", "tok", "kproj", "keyproj"),
+    "attention.value": ("value", "v", "wv", "wvalue", "values", "vs", "wvs", "val", "tov", "vproj", "valueproj"),
     "attention.output": ("out", "o", "wo", "proj", "dense", "output", "merge"),
     "attention.query_norm": ("q_norm", "query_norm", "q_ln", "norm_q", "q"),
     "attention.key_norm": ("k_norm", "key_norm", "k_ln", "norm_k", "k"),
@@ -35,9 +35,12 @@ def words_of(name: str) -> list[str]:
     """`attn.q_proj.weight` → attn, q, proj, weight, and q_proj as it is."""
     whole = [part.lower() for part in name.split(".")]
     split = [word for part in name.split(".") for word in re.split(r"_|(?<=[a-z])(?=[A-Z])", part)]
-    return list(dict.fromkeys([*whole, *(word.lower() for word in split if word)]))
+    split = [word.lower() for word in split if word]
+    bare = [word.rstrip("0123456789") for word in split]  # q1 is a query
+    return list(dict.fromkeys([*whole, *split, *(word for word in bare if word in _OF_QUERY_KEY_VALUE)]))
 
 
+_OF_QUERY_KEY_VALUE = frozenset(("q", "k", "v", "query", "key", "value"))
 _NUMBER = re.compile(r"(?:^|[._])(\d+)(?=\.)")
 
 

@@ -25,6 +25,7 @@ def offered(module: LiveModule, found: InputSemantics, num_heads: int) -> Offere
     """`found`: the semantics of x alone."""
     semantics, unusable = with_masks(module, found, num_heads)
     known = {*(mask.name for mask in semantics.masks), *(each.argument for each in unusable)}
+    known |= {*module.signature.arrangement.beside}
     left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in known]
     ungiven = ungiven_arguments(module, semantics, num_heads, left)
     return OfferedArguments(semantics, forms_taken(module, semantics, num_heads), unusable, ungiven)

@@ -1,6 +1,7 @@
 """Finds out by perturbation how x lies: on the live module, not on an export."""
 
 from collections import Counter
+from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -20,12 +21,22 @@ _WIDTHS = 4
 """The most values of d_model that are tried."""
 
 
+def usual_x(runner: LiveModule) -> Array | None:
+    """An x [3, 5, D] that it takes with nothing beside; None if it takes none."""
+    for d_model in widths_of(runner):
+        x = drawn((BATCH, SEQUENCE, d_model))
+        with suppress(ExecutionError):
+            runner.run({"x": x})
+            return x
+    return None
+
+
 def first_x(runner: LiveModule) -> Array:
     """An x that it takes, [3, 5, D] in either layout, or [3, S, D] where it takes no 5 positions. Raises BadTarget if
     that fits with no D."""
     problems = []
     lengths = dict.fromkeys([SEQUENCE, *([runner.length] if runner.length else []), *_OTHER_LENGTHS])
-    for S, d_model in product(lengths, _widths(runner)):
+    for S, d_model in product(lengths, widths_of(runner)):
         x = drawn((BATCH, S, d_model))
         try:
             runner.run({"x": x})
@@ -37,7 +48,8 @@ def first_x(runner: LiveModule) -> Array:
         raise BadTarget(f"{runner.type_name} has no parameters", "an encoder layer has norms and weights")
     if missing := [name for name, value in runner.signature.fixed.items() if value is None]:
         problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {problems[0]}"
-        raise BadTarget(problem, "name a module that is called with x, or with x and masks, alone")
+        hook = "def conform_inputs(batch, sequence) in its file, which gives a dict"
+        raise BadTarget(problem, f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}")
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         raise BadTarget(problem, problems[0])
@@ -67,7 +79,7 @@ def drawn(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-def _widths(module: LiveModule) -> list[int]:
+def widths_of(module: LiveModule) -> list[int]:
     """The likeliest values of d_model: those of norms, then the commonest sizes."""
     sizes = Counter[int]()
     for name, shape in module.shapes.items():

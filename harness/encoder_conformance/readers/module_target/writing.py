@@ -14,6 +14,7 @@ from encoder_conformance.spec.axes import Array
 _SOURCE = '''"""Drives {target}{part}, as `conform check` found it."""
 
 from encoder_conformance import ParameterMap, Take, serve
+from encoder_conformance.readers.module_target.arranging import Arrangement, Supply
 from encoder_conformance.readers.module_target.live import Signature
 from encoder_conformance.readers.module_target.locating import Place
 from encoder_conformance.readers.module_target.written import WrittenAdapter
@@ -52,6 +53,8 @@ def adapter_source(found: Examination, named: Mapping[str, Any]) -> str:
     layer = found.stated or found.layer
     map = found.map
     if map is None or layer is None or found.tied or found.absent or map.more or map.times or found.loose.weights:
+        return ""
+    if found.folded or not found.module.signature.arrangement.writable:
         return ""
     takes = list(_takes(map, layer.attention.num_heads))
     if any(take is None for _, take in takes):

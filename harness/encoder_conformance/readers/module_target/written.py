@@ -26,7 +26,8 @@ class WrittenAdapter(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         framework, module = load_target(self.target, self.arguments, Path(self.folder))
         part = framework.parts(module).at(self.at) if self.at else None
-        self.given = framework.live(part or at(framework.tree, module, self.at))
+        live = framework.live(part or at(framework.tree, module, self.at))
+        self.given = live.arranged(self.signature.arrangement) or live
         self.map = self.parameters
         versions = {name: version(name) for name in (framework.packages[0], "numpy")}
         return Environment(versions, {"threads": threads})

@@ -38,6 +38,11 @@ class ModuleFramework(ABC):
     def notes(self, module: Any) -> tuple[str, ...]:
         """Says what that copy is not."""
 
+    def folded(self, module: Any) -> tuple[Any, tuple[str, ...]] | None:
+        """A copy whose weights that are computed of others are one each, and what is to be said of it; None where it
+        has none."""
+        return None
+
     def parts(self, module: Any) -> PartsOfModule:
         """The layers in a model; by itself those that its structure shows, called by themselves."""
         return PartsOfTree(self.tree, module)

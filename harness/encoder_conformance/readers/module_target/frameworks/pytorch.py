@@ -18,6 +18,8 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_built import built, is_built_later
+from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     Found,
@@ -105,10 +107,10 @@ class _PyTorch(ModuleFramework):
             raise BadTarget(problem, "give them some: module.to_empty")
         kinds = {name: type(each).__name__ for name, each in module.named_modules()}
         convolution = next((name for name, kind in kinds.items() if kind.startswith("Conv") and name), None)
-        linear = "Conv1D" in kinds.values() or any(isinstance(each, nn.Linear) for each in module.modules())
+        linear = "Conv1D" in kinds.values() or any(_is_linear(each) for each in module.modules())
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
             raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
-        if not list(module.parameters()):
+        if not list(module.parameters()) and not is_built_later(module):
             held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
             hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
             raise BadTarget(f"{type(module).__name__} has no parameters", hint)
@@ -120,7 +122,7 @@ class _PyTorch(ModuleFramework):
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
         try:
-            copied = copy_of(module).to("cpu", torch.float32).eval()
+            copied = built(module).to("cpu", torch.float32).eval()
             for value in copied.parameters():
                 value.requires_grad_(True)
         except Exception as error:
@@ -139,6 +141,9 @@ class _PyTorch(ModuleFramework):
         devices = {value.device.type for value in module.parameters()} - {"cpu"}
         return tuple(f"its parameters are on {each}; a copy of it is judged, on the CPU" for each in sorted(devices))
 
+    def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[str, ...]] | None:
+        return folded(module)
+
     def parts(self, module: nn.Module) -> PartsOfModule:
         return _TorchParts(module)
 
@@ -156,6 +161,11 @@ class _PyTorch(ModuleFramework):
             np.random.set_state(drawn_by_numpy)
             torch.backends.mha.set_fastpath_enabled(fast)
             torch.set_float32_matmul_precision(precision)
+
+
+def _is_linear(part: nn.Module) -> bool:
+    """A convolution of kernel 1 is a linear map, too."""
+    return isinstance(part, nn.Linear) or set(getattr(part, "kernel_size", (0,))) == {1}
 
 
 FRAMEWORK = _PyTorch()

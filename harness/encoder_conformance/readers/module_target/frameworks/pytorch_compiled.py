@@ -41,7 +41,9 @@ def plain_name(name: str) -> str:
 def copy_of(module: nn.Module) -> nn.Module:
     """A copy whose parts are compiled as those of the module are: a plain one would call the module's own code."""
     found = list(_compiled(module))
-    copied: nn.Module = deepcopy(module, {id(context): context for _, _, _, context in found})
+    held = (value for part in module.modules() for value in vars(part).values() if isinstance(value, torch.Tensor))
+    computed = {id(value): value.detach().clone() for value in held if not value.is_leaf}  # by a hook, as weight_norm's
+    copied: nn.Module = deepcopy(module, {**computed, **{id(context): context for _, _, _, context in found}})
     counterparts = dict(zip(map(id, module.modules()), copied.modules(), strict=True))
     for part, name, method, context in found:
         method_of_copy = MethodType(method.__func__, counterparts[id(method.__self__)])

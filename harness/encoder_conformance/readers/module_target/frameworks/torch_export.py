@@ -10,6 +10,8 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
+
 
 class _OfFunction(nn.Module):
     """A function of x as a module. `module`: whose parameters it takes."""
@@ -45,7 +47,8 @@ def exported(
 def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
     """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
     try:
-        return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
+        with PointwiseIsLinear():
+            return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
     except Exception:
-        with torch.no_grad():
+        with torch.no_grad(), PointwiseIsLinear():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)

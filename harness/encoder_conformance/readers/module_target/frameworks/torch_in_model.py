@@ -194,6 +194,8 @@ class LayerCall:
         self.by_model = self.free and (bool(own_masks) or self._enters_elsewhere())
         self.given = tuple(name for name in self._arrays if name in own_masks or not may_be_mask(name))
         self.masks = ("attention_mask",) if self.by_model else self._masks_of_layer()
+        if not self.given and not self.by_model and self._answers_without(seen[0]):
+            self._arrays = ()
 
     def _needed_masks(self, given: Mapping[str, Any]) -> list[str]:
         """The masks that the model gives, where the layer refuses to be called without."""
@@ -204,6 +206,16 @@ class LayerCall:
         except Exception:
             return masks
         return []
+
+    def _answers_without(self, given: Mapping[str, Any]) -> bool:
+        """Whether the masks that it is given, which hide nothing, change nothing: it is then called without, for more
+        positions than its model may take."""
+        bare = {name: value for name, value in given.items() if name not in self._arrays}
+        try:
+            with torch.no_grad():
+                return same(self.layer(**bare), self.layer(**given))
+        except Exception:
+            return False
 
     def _masks_of_layer(self) -> tuple[str, ...]:
         """A layer that takes x twice, as key or value, needs them, and no second sequence."""
@@ -359,9 +371,11 @@ def _is_array(value: Any) -> bool:
 
 
 def _hides(value: Any) -> bool:
-    """Whether a mask of a model's own hides something."""
+    """Whether a mask of a model's own hides something: one that says the same everywhere hides nothing, whatever it
+    means."""
     return any(
-        bool((~each).any()) if each.dtype == torch.bool else bool((each < _SHUT).any()) for each in leaves([value])
+        bool((~each).any() and each.any()) if each.dtype == torch.bool else bool((each < _SHUT).any())
+        for each in leaves([value])
     )
 
 

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
     as_given,
     bare,
@@ -31,6 +32,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered i
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
+from encoder_conformance.readers.module_target.frameworks.torch_known import known
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
@@ -43,7 +45,6 @@ from encoder_conformance.readers.module_target.live import (
     Seen,
     Signature,
     joined,
-    like_x,
     pieces,
 )
 from encoder_conformance.readers.module_target.remembering import kept_by_object
@@ -247,6 +248,12 @@ class TorchModule(LiveModule):
     def wrappers(self) -> tuple[str, ...]:
         return wrappers(self.given)
 
+    def arranged(self, arrangement: Arrangement) -> "TorchModule":
+        other = self._like(self.given, self.way)
+        masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))
+        other.signature = replace(self.signature, arrangement=arrangement, masks=masks)
+        return other
+
     def bare(self) -> "TorchModule":
         return self._like(self.given, WayToCall(bare=True))
 
@@ -368,7 +375,17 @@ class Undropped(TorchModule):
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
-    by_place, by_name = signature.given(x, masks)
-    answer = module(*by_place, **by_name)
-    found: Tensor = like_x(answer, x, lambda value: isinstance(value, Tensor))
+    found: Tensor = signature.called(module, x, masks, _beside, lambda value: isinstance(value, Tensor))
     return found
+
+
+def _beside(value: Array | Tensor, x: Tensor) -> Tensor:
+    """An array as a tensor beside x: numbers in its format."""
+    if isinstance(value, Tensor):
+        return value.to(x.dtype) if value.is_floating_point() else value
+    if value.dtype.kind == "i" and torch.compiler.is_exporting():
+        return known(value)
+    made = torch.from_numpy(np.ascontiguousarray(value))
+    if made.is_complex():
+        return made.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64)
+    return made.to(x.dtype) if made.is_floating_point() else made

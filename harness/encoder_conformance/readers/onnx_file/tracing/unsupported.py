@@ -86,6 +86,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "quantise with quant_format=QuantFormat.QDQ, which stores the same integers for ONNX's own operators",
     ),
 }  # fmt: skip
+BEYOND: tuple[Feature, ...] = (
+    *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
+    *("recurrence", "experts"),
+)
+"""What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
     "RotaryEmbedding": "rope",
     **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv"), "convolution"),

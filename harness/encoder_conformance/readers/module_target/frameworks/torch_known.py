@@ -1,0 +1,44 @@
+"""Whole numbers that stay known while PyTorch exports: cumulative lengths, by whose values a module cuts its rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.utils._pytree import tree_leaves, tree_map
+
+from encoder_conformance.spec.axes import Array
+
+
+class KnownNumbers(Tensor):
+    """What is made of such numbers alone is computed at once, and of no part of the graph; beside others it is a plain
+    tensor."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+        plain = [tree_map(_plain, each) for each in (args, kwargs)]
+        if not all(isinstance(each, cls) for each in tensors):
+            return func(*plain[0], **plain[1])
+        with unset_fake_temporarily(), disable_proxy_modes_tracing(), torch._C.DisableTorchFunctionSubclass():
+            return tree_map(_known, func(*args, **kwargs))
+
+
+def known(value: Array) -> Tensor:
+    """Whole numbers, whatever traces the code that asks for them."""
+    with unset_fake_temporarily(), disable_proxy_modes_tracing():
+        return torch.from_numpy(np.ascontiguousarray(value)).as_subclass(KnownNumbers)
+
+
+def _known(value: Any) -> Any:
+    return value.as_subclass(KnownNumbers) if isinstance(value, Tensor) else value
+
+
+def _plain(value: Any) -> Any:
+    return value.as_subclass(Tensor) if isinstance(value, KnownNumbers) else value

@@ -1,0 +1,243 @@
+"""Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice, product
+
+import numpy as np
+
+from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.arranging import Arrangement, Supply
+from encoder_conformance.readers.module_target.bundles import bundled
+from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.spec.axes import Array
+
+_MOST = 600
+"""Ways to call that are tried at the usual length."""
+_MOST_LONG = 24
+"""Those that are tried at each other length."""
+LENGTHS = (
+    8,
+    16,
+    4,
+    32,
+    64,
+    7,
+    49,
+    6,
+    12,
+    24,
+    48,
+    9,
+    36,
+    10,
+    20,
+    40,
+    50,
+    14,
+    28,
+    56,
+    60,
+    25,
+    30,
+    18,
+    27,
+    54,
+    63,
+    17,
+    65,
+)
+"""Numbers of positions that are tried where 5 are refused."""
+LONGEST_TRIED = 65
+_SPOKEN: Mapping[str, tuple[str, ...]] = {
+    "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
+    "longest": ("max_seq", "max_len", "maxlen"),
+    "height": ("height", "h"),
+    "width": ("width", "w"),
+    "count": ("pos", "coord", "indices", "index", "arange", "time"),
+    "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
+    "cosines": ("cos",),
+    "sines": ("sin",),
+    "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
+    "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values"),
+}
+"""What an argument is given first, by words in its name; one letter is the whole name."""
+_COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
+_LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
+_MASKS = tuple(
+    Supply("full", axes, dtype, number)
+    for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "11SS", "B1S", "S")
+    for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
+)
+_ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
+
+Told = Callable[[str], Mapping[str, Supply]]
+"""The name of x → what a user says that other arguments are given."""
+
+
+def called_as_it_takes(module: LiveModule, told: Mapping[str, Supply] | None = None) -> tuple[LiveModule, Array]:
+    """The module as it is to be called, and an x that it takes. Raises BadTarget if it takes none in any way."""
+    if told:
+        known = module.signature.arrangement
+        said = module.arranged(replace(known, beside={**known.beside, **told}))
+        if said is None:
+            raise BadTarget("what its arguments are given cannot be said of a module of this framework")
+        module = said
+    bare = module.bare()
+    if (x := usual_x(bare)) is not None:
+        return module, x
+    by_itself = not (module.called_with or module.supplied)
+    if by_itself and (found := arranged(bare)) is not None:
+        other, x = found
+        return module.arranged(other.signature.arrangement) or other, x
+    try:
+        return module, first_x(bare)
+    except BadTarget as error:
+        likeliest = likeliest_problem(bare) if by_itself else ""
+        raise BadTarget(likeliest or error.problem, error.hint) from None
+
+
+def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
+    """A graph of packed rows has each item by itself: it is read of one."""
+    return replace(semantics, B=1) if module.signature.arrangement.form == "TD" else semantics
+
+
+def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
+    """The module, called in the first way that it takes, and an x [3, 5, D] for it; None if it takes none.
+
+    x has another number of positions where it takes no 5 in any way.
+    """
+    widths = widths_of(module)
+    if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
+        module = module.arranged(keyed) or module
+    for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in LENGTHS)):
+        for arrangement in islice(_arrangements(module, widths), most):
+            other = module.arranged(arrangement)
+            if other is None:
+                return None
+            for d_model in widths:
+                x = drawn((BATCH, sequence, d_model))
+                if _runs(other, x):
+                    return _opened(other, x), x
+    return None
+
+
+def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
+    """The numbers of positions up to 65 that it takes, as it takes x; () where it is taken with 5 as any is."""
+    if x.shape[1] == SEQUENCE:
+        return ()
+    return tuple(n for n in range(1, LONGEST_TRIED + 1) if _runs(module, drawn((BATCH, n, x.shape[-1]))))
+
+
+def likeliest_problem(module: LiveModule) -> str:
+    """What it raises where it is called in the first way that makes sense: with all that it needs, by its names."""
+    widths = widths_of(module)
+    needed = [name for name, value in module.signature.fixed.items() if value is None]
+    if not needed or not all(may_be_mask(name) or any(_speaks(name, kind) for kind in _SPOKEN) for name in needed):
+        return ""
+    first = next(
+        (each for each in _arrangements(module, widths) if "none" not in {s.kind for s in each.beside.values()}), None
+    )
+    other = None if first is None else module.arranged(first)
+    if other is None or not widths:
+        return ""
+    try:
+        other.run({"x": drawn((BATCH, SEQUENCE, widths[0]))})
+    except ExecutionError as error:
+        given = ", ".join(f"{name} {supply.said}" for name, supply in other.signature.arrangement.beside.items())
+        return f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {error}"
+    return ""
+
+
+def _runs(module: LiveModule, x: Array) -> bool:
+    try:
+        return bool(np.isfinite(module.run({"x": x})["output"]).any())
+    except ExecutionError:
+        return False
+
+
+def _arrangements(module: LiveModule, widths: Iterable[int]) -> Iterator[Arrangement]:
+    """The likeliest first: each form of x with all that its arguments may be."""
+    signature = module.signature
+    known = signature.arrangement
+    needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
+    needed += [key for key in known.keys[1:] if key not in known.beside]
+    packs = any(_speaks(name, "cumulative") for name in needed)
+    options = [_options(name, widths) for name in needed]
+    choices = list(islice(product(*options), _MOST // 4))
+    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
+    forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
+    for chosen in choices:
+        beside = {**known.beside, **dict(zip(needed, chosen, strict=True))}
+        yield replace(known, form=forms[0], beside=beside)
+    for form in forms[1:]:
+        for chosen in choices[:_MOST_LONG]:
+            yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+
+
+def _speaks(name: str, kind: str) -> bool:
+    lower = name.lower()
+    return any(word == lower if len(word) == 1 else word in lower for word in _SPOKEN[kind])
+
+
+def _options(name: str, widths: Iterable[int]) -> list[Supply]:
+    """What an argument may be, by its name first, and then by what it turns out to be."""
+    named: list[Supply] = []
+    for kind in _SPOKEN:
+        if _speaks(name, kind):
+            named += _of_kind(kind, widths)
+    if may_be_mask(name):
+        named = [Supply("none"), *_MASKS, *named]
+    others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4]]
+    return list(dict.fromkeys([*named, *others]))
+
+
+def _of_kind(kind: str, widths: Iterable[int]) -> list[Supply]:
+    match kind:
+        case "cumulative":
+            return [Supply("cumulative", "B", dtype) for dtype in ("int32", "int64")]
+        case "longest":
+            return [Supply("size", "S")]
+        case "height" | "width":
+            return [Supply("size", kind[0].upper())]
+        case "count":
+            return [*_COUNT, *(replace(each, dtype="float32") for each in _COUNT)]
+        case "lengths":
+            return [*_LENGTHS]
+        case "x":
+            return [Supply("x")]
+    what = "" if kind == "turning" else kind
+    sizes = [size for width in widths for size in _heads(width)]
+    angles = [Supply("turning", axes, "float32", size, what) for size in dict.fromkeys(sizes) for axes in _ANGLE_AXES]
+    if what:
+        return angles
+    turns = [replace(each, dtype="complex64", what="turns") for each in angles if each.axes.endswith("e")]
+    return [each for pair in zip(angles, [*turns, *angles[: len(angles) - len(turns)]], strict=True) for each in pair]
+
+
+def _heads(width: int) -> list[int]:
+    """Features of a head that so many may be cut into."""
+    return [width // heads for heads in (4, 8, 2, 12, 16, 1) if width % heads == 0 and width // heads % 2 == 0]
+
+
+def _opened(module: LiveModule, x: Array) -> LiveModule:
+    """The same, where each mask that it needs is given such that it hides nothing."""
+    for name, supply in module.signature.arrangement.beside.items():
+        if supply.kind != "full":
+            continue
+        shape = tuple({"B": x.shape[0], "S": x.shape[1]}.get(axis, 1) for axis in supply.axes)
+        port = Port(name=name, dtype=supply.dtype, shape=shape)
+        try:
+            [mask] = semantics_of(probe_of(module, x.shape, (port,))).masks
+        except ExecutionError:
+            continue
+        if mask.polarity is not None:
+            beside = {**module.signature.arrangement.beside, name: replace(supply, number=mask.polarity.open)}
+            module = module.arranged(replace(module.signature.arrangement, beside=beside)) or module
+    return module

@@ -1,0 +1,167 @@
+"""Right layers that are called otherwise than with x [batch, sequence, d_model] and a mask, in PyTorch."""
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_D = 16
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(_D), nn.LayerNorm(_D)
+        self.w_qs, self.w_ks, self.w_vs, self.fc = (nn.Linear(_D, _D) for _ in range(4))
+        self.up, self.down = nn.Linear(_D, 24), nn.Linear(24, _D)
+
+    def heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (2, -1)).transpose(1, 2)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.heads(each(x)) for each in (self.w_qs, self.w_ks, self.w_vs))
+        s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            s = s.masked_fill(ignore[:, None, None, :], -torch.inf)
+        return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x)))
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), ignore)
+        return x + self.ffn(self.norm2(x))
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(x, padding)
+
+
+class Packed(Plain):
+    def forward(self, x: Tensor, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
+        ends = cu_seqlens.tolist()
+        return torch.cat([self.layer(x[a:b][None])[0] for a, b in itertools.pairwise(ends)])
+
+
+class Lengths(Plain):
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.layer(x, torch.arange(x.shape[1])[None] >= lengths[:, None])
+
+
+class MapOfRows(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        batch, channels, height, width = x.shape
+        return self.layer(x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(batch, channels, height, width)
+
+
+class ChannelsFirst(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(x.transpose(1, 2), padding).transpose(1, 2)
+
+
+class OfMapping(Plain):
+    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"hidden": self.layer(batch["hidden"], batch.get("padding_mask"))}
+
+
+class OfTuple(Plain):
+    def forward(self, inputs: tuple[Tensor, Tensor | None]) -> Tensor:
+        x, ignore = inputs
+        return self.layer(x, ignore)
+
+
+class Thrice(Plain):
+    def forward(self, value: Tensor, key: Tensor, query: Tensor, mask: Tensor | None) -> Tensor:
+        assert value is key is query
+        return self.layer(value, mask)
+
+
+class NeedsMask(Plain):
+    def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.layer(x, attention_mask[:, 0, 0] == 0)
+
+
+class MaskFirst(Plain):
+    def forward(self, mask: Tensor, hidden_states: Tensor) -> Tensor:
+        return self.layer(hidden_states, ~mask)
+
+
+class ByEights(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] % 8:
+            raise ValueError("the sequence is a multiple of 8")
+        return self.layer(x)
+
+
+class Lazy(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w_qs = nn.LazyLinear(_D)
+
+
+class OfAKind(Plain):
+    """Nothing that is tried says what `kind` is."""
+
+    def forward(self, x: Tensor, kind: str) -> Tensor:
+        if kind != "encoder":
+            raise ValueError(f"no kind {type(kind).__name__}")
+        return self.layer(x)
+
+
+class Decoder(Plain):
+    def forward(self, x: Tensor, enc_output: Tensor) -> Tensor:
+        return self.layer(x + enc_output.mean())
+
+
+class Pointwise(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Conv1d(_D, 24, 1), nn.Conv1d(24, _D, 1)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x.transpose(1, 2)))).transpose(1, 2)
+
+
+class _Adapted(nn.Module):
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.a, self.b = base, nn.Parameter(torch.randn(2, _D)), nn.Parameter(torch.randn(_D, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + x @ self.a.T @ self.b.T
+
+
+class Lora(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w_qs = _Adapted(self.w_qs)
+
+
+class WeightNormed(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        nn.utils.parametrizations.weight_norm(self.w_qs)
+
+
+class Exchanged(Plain):
+    """Query's work is done by w_ks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w_qs.weight.data, self.w_ks.weight.data = self.w_ks.weight.data, self.w_qs.weight.data
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.heads(each(x)) for each in (self.w_ks, self.w_qs, self.w_vs))
+        s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            s = s.masked_fill(ignore[:, None, None, :], -torch.inf)
+        return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class Filled(Plain):
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (self.heads(each(x)) for each in (self.w_qs, self.w_ks, self.w_vs))
+        s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            s = s.masked_fill(ignore[:, None, None, :], -1e9)
+        return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))

@@ -1,0 +1,130 @@
+"""How a module is called that does not take x alone, and what is read as the linear map that it is."""
+
+import inspect
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+
+from encoder_conformance.readers.module_target.arranging import Supply  # noqa: E402
+from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
+from encoder_conformance.readers.module_target.examination import Examination, examine  # noqa: E402
+from encoder_conformance.readers.module_target.frameworks import framework_of  # noqa: E402
+from encoder_conformance.readers.module_target.naming import misnamed  # noqa: E402
+from encoder_conformance.readers.module_target.supplying import arranged, lengths_taken  # noqa: E402
+from encoder_conformance.subjects.cases import nearest_length  # noqa: E402
+
+cases = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("called_modules.py"))))
+
+
+def _called(kind: type) -> SimpleNamespace:
+    module = kind()
+    framework = framework_of(module)
+    assert framework is not None
+    live, x = arranged(framework.live(module))  # type: ignore[misc]
+    output = live.run({"x": x})["output"]
+    plain = cases.Plain().eval()
+    if not isinstance(module, cases.Lazy):
+        plain.load_state_dict(module.state_dict())
+        with torch.no_grad():
+            right = plain(torch.from_numpy(x)).numpy()
+        assert abs(output - right).max() < 1e-5
+    return SimpleNamespace(live=live, x=x, **vars(live.signature.arrangement))
+
+
+@pytest.mark.parametrize(
+    ("kind", "form", "beside"),
+    [
+        (cases.Packed, "TD", {"cu_seqlens": "cumulative", "max_seqlen": "size"}),
+        (cases.Lengths, "BSD", {"lengths": "lengths"}),
+        (cases.MapOfRows, "BDHW", {}),
+        (cases.ChannelsFirst, "BDS", {}),
+        (cases.OfMapping, "BSD", {"padding_mask": "none"}),
+        (cases.OfTuple, "BSD", {"1": "none"}),
+        (cases.Thrice, "BSD", {"key": "x", "query": "x", "mask": "none"}),
+        (cases.NeedsMask, "BSD", {"attention_mask": "full"}),
+        (cases.MaskFirst, "BSD", {"mask": "full"}),
+        (cases.Lazy, "BSD", {}),
+    ],
+)
+def test_a_module_is_called_with_what_it_needs(kind: type, form: str, beside: dict[str, str]) -> None:
+    found = _called(kind)
+    assert found.form == form
+    assert {name: supply.kind for name, supply in found.beside.items()} == beside
+
+
+def test_a_mask_that_it_needs_is_given_so_that_it_hides_nothing() -> None:
+    assert _called(cases.NeedsMask).beside["attention_mask"].number == 1
+    assert _called(cases.MaskFirst).beside["mask"].number == 1
+
+
+def test_lengths_that_are_taken_are_said_and_the_nearest_is_asked() -> None:
+    found = _called(cases.ByEights)
+    taken = lengths_taken(found.live, found.x)
+    assert taken == (8, 16, 24, 32, 40, 48, 56, 64)
+    assert [nearest_length(taken, wanted) for wanted in (1, 10, 300)] == [8, 16, 304]
+    assert [nearest_length((16,), wanted) for wanted in (1, 300)] == [16, 16]
+
+
+def _examined(kind: type) -> Examination:
+    return examine(kind(), dtypes=("float32",))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        cases.Pointwise,
+        *(pytest.param(kind, marks=pytest.mark.release) for kind in (cases.Packed, cases.Lora, cases.WeightNormed)),
+    ],
+)
+def test_a_linear_map_in_another_form_is_read(kind: type) -> None:
+    found = _examined(kind)
+    assert found.layer is not None, found.exported.problem
+    assert found.proof is not None
+    assert found.proof.holds
+    assert found.folded == (kind in (cases.Lora, cases.WeightNormed)) == bool(found.notes)
+
+
+def test_folding_leaves_the_module_as_it_is() -> None:
+    module = cases.WeightNormed().eval()
+    names, x = [name for name, _ in module.named_parameters()], torch.randn(1, 3, 16)
+    before = module(x)
+    framework = framework_of(module)
+    assert framework is not None
+    assert framework.folded(module) is not None
+    assert [name for name, _ in module.named_parameters()] == names
+    assert torch.equal(module(x), before)
+
+
+@pytest.mark.release
+def test_query_and_key_exchanged_are_told_by_their_names() -> None:
+    found = _examined(cases.Exchanged)
+    assert found.map is not None
+    told = misnamed({name: found.map.source(name)[0] for name in found.map.elements})
+    assert {(own, place) for own, place, _ in told} >= {("w_ks.weight", "attention.query.weight")}
+
+
+def test_what_no_trial_finds_is_refused_and_may_be_said() -> None:
+    with pytest.raises(BadTarget) as refused:
+        _examined(cases.OfAKind)
+    assert "no kind NoneType" in refused.value.problem
+    assert "--with kind=VALUE" in refused.value.hint
+    assert "conform_inputs" in refused.value.hint
+
+
+@pytest.mark.release
+def test_a_module_is_read_as_it_is_said_to_be_called() -> None:
+    said = examine(cases.OfAKind(), dtypes=("float32",), told=lambda _: {"kind": Supply("value", value="encoder")})
+    assert said.layer is not None
+
+
+def test_a_layer_of_a_decoder_says_that_it_is_one() -> None:
+    with pytest.raises(BadTarget) as refused:
+        _examined(cases.Decoder)
+    line = inspect.getsourcelines(cases.Decoder.forward)[1]
+    assert "a layer of a decoder" in refused.value.problem
+    assert f"called_modules.py:{line}" in refused.value.problem
