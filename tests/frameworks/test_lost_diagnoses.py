@@ -24,3 +24,34 @@ def test_validate_says_it(conform: Callable, tmp_path: Path) -> None:
     ended = conform("validate", model, "--jobs", "1", "--out", "report", faults=FAULTS)
     assert ended.status == 3, ended.stdout + ended.stderr
     assert SAID in ended.stdout
+
+
+def test_a_module_that_hangs_or_ends_its_process_is_said_in_a_line(conform: Callable, tmp_path: Path) -> None:
+    """Nothing of it can be judged: status 2, with the module's own last words."""
+    (tmp_path / "hostile.py").write_text(HOSTILE)
+    hangs = conform("check", "hostile.py:Hangs", "--timeout", "4s")
+    assert hangs.status == 2
+    assert "hostile.py:Hangs: could not be examined: no answer to examine in 4 s" in hangs.stderr
+    mine = conform("check", "hostile.py:Own", "--memory", "4GiB")
+    assert mine.status == 2
+    assert "could not be examined: the worker exited with status 1; its last words: hostile.Mine: out of" in mine.stderr
+
+
+HOSTILE = """
+import signal
+from torch import nn
+
+
+class Hangs(nn.Module):
+    def forward(self, x):
+        signal.pause()
+
+
+class Mine(BaseException):
+    pass
+
+
+class Own(nn.Module):
+    def forward(self, x):
+        raise Mine("out of luck")
+"""

@@ -222,12 +222,15 @@ class Size(click.ParamType[int]):
         return size
 
 
+memory_option = click.option(
+    "--memory", type=Size(), metavar="SIZE", help="Memory of each worker, 4GiB; default: three quarters of all."
+)
+
+
 def worker_limits(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options --memory and --isolate, which the command gets as `limits`."""
 
-    @click.option(
-        "--memory", type=Size(), metavar="SIZE", help="Memory of each worker, 4GiB; default: three quarters of all."
-    )
+    @memory_option
     @click.option("--isolate", is_flag=True, help="Run workers without network and home (docs/untrusted.md).")
     @functools.wraps(command)
     def limited(*arguments: Any, memory: int | None, isolate: bool, **options: Any) -> Any:

@@ -95,7 +95,11 @@ def reader_session(reader: str, chosen: Chosen, request: SubjectRequest, where: 
     """A session of a reader with these options, for the subject of a request. Raises InputError if none can start."""
     folder = READERS / reader
     implementation = read_implementation(folder, chosen, request.target)
-    return new_session(require_ready(implementation, folder, request.pythons, where, "cannot be loaded here"), log)
+    if request.seconds is not None:
+        limited = implementation.timeouts.model_copy(update={"build": request.seconds, "run": request.seconds})
+        implementation = implementation.model_copy(update={"timeouts": limited})
+    ready = require_ready(implementation, folder, request.pythons, where, "cannot be loaded here")
+    return new_session(ready, log, limits=request.limits)
 
 
 def described_as(kind: type[AnyDescription], found: Mapping[str, Any], what: str, session: Session) -> AnyDescription:

@@ -17,6 +17,7 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import kind_of
 from encoder_conformance.subjects.cases import InputLimits
 from encoder_conformance.subjects.plan import plan
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +31,8 @@ class SubjectRequest:
     file. A module may be made with `arguments`, and its part `at` taken; relative paths are of `folder`. `layer`: what
     it should be, of which `resize` takes the choices alone. `dtypes`: the formats to look at a module in; none: float64
     and float32. `pythons`: implementation → the interpreter to start it with. `given`: argument of a module's call →
-    what it is given; `inputs`: a file of such arguments.
+    what it is given; `inputs`: a file of such arguments. `limits`: of its worker; `seconds`: to look into it, and for
+    each answer; None: the manifest's.
     """
 
     target: str
@@ -43,6 +45,8 @@ class SubjectRequest:
     pythons: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     inputs: str | None = None
+    limits: WorkerLimits | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

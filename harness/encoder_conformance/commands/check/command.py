@@ -12,12 +12,14 @@ from encoder_conformance.commands.check.writing import refuse_folder, write_adap
 from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.options import (
     ANY_PATH,
+    Duration,
     arguments_option,
     deliver,
     given_option,
     interpreters_option,
     jobs_option,
     level_option,
+    memory_option,
     refuse_pickle,
     result_options,
     shown_progress,
@@ -25,6 +27,7 @@ from encoder_conformance.commands.options import (
 from encoder_conformance.reports.run.folder import LOGS, begun_result
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.worker.limits import WorkerLimits
 
 NAME = "check.json"
 
@@ -75,6 +78,13 @@ formats_option = click.option(
 @level_option
 @formats_option
 @interpreters_option("module_target, one that has the framework")
+@click.option(
+    "--timeout",
+    "seconds",
+    type=Duration(),
+    help="Time to look into the module, and for each answer; default: 5m, 2m.",
+)
+@memory_option
 @jobs_option
 @result_options("check", NAME)
 def check(
@@ -82,6 +92,7 @@ def check(
     attention: str | None,
     layer: str | None,
     adapter: Path | None,
+    memory: int | None,
     out: Path | None,
     as_json: bool,
     **asked: Any,
@@ -95,7 +106,9 @@ def check(
     and conform itself failed in a diagnosis.
     """
     refuse_pickle(target)
-    request = CheckRequest(target, **asked).with_attention(attention).stating(layer, "`check` judges encoder layers")
+    limits = WorkerLimits(memory) if memory else None
+    request = CheckRequest(target, limits=limits, **asked).with_attention(attention)
+    request = request.stating(layer, "`check` judges encoder layers")
     if adapter is not None:
         refuse_folder(adapter)
     with begun_result("check", NAME, out) as file:
