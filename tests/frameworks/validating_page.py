@@ -97,6 +97,7 @@ def as_anywhere(transcript: str) -> list[str]:
     """Its lines without what another machine or another minute prints: times, sizes in bytes, and numbers of noise."""
     lines = [re.sub(r"─+", "─", re.sub(r" {2,}", " ", line)) for line in transcript.splitlines()]
     lines = [re.sub(r"[\d.e+-]+ σ", "… σ", line) for line in lines]
+    lines = [re.sub(r"/\d{8}T\d{6}Z/", "/…/", line) for line in lines]
     lines = [re.sub(r"onnxruntime .* ms$", "onnxruntime … ms", line) for line in lines]
     return [
         re.sub(r"-?\d+\.\d+(e[+-]?\d+)?|\d+(\.\d+)?e[+-]?\d+|, \d+ with the same bits.*", "…", line) for line in lines

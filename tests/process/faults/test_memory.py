@@ -26,10 +26,13 @@ from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.stages import stages
 from encoder_conformance.subjects.plan import plan
 
 WORST = {"worst_index": (0, 1, 2), "observed": 1.0, "expected": 1.0, "sigma": 1e-7}
-TENSORS = tuple(TensorVerdict(tensor=f"stage {n}", conforms=True, rms=0.5, max=2.0, **WORST) for n in range(20))
+TENSORS = tuple(
+    TensorVerdict(tensor=stage, conforms=True, rms=0.5, max=2.0, **WORST) for stage in stages(load().layers["pre-gelu"])
+)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence, ValidationRequest
 from encoder_conformance.commands.validate.phases.layer import assess
+from encoder_conformance.protocol.arguments import XArgument
 from encoder_conformance.protocol.description import FileDescription, ModuleDescription, Port, Roles
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load, published_layers
@@ -86,7 +87,8 @@ def as_check_says(layer: Layer) -> list[str]:
     empty = dict.fromkeys(ModuleDescription.model_fields, ())
     none = dict.fromkeys(("stated", "not_read", "proof", "searched", "heads_denied", "chance", "as_given"))
     known = {"layer": layer, "heads_known": True, **none}
-    described = ModuleDescription.model_construct(**{**empty, **known, "parameters": {}, "aliases": {}})
+    known |= {"parameters": {}, "aliases": {}, "kept": None, "x": XArgument.model_construct(before=None)}
+    described = ModuleDescription.model_construct(**{**empty, **known})
     return [finding.message for finding in findings_of(described) if finding.severity == "warning"]
 
 

@@ -152,10 +152,10 @@ def test_the_stage_table_of_the_readme_is_the_one_that_is_used() -> None:
 
 
 def test_the_counts_that_are_written_out_are_those_of_the_specification() -> None:
-    """README and the changelog say how many cases there are, as `conform list cases` does."""
+    """README, the page of a run and the changelog say how many cases there are, as `conform list cases` does."""
     specification = load()
-    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    said = re.findall(r"(\d+) of (\d+) cases", readme)
+    pages = [(REPOSITORY / page).read_text(encoding="utf-8") for page in ("README.md", "docs/running.md")]
+    said = [numbers for page in pages for numbers in re.findall(r"(\d+) of (\d+) cases", page)]
     assert said == [(str(len(specification.core)), str(len(specification.cases)))] * len(said)
     assert len(said) >= 2
     counts = {

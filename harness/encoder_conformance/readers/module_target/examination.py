@@ -8,16 +8,16 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Chance, Fact, Kept, LiveProof, MapSearch, OtherAnswer
+from encoder_conformance.protocol.description import Chance, Kept, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
+from encoder_conformance.readers.module_target.exporting import Exported
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.formats import format_as_given
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import denied, head_counts
 from encoder_conformance.readers.module_target.live import LiveModule, Loose
-from encoder_conformance.readers.module_target.local import long_enough, reach_of_module, window_of_each, with_window
+from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.locating import Place, locate
 from encoder_conformance.readers.module_target.mapping import ElementMap, separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
@@ -25,6 +25,12 @@ from encoder_conformance.readers.module_target.mixed_precision import answers_in
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
 from encoder_conformance.readers.module_target.probing import live_semantics
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.reading import (
+    read_off,
+    refuse_one_length,
+    with_a_name,
+    with_its_window,
+)
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
@@ -37,16 +43,11 @@ from encoder_conformance.readers.module_target.supplying import (
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
-from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
-from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
-_MANY = 92
-"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
 _MOST_UNUSED = 16
 _CHANGED = 1e-5
 """Of an output's largest number: more than rounding leaves."""
@@ -180,10 +181,10 @@ def _opened(framework: ModuleFramework, given: object, told: Told) -> Examinatio
     read = module.bare()
     semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
-    exported = _named(read, x, _exported(read, of_one_row(module, semantics), at_any_length=not lengths))
-    exported, notes = exported if lengths else _with_window(read, semantics, exported), framework.notes(given)
+    exported = with_a_name(read, x, read_off(read, of_one_row(module, semantics), at_any_length=not lengths))
+    exported, notes = exported if lengths else with_its_window(read, semantics, exported), framework.notes(given)
     if not lengths:
-        _refuse_one_length(read, x, exported)
+        refuse_one_length(read, x, exported)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
     return found
@@ -209,63 +210,6 @@ def _examined(framework: ModuleFramework, given: object, stated: Layer | None, r
         _find_masks(examination, semantics, examination.stated)
     _compare_ways(examination)
     return examination
-
-
-def _exported(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:
-    """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
-    over some of the few, and a table by distance, of which an exporter makes numbers where they are few. And what an
-    exporter simplified may be seen before it did."""
-    exported = export_and_infer(module, semantics)
-    by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
-    if not by_distance and (exported.layer is not None or not exported.traced):
-        return exported
-    longer = export_and_infer(module, replace(semantics, S=_MANY)) if at_any_length else exported
-    others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
-    return next((each for each in others if each.layer is not None and not each.unplaced), exported)
-
-
-def _named(module: LiveModule, x: Array, exported: Exported) -> Exported:
-    """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
-    if exported.unplaced:
-        several = ", ".join(exported.unplaced)
-        problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
-        if several.endswith(TABLE):
-            problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
-        return replace(exported, problem=problem)
-    if exported.layer is not None or exported.named:
-        return exported
-    if not (seen := module.beyond({"x": x})):
-        return exported
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES[seen[0]][0]}"
-    return replace(exported, problem=problem, named=True)
-
-
-def _refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
-    """Raises BadTarget for a layer that does not take as few positions as others do: what it does is read at those that
-    it takes, and the situations are of any."""
-    if x.shape[1] == SEQUENCE:
-        return
-    given = f", for which its model gives it {', '.join(module.supplied)}" if module.supplied else ""
-    only = f"it takes {x.shape[1]} positions, and no {SEQUENCE}{given}"
-    problem = only if exported.layer is not None else f"{exported.problem}; {only}"
-    raise BadTarget(problem, "layers are judged at several lengths")
-
-
-def _with_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
-    """A layer is read at a few positions, and whether its attention is local seen at many: as a window, or else it is
-    none that is known."""
-    if exported.layer is None:
-        return exported
-    own, reach = exported.layer.attention.window, reach_of_module(module, semantics)
-    window = None if reach is None else window_of_each(reach, exported.layer.stack.layers)
-    if reach is None or (own is not None and own == window):
-        return exported
-    if own is None and window is not None:
-        evidence = f"a position changes none that is further than {reach.right} before it, or {reach.left} behind it"
-        fact = Fact(key="attention.window", value=window.model_dump(), evidence=evidence)
-        return replace(exported, layer=with_window(exported.layer, window), facts=(*exported.facts, fact))
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({reach})"
-    return Exported(problem=problem, notes=exported.notes)
 
 
 def _compare_ways(examination: Examination) -> None:

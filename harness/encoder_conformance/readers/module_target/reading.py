@@ -1,0 +1,74 @@
+"""What is read off a module's export, at as many positions as show it."""
+
+from dataclasses import replace
+
+from encoder_conformance.protocol.description import Fact
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.local import reach_of_module, window_of_each, with_window
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
+from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
+from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
+from encoder_conformance.spec.axes import Array
+
+_MANY = 92
+"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
+
+
+def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:
+    """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
+    over some of the few, and a table by distance, of which an exporter makes numbers where they are few. And what an
+    exporter simplified may be seen before it did."""
+    exported = export_and_infer(module, semantics)
+    by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
+    if not by_distance and (exported.layer is not None or not exported.traced):
+        return exported
+    longer = export_and_infer(module, replace(semantics, S=_MANY)) if at_any_length else exported
+    others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
+    return next((each for each in others if each.layer is not None and not each.unplaced), exported)
+
+
+def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
+    """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
+    if exported.unplaced:
+        several = ", ".join(exported.unplaced)
+        problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
+        if several.endswith(TABLE):
+            problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
+        return replace(exported, problem=problem)
+    if exported.layer is not None or exported.named:
+        return exported
+    if not (seen := module.beyond({"x": x})):
+        return exported
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES[seen[0]][0]}"
+    return replace(exported, problem=problem, named=True)
+
+
+def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
+    """Raises BadTarget for a layer that does not take as few positions as others do: what it does is read at those that
+    it takes, and the situations are of any."""
+    if x.shape[1] == SEQUENCE:
+        return
+    given = f", for which its model gives it {', '.join(module.supplied)}" if module.supplied else ""
+    only = f"it takes {x.shape[1]} positions, and no {SEQUENCE}{given}"
+    problem = only if exported.layer is not None else f"{exported.problem}; {only}"
+    raise BadTarget(problem, "layers are judged at several lengths")
+
+
+def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
+    """A layer is read at a few positions, and whether its attention is local seen at many: as a window, or else it is
+    none that is known."""
+    if exported.layer is None:
+        return exported
+    own, reach = exported.layer.attention.window, reach_of_module(module, semantics)
+    window = None if reach is None else window_of_each(reach, exported.layer.stack.layers)
+    if reach is None or (own is not None and own == window):
+        return exported
+    if own is None and window is not None:
+        evidence = f"a position changes none that is further than {reach.right} before it, or {reach.left} behind it"
+        fact = Fact(key="attention.window", value=window.model_dump(), evidence=evidence)
+        return replace(exported, layer=with_window(exported.layer, window), facts=(*exported.facts, fact))
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({reach})"
+    return Exported(problem=problem, notes=exported.notes)
