@@ -101,6 +101,8 @@ def attention_of(
 ) -> MultiHeadAttention:
     D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
     H, filled, row = chosen["num_heads"], chosen["masked_score"], chosen["fully_masked_row"]
+    if "head_dim" not in chosen and D % H:
+        raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
     d, shared = chosen.get("head_dim") or D // H, chosen["projections"] == "shared_by_heads"
     kind, wide = (SharedByHeads, d) if shared else (layers.Dense, chosen.get("kv_heads", H) * d)
     query, key, value = (
