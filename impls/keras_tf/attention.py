@@ -80,6 +80,8 @@ class MultiHeadAttention(layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.d_model, self.num_heads, self.scaled_by = maps.out.units, num_heads, scaled_by
+        if options.head_dim is None and self.d_model % num_heads:
+            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {num_heads}")
         self.head_dim = options.head_dim or self.d_model // num_heads
         self.query, self.key, self.value, self.out = maps
         self.softmax, self.dropout, self.options = softmax, dropout, options
