@@ -27,6 +27,8 @@ _NEAR = 1e-5
 _TIMEOUT = 900
 _FOLDER = re.compile(r'"[^"]*/site-packages/')
 """Where the libraries are on one machine."""
+_FRAMES = re.compile(r"\s*(?<![\w.])/(?:\w[\w.-]*/){2,}[\w.-]+\.py.*", re.DOTALL)
+"""The frames of an exception, which are at places of one machine."""
 _EXPECTED = ("pass", "unsupported", "skipped")
 
 
@@ -91,7 +93,7 @@ def judged(name: str, encoder: Encoder, attention: str) -> Row:
         verdict=verdict,
         layer=layer,
         sigma=sigma,
-        sentence=_FOLDER.sub('"', sentence),
+        sentence=_FRAMES.sub("", _FOLDER.sub('"', sentence)),
         attention=_attention(encoder.type, arguments),
         seconds=seconds,
     )

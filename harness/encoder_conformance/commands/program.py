@@ -3,26 +3,18 @@
 It imports next to nothing before it has said so to the system; what a command needs takes half a second.
 """
 
-import os
 import signal
-from types import FrameType
+
+from encoder_conformance.platform.ending import end_at_once
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_INCOMPLETE = 3
-
-
-def _end(_: int, __: FrameType | None) -> None:
-    try:
-        os.write(2, b"conform: interrupted; nothing had begun\n")
-    finally:
-        os._exit(_INCOMPLETE)
 
 
 def main() -> None:
     """Run the command of this process's arguments."""
     for number in _NUMBERS:
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            signal.signal(number, _end)
+            signal.signal(number, end_at_once)
     from encoder_conformance.commands.main import main as run
 
     run()

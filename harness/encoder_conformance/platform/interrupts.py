@@ -2,12 +2,13 @@
 
 import contextlib
 import ctypes
-import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Generator
 from types import FrameType
+
+from encoder_conformance.platform.ending import end_at_once
 
 INTERRUPTS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 """A terminal, and `timeout`, send these to every process of the group."""
@@ -42,18 +43,12 @@ def ended_at_once() -> Generator[None]:
     """One that arrives in the block ends the process, with status 3: for imports, which leave nothing to keep, and in
     the middle of which an exception may come out as another."""
 
-    def end(_: int, __: FrameType | None) -> None:
-        try:
-            os.write(2, b"conform: interrupted; nothing had begun\n")
-        finally:
-            os._exit(3)
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     handlers = {number: handler for number in INTERRUPTS if callable(handler := signal.getsignal(number))}
     for number in handlers:
-        signal.signal(number, end)
+        signal.signal(number, end_at_once)
     try:
         yield
     finally:

@@ -23,36 +23,9 @@ _MOST = 600
 _MOST_LONG = 24
 """Those that are tried at each other length."""
 LENGTHS = (
-    8,
-    16,
-    4,
-    32,
-    64,
-    7,
-    49,
-    6,
-    12,
-    24,
-    48,
-    9,
-    36,
-    10,
-    20,
-    40,
-    50,
-    14,
-    28,
-    56,
-    60,
-    25,
-    30,
-    18,
-    27,
-    54,
-    63,
-    17,
-    65,
-)
+    8, 16, 4, 32, 64, 7, 49, 6, 12, 24, 48, 9, 36, 10, 20,
+    40, 50, 14, 28, 56, 60, 25, 30, 18, 27, 54, 63, 17, 65,
+)  # fmt: skip
 """Numbers of positions that are tried where 5 are refused."""
 LONGEST_TRIED = 65
 _SPOKEN: Mapping[str, tuple[str, ...]] = {
