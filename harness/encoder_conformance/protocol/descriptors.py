@@ -36,7 +36,9 @@ def open_wire() -> tuple[FileIO, FileIO]:
         requests, answers = os.dup(0), os.dup(1)
         os.dup2(2, 1)
     sys.stdout = sys.stderr
-    return FileIO(requests, "rb"), FileIO(answers, "wb")
+    # Never closed by us: the stream ends with the process, so that its status and last words are there to be read,
+    # and not seconds before, while an interpreter with a framework in it comes down.
+    return FileIO(requests, "rb", closefd=False), FileIO(answers, "wb", closefd=False)
 
 
 def _descriptors() -> tuple[int, int]:
