@@ -276,6 +276,7 @@ def suite(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tests.parent, env=env, check=False)
 
 
+@pytest.mark.release
 def test_the_suite_without_an_implementation_or_a_case_is_no_success(fake: Callable) -> None:
     assert suite("--level", "core").returncode not in (0, 5)
     everything = '[{when: {check: output}, reason: "it cannot do that", link: "https://example.org"}]'

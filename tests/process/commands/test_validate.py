@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from products import of_a_release
 from rich.console import Console
 from safetensors.numpy import save_file
 
@@ -216,6 +217,7 @@ def test_what_it_should_be_was_said_and_it_is_that(validated: Callable) -> None:
     assert "the values of its parameters were compared: 0 errors" in printed(found)[-1]
 
 
+@pytest.mark.release
 def test_the_layout_and_each_choice_are_said(validated: Callable) -> None:
     own = LAYER.model_dump(mode="json")
     own["attention"] |= {"scale": "d_model", "output_bias": False}
@@ -346,6 +348,7 @@ def records_of(found: Validation, situation: str) -> list[Record]:
     return [record for record in records if record.case.endswith(f"/{situation}")]
 
 
+@pytest.mark.release
 def test_a_level_that_does_not_load_is_one_finding(validated: Callable) -> None:
     found = validated(does_not_load="extended")
     assert errors(found) == {"loads": ["onnxruntime extended: build: RuntimeError: no kernel for Gelu"]}
@@ -359,6 +362,7 @@ def test_a_file_that_ends_the_worker_is_said_to(validated: Callable) -> None:
     assert "looking into it did not end well: the worker exited with status 1" in message
 
 
+@pytest.mark.release
 def test_what_was_told_of_it_is_held_against_it(validated: Callable) -> None:
     own = LAYER.model_dump(mode="json")
     own["norm"]["epsilon"] = float(np.float32(1e-3))
@@ -398,6 +402,7 @@ def of_shape(*sizes: Any) -> dict[str, Any]:
     return {"inputs": [{"name": "x", "dtype": "float32", "shape": [*sizes, LAYER.d_model]}, MASK]}
 
 
+@pytest.mark.release
 def test_a_file_of_one_size_is_asked_at_that_size_and_is_said_to_be(validated: Callable) -> None:
     """A phase that asks nothing is ticked by nothing; what needs no other size is asked all the same."""
     found = validated(says=of_shape(1, 12))
@@ -418,8 +423,8 @@ def test_a_file_of_one_size_is_asked_at_that_size_and_is_said_to_be(validated: C
 
 
 @pytest.mark.parametrize(("sizes", "lie", "batch", "length"), [
-    ((1, "sequence"), "", "not asked: the file fixes the batch at 1", "yes: 1, 7, 10, 20 and 33"),
-    (("batch", 12), "", "yes: 1, 2, 3 and 5", "not asked: the file fixes the sequence at 12"),
+    of_a_release((1, "sequence"), "", "not asked: the file fixes the batch at 1", "yes: 1, 7, 10, 20 and 33"),
+    of_a_release(("batch", 12), "", "yes: 1, 2, 3 and 5", "not asked: the file fixes the sequence at 12"),
     (("batch", 12), "y += x.shape[0] == 3", "no: wrong at 3; asked: 1, 2, 3 and 5",
      "not asked: the file fixes the sequence at 12"),
 ])  # fmt: skip
@@ -478,7 +483,7 @@ def test_float16_weights_are_judged_by_their_own_roundoff(validated: Callable) -
     assert errors(found) == {}
 
 
-@pytest.mark.parametrize(("limit", "status"), [(None, 0), (0.1, 0), (0.001, 1)])
+@pytest.mark.parametrize(("limit", "status"), [of_a_release(None, 0), of_a_release(0.1, 0), (0.001, 1)])
 def test_integer_weights_are_reported_and_held_to_a_limit(
     validated: Callable, limit: float | None, status: int
 ) -> None:
@@ -504,12 +509,14 @@ def test_numbers_that_integers_stand_for_are_judged_in_full(validated: Callable)
     assert diagnosis.deviations == ("norm-eps-1e-3",)
 
 
+@pytest.mark.release
 def test_integers_whose_numbers_do_not_run_are_not_right(validated: Callable) -> None:
     found = validated(says={"quantised": True}, does_not_load="disable")
     assert found.status == 1
     assert any(message.startswith("onnxruntime disable, integers as numbers: ") for message in errors(found)["loads"])
 
 
+@pytest.mark.release
 def test_a_limit_for_a_file_without_integers_is_said_to_hold_nothing(validated: Callable) -> None:
     found = validated(limit=0.1)
     [note] = found.of_phase("reduction")
@@ -606,6 +613,7 @@ def test_the_limits_are_options(conform: Callable) -> None:
     assert "--isolate" in conform("validate", "--help").stdout
 
 
+@pytest.mark.release
 def test_properties_are_judged_without_a_golden(validated: Callable) -> None:
     found = validated(lie="y += 1e-3 * x.mean(axis=0, keepdims=True)", diagnosed=False)
     assert any(message.startswith("invariant-batch") for message in errors(found)["properties"])

@@ -265,6 +265,7 @@ def test_exchanged_and_transposed_gradients_are_said() -> None:
     assert "The gradient of attention.output.weight is that, transposed (" in " ".join(turned.sentences)
 
 
+@pytest.mark.release
 def test_what_no_equation_gives_is_not_explained() -> None:
     def noise(case: Case, found: Gradients) -> Gradients:
         name = "attention.value.weight"

@@ -60,6 +60,7 @@ def test_one_step_is_identified_by_its_equation(stage: str, wrong: Wrong, found:
     assert "specified " in text
 
 
+@pytest.mark.release
 def test_a_number_is_found_where_what_is_specified_is_nearer_than_any_start() -> None:
     """GELU is within a percent of x · sigmoid(1.7 x), and no start of the search is as near to 1.6."""
     wrong = {"ffn_activation": lambda text: "ffn_hidden * sigmoid(1.6 * ffn_hidden)"}
@@ -109,6 +110,7 @@ def test_what_an_explanation_leaves_out_elsewhere_is_found() -> None:
     assert f"Not accounted for: {case.id} ({left.rms:.2g} σ)." in diagnosis_text(said)
 
 
+@pytest.mark.release
 def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
     """An activation that is no single edit away, beside a step that is identified."""
     strange = diagnosed(

@@ -99,10 +99,12 @@ def test_the_double_is_told_from_float32s_decimal() -> None:
     assert diagnosis.sentences == (said,)
 
 
+@pytest.mark.release
 def test_in_float32_the_two_are_one() -> None:
     assert "L-2" not in diagnosis_text(diagnose(Failing("fixed", "float32"), seen(1e-5)))
 
 
+@pytest.mark.release
 def test_an_epsilon_is_measured_behind_an_output_alone() -> None:
     diagnosis = diagnose(Failing("fused", "float32"), seen(3e-5, show=("output",)))
     assert diagnosis.confidence == "explained"
@@ -132,6 +134,7 @@ def seen_with(name: str) -> list[Observation]:
     return found
 
 
+@pytest.mark.release
 def test_no_epsilon_is_made_of_another_fault_of_a_norm() -> None:
     """Rows off by a scale that is no epsilon's: each row by another."""
     diagnosis = diagnose(Failing("unbiased", "float32"), seen_with("norm-unbiased-variance"))

@@ -90,7 +90,7 @@ UNFORESEEN = [
     of_a_release("attention_weights", 0.3, "unknown"),
     of_a_release("ffn_output", 0.3, "differ"),
     of_a_release("norm1", 2.0**-12, "same"),  # as large as float16's rounding
-    ("norm2", 2.0**-9, "unknown"),  # as bfloat16's
+    of_a_release("norm2", 2.0**-9, "unknown"),  # as bfloat16's
     of_a_release("query", 2.0**-12, "differ"),
     of_a_release("context", 2.0**-9, "same"),
 ]

@@ -56,6 +56,7 @@ def ledger_of(assignment: Assignment, folder: Path) -> Ledger:
     return Ledger(folder, [assignment], [], run)
 
 
+@pytest.mark.release
 def test_records_do_not_stay_in_memory(assignment: Assignment, tmp_path: Path) -> None:
     assignment = replace(assignment, tasks=assignment.tasks[:1000])
     ledger = ledger_of(assignment, tmp_path)
@@ -110,6 +111,7 @@ def test_a_report_that_was_indented_anew_is_read(assignment: Assignment, tmp_pat
     assert read_report(tmp_path) == before
 
 
+@pytest.mark.release
 def test_tensors_of_observations_do_not_stay_in_memory(assignment: Assignment) -> None:
     small = [t for t in assignment.tasks if t.check == "stages" and t.dtype == "float32" and t.case.layer.d_model < 64]
     manifest, observations = read_golden_manifest(), Observations()

@@ -163,6 +163,7 @@ def test_no_pool_outlives_its_command(tmp_path: Path, honest: Path, what: str, n
             assert "Traceback" not in printed
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path, fake: Callable) -> None:
     """Under nohup a command goes on when the terminal closes."""

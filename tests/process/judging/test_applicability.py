@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from products import every_third
+from products import daily
 
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import catalogue
@@ -43,7 +43,10 @@ def reduced(layer: Layer) -> Layer:
     return layer.model_copy(update={"d_model": size, "feed_forward": feed_forward})
 
 
-@pytest.mark.parametrize("layer", every_third(SPECIFICATION.layers))
+EACH_DAY = ("pre-gelu", "post-relu", "stack-pre-gelu", "pre-gelu-uniform-rows", "encoder-scaled", "encoder-dropout")
+
+
+@pytest.mark.parametrize("layer", daily(EACH_DAY, SPECIFICATION.layers))
 def test_each_deviation_changes_a_layer_or_says_why_it_cannot(layer: str) -> None:
     cases = cases_of(layer)
     right: dict[str, dict[str, np.ndarray]] = {}
@@ -197,6 +200,7 @@ def test_what_is_played_and_changes_no_number_says_so_below_its_row(maintain: Ca
     assert f"nothing in the cases asked of {E}: played, it gives the right numbers to the last bit. Ask" in ended.stdout
 
 
+@pytest.mark.release
 def test_what_training_alone_shows_says_where_it_is_named(maintain: Callable) -> None:
     asked = ("--case", f"{E}/no-mask", "--case", "pre-gelu-dropout/no-mask")
     ended = maintain("deviations", "--deviation", "ffn-activation-dropout-missing", *asked)

@@ -51,6 +51,7 @@ UNSEEN: dict[str, tuple[str, Wrong]] = {
 DAILY = ("a constant in the sum",)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", [each if each in DAILY else of_a_release(each) for each in UNSEEN])
 @pytest.mark.parametrize("dtype", ["float32", of_a_release("float64")])
 def test_what_no_catalogue_has_is_no_rounding_and_no_dropout(name: str, dtype: str) -> None:

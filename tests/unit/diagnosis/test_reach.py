@@ -42,6 +42,7 @@ def test_keys_that_are_out_of_reach_are_named(said: str) -> None:
     assert found.endswith(" σ of the specified output)")
 
 
+@pytest.mark.release
 def test_a_right_output_and_one_that_is_wrong_otherwise_lack_no_keys() -> None:
     right, ahead = output(np.ones((300, 300), np.bool_)), output(KEY - QUERY <= 64)
     for other in (right, ahead, 1.01 * output(REACH["those after the first 256"])):

@@ -45,20 +45,22 @@ def found(stage: str, wrong: Wrong) -> str:
             lambda text: text.replace("attention.query.weight", "exchange(attention.key.weight, -2, 3, 5)"),
             "x @ exchange(attention.key.weight, -2, 3, 5) + attention.query.bias",
         ),
-        (
+        later(
             "context",
             lambda text: f"where(index(value_heads, 1) == num_heads - 1, 2 * ({text}), {text})",
             "where(index(attention_weights, -3) == num_heads - 1, 2 * attention_weights, attention_weights) "
             "@ value_heads",
         ),
         later("context", lambda text: f"repeat({text}, -2, 0)", "repeat(attention_weights @ value_heads, -2, 0)"),
-        ("query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."),
+        later(
+            "query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."
+        ),
         (
             "key",
             lambda text: text.replace("x @", "(x + norm2.gain + 1.5) @"),
             "(x + norm2.gain + 1.5) @ attention.key.weight + attention.key.bias",
         ),
-        ("residual1", lambda text: "x / sqrt(sum(x ** 2, -1))", "x / sqrt(sum(x ** 2, -1))"),
+        later("residual1", lambda text: "x / sqrt(sum(x ** 2, -1))", "x / sqrt(sum(x ** 2, -1))"),
         later(
             "residual1",
             lambda text: f"where(index(x, 1) >= sequence_length // 4 * 4, x, {text})",

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from products import daily
+from products import daily, of_a_release
 
 from encoder_conformance.oracle import arithmetic as special
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -197,7 +197,7 @@ def mask(request: Any) -> Any:
     return MASKS[request.param]
 
 
-@pytest.fixture(scope="module", params=["relu", "gelu"])
+@pytest.fixture(scope="module", params=[of_a_release("relu"), "gelu"])
 def activation(request: Any) -> Any:
     return request.param
 

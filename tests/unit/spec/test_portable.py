@@ -330,6 +330,7 @@ def test_parameter_exponents_multiply_by_that_power_of_two(case: Case) -> None:
         assert np.array_equal(value, plain[name] * 2.0**exponent), name
 
 
+@pytest.mark.release
 @of_every(CASES.values())
 def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
     kept_whole = sampled = 0
@@ -344,6 +345,7 @@ def test_kept_positions_of_every_golden_tensor(case: Case) -> None:
     assert kept_whole + sampled == len(compared_tensors(case)) > 0
 
 
+@pytest.mark.release
 def test_every_value_is_exact_in_every_dtype() -> None:
     tensors = [value for case in SCALED.values() for value in case.parameters().values()]
     for case in CASES.values():
