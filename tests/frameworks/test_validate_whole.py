@@ -6,9 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from encoder_conformance.commands.validate.against_saved import saved
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.protocol.description import Port, WholeFile, WholeInput
+
+MASKED = {"attention_mask": np.ones((2, 3), np.int64)}
 SOURCE = '''
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -62,6 +69,12 @@ if __name__ == "__main__":
     told = {"input_names": ["ids", "attention_mask"], "output_names": ["y", "first"], "dynamic_axes": axes}
     torch.onnx.export(right(), (ids, mask), "right.onnx", dynamo=False, **told)
     torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
+    ids, mask = torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.int64)
+    mask[1, 6:] = 0
+    for name, made in (("right", right), ("shifted", shifted), ("gelu", gelu)):
+        with torch.no_grad():
+            y, first = made()(ids, mask)
+        numpy.savez(f"{name}.npz", ids=ids, attention_mask=mask, y=y, first=first)
 '''
 
 
@@ -83,7 +96,7 @@ def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[..., tup
     """Validate a file against a source: the exit status, the JSON, and what was printed."""
 
     def validated(file: str, source: str) -> tuple[int, dict[str, Any], str]:
-        named = f"{files / source}" if source.endswith(".onnx") else f"{files / 'source.py'}:{source}"
+        named = f"{files / source}" if source.endswith((".onnx", ".npz")) else f"{files / 'source.py'}:{source}"
         told = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
         ended = conform("validate", files / file, "--against", named, *told)
         results = [*(tmp_path / "out").rglob("validation.json")]
@@ -115,6 +128,44 @@ def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:
     assert against("right.onnx", "shifted.onnx")[0] == 1
 
 
+def test_a_file_is_compared_with_outputs_that_were_saved(against: Callable) -> None:
+    status, found, said = against("right.onnx", "right.npz")
+    assert (status, found["conclusion"]) == (0, "same_outputs"), said
+    assert 0 < found["whole"]["rms"] < 3
+    assert found["whole"]["outputs"] == {"y": "y", "first": "first"}
+    assert {each["answer"] for each in found["covered"][:3]} == {"not asked"}  # one size, and no padding by itself
+    for wrong in ("shifted.npz", "gelu.npz"):
+        status, found, said = against("right.onnx", wrong)
+        assert (status, found["conclusion"]) == (1, "wrong"), said
+        assert found["whole"]["rms"] > 1e4
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        (b"no archive", "cannot be read"),
+        ({"ids": np.zeros((2, 3), np.int64)}, "holds no array for the input 'attention_mask'"),
+        ({"ids": np.zeros(3, np.int64), **MASKED}, "'ids' has the shape [3], and the file takes [batch, sequence]"),
+        ({"ids": np.zeros((2, 3)), **MASKED}, "'ids' is of float64, and the file takes int64"),
+        ({"ids": np.zeros((2, 3), np.int64), **MASKED}, "holds no output of the file"),
+        ({"ids": np.zeros((2, 3), np.int64), **MASKED, "z": np.zeros(2)}, "'z' is neither an input nor an output"),
+        ({"ids": np.zeros((2, 3), np.int64), **MASKED, "y": np.array([None])}, "cannot be read"),
+    ],
+    ids=["no archive", "no mask", "shape", "format", "no output", "unknown", "objects"],
+)
+def test_saved_outputs_that_are_none_of_the_file_are_refused(
+    arrays: bytes | dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "saved.npz"
+    path.write_bytes(arrays) if isinstance(arrays, bytes) else np.savez(path, **arrays)
+    sizes = ("batch", "sequence")
+    inputs = [WholeInput(name=name, dtype="int64", shape=sizes) for name in ("ids", "attention_mask")]
+    whole = WholeFile(inputs=tuple(inputs), outputs=(Port(name="y", dtype="float32", shape=(*sizes, 16)),))
+    with pytest.raises(InputError) as refused:
+        saved(path, whole, "--against saved.npz")
+    assert said in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [("noisy", "otherwise the second time"), ("other_inputs", "the file takes ids, attention_mask")],
@@ -129,7 +180,6 @@ def test_a_source_that_is_no_measure_is_said_before_anything_is_compared(
 
 def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against_it(tmp_path: Path) -> None:
     """Beside the lowest number of float16 its scores are lost: σ of a float16 file has to have that in it."""
-    import numpy as np
     import onnx
 
     from encoder_conformance.readers.onnx_file.calling import CalledFile
@@ -150,12 +200,12 @@ def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against
 
 
 def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -> None:
-    from encoder_conformance.commands.validate.against_whole import _Measure, _Source
+    from encoder_conformance.commands.validate.measured import Measure, Source
     from encoder_conformance.commands.validate.whole_inputs import WholeCase
     from encoder_conformance.spec.outcome import Outcome
     from encoder_conformance.worker.failure import Failure
 
-    class Narrow(_Source):
+    class Narrow(Source):
         def __init__(self) -> None:
             self.held = "float32"
 
@@ -163,9 +213,7 @@ def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -
             wide = precision == "float64"
             return Failure(Outcome.ERROR, "no float64 here") if wide else {"y": 2 * inputs["x"]}
 
-    import numpy as np
-
-    measure = _Measure(Narrow(), few=True)
+    measure = Measure(Narrow(), few=True)
     case = WholeCase("1 x 1", 1, 1, False, {"x": np.ones(3, np.float32)}, ("x",))
     assert measure.unfit(case) == ""
     assert measure.widest == "float32"

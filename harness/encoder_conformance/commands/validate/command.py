@@ -73,7 +73,8 @@ Examples:
 @click.option(
     "--against",
     metavar="SOURCE",
-    help="What it was made from: package.module:name, file.py:name, hf:TYPE, weights.safetensors, or a file .onnx.",
+    help="What it was made from: package.module:name, file.py:name, hf:TYPE, weights.safetensors, or a file .onnx; "
+    "or inputs and outputs that were saved, in an .npz by the file's names.",
 )
 @arguments_option("the source's class")
 @click.option("--at", metavar="PATH", help="The part of the source that was exported, such as encoder.layer.0.")

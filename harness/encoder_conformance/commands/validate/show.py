@@ -165,7 +165,8 @@ def _end_to_end(validation: Validation) -> str:
     if not whole.cases:
         return f"; not compared end to end: {'; '.join(whole.not_compared)}"
     names = ", ".join(whole.outputs)
-    return f"; end to end {names} in {len(whole.cases)} cases as {whole.source} (largest difference {whole.rms:.3g} σ)"
+    count = f"{len(whole.cases)} case{'s' * (len(whole.cases) != 1)}"
+    return f"; end to end {names} in {count} as {whole.source} (largest difference {whole.rms:.3g} σ)"
 
 
 def _before(validation: Validation) -> str:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from encoder_conformance.commands.validate.against import compared_with, opened
+from encoder_conformance.commands.validate.against_saved import compare_saved, is_saved
 from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.covered import covered
 from encoder_conformance.commands.validate.evidence import (
@@ -101,6 +102,10 @@ def _validated(
     if request.against is None:
         return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
     source, logs = replace(request.against, pythons=request.pythons), out / "logs"
+    if is_saved(source):
+        whole = compare_saved(source, subject, runs, logs, progress)
+        answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
+        return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=f"{source.target} has none"))
     session = source_session(source, logs / "source.log")
     with contextlib.ExitStack() as entered:
         if session is not None:

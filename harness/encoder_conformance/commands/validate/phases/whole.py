@@ -27,7 +27,7 @@ def _summary(whole: WholeComparison) -> str:
     said = (
         f"{same} of {len(whole.verdicts)} outputs are those of {whole.source}, largest difference rms {largest:.3g} σ"
     )
-    return f"{said} (limit {LIMIT:g}), in {len(whole.cases)} cases of {names}"
+    return f"{said} (limit {LIMIT:g}), in {len(whole.cases)} case{'s' * (len(whole.cases) != 1)} of {names}"
 
 
 def _apart(whole: WholeComparison) -> Iterator[PhaseFinding]:
