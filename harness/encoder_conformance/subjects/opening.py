@@ -34,10 +34,28 @@ def open_subject(request: SubjectRequest, log: Path) -> Subject:
     if target.endswith(".safetensors"):
         hint = "name what computes with them: hf:FOLDER for a folder that has its config.json, too"
         raise InputError("holds parameters, and computes nothing", where=target, hint=hint)
-    name = target.partition(":")[0]
-    if name in known_folders() or (Path(name) / "impl.yaml").is_file():
+    if not is_module(target):
         return open_implementation(request, log, "cannot be run here").named(target)
-    return _open_module(request, log)
+    found = open_module(request, log)
+    if is_unread(found):
+        found.close()
+        described = found.as_module
+        reason = described.not_read.problem if described.not_read else "not all of its parameters are found"
+        raise InputError(reason, where=request.target, hint="--layer says which layer it should be")
+    return found
+
+
+def is_module(target: str) -> bool:
+    """Whether the name is one of a module: of no file and no implementation."""
+    name = target.partition(":")[0]
+    is_implementation = name in known_folders() or (Path(name) / "impl.yaml").is_file()
+    return not (target.endswith((".onnx", ".safetensors")) or is_implementation)
+
+
+def is_unread(module: Subject) -> bool:
+    """Whether no layer that can be judged was read off a module: another feature, or parameters without a place."""
+    described = module.as_module
+    return module.layer is None or not described.parameters or bool(described.unplaced)
 
 
 def source_session(request: SubjectRequest, log: Path) -> Session | None:
@@ -131,16 +149,12 @@ def open_implementation(
     return Subject(implementation.name, new_session(ready, log, limits=limits), implementation)
 
 
-def _open_module(request: SubjectRequest, log: Path) -> Subject:
-    """The module, or its part: `target@PATH`. Raises InputError if it is no layer, or not all parameters are found."""
+def open_module(request: SubjectRequest, log: Path) -> Subject:
+    """The module, or its part: `target@PATH`, whether a layer was read off it or not. Raises InputError for none."""
     target, _, at = request.target.partition("@")
     module = ModuleWorker(replace(request, target=target), log)
     try:
         found = module.subject(at or None, request.target)
-        described = found.as_module
-        if found.layer is None or not described.parameters or described.unplaced:
-            reason = described.not_read.problem if described.not_read else "not all of its parameters are found"
-            raise InputError(reason, where=request.target, hint="--layer says which layer it should be")
     except BaseException:
         module.close()
         raise

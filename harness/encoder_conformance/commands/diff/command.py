@@ -13,7 +13,9 @@ from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.diff.comparing import compare
-from encoder_conformance.commands.diff.results import DiffResult, TensorDifference
+from encoder_conformance.commands.diff.results import DiffResult, TensorDifference, WholeDiffResult
+from encoder_conformance.commands.diff.show_whole import show_whole
+from encoder_conformance.commands.diff.whole import compare_modules
 from encoder_conformance.commands.options import (
     GIVEN_FILE,
     deliver,
@@ -26,7 +28,7 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.folder import LOGS, begun_result
 from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.stages import stages
-from encoder_conformance.subjects.opening import open_subject
+from encoder_conformance.subjects.opening import is_module, is_unread, open_module, open_subject
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
 
 NAME = "diff.json"
@@ -59,7 +61,8 @@ def diff(
     """Compare two layers: B gets A's parameters, and both the same inputs.
 
     A and B are each a module (as of `conform check`; MODULE@PATH names a part), an implementation, or an ONNX file.
-    Where they are apart it says which of them is off, and by which known bug.
+    Where they are apart it says which of them is off, and by which known bug. Two modules of which no layer can be read
+    are compared by their outputs, each with its own parameters.
 
     Exit status: 0 they agree; 1 they do not; 2 they cannot be compared, or wrong usage; 3 they agree, and conform
     itself failed in a diagnosis.
@@ -69,23 +72,32 @@ def diff(
         raise InputError("is both A and B", where=first, hint="name two")
     with begun_result("diff", NAME, out) as file:
         result = _compared(stated, second, inputs, jobs, file.parent / LOGS)
+        if isinstance(result, WholeDiffResult):
+            deliver(file, result, lambda: show_whole(console(), result), as_json=as_json)
+            return result.status
         deliver(file, result, lambda: show_diff(console(), result), as_json=as_json)
     return unless_faulty(result.status, [each for side in result.sides for each in side.diagnoses])
 
 
-def _compared(stated: CheckRequest, second: str, inputs: Path | None, jobs: int, logs: Path) -> DiffResult:
-    """The target that was stated, and the second, compared."""
+def _compared(
+    stated: CheckRequest, second: str, inputs: Path | None, jobs: int, logs: Path
+) -> DiffResult | WholeDiffResult:
+    """The target that was stated, and the second, compared; two modules of which no layer was read by their outputs."""
     stated = stated.with_layer_read(logs / "diff-stated.log")
+    as_boxes = stated.layer is None and inputs is None and is_module(stated.target) and is_module(second)
     with shown_progress() as progress, contextlib.ExitStack() as opened:
         progress.begin("starting both", 2)
 
         def opening(named: str, log: str) -> Subject:
-            subject = open_subject(SubjectRequest(named, layer=stated.layer, resize=stated.resize), logs / log)
+            request = SubjectRequest(named, layer=stated.layer, resize=stated.resize)
+            subject = (open_module if as_boxes else open_subject)(request, logs / log)
             opened.callback(subject.close)
             progress.step(named)
             return subject
 
         a, b = opening(stated.target, "diff-a.log"), opening(second, "diff-b.log")
+        if as_boxes and (is_unread(a) or is_unread(b)):
+            return compare_modules(a, b, SubjectRequest(second), progress)
         return compare(a, b, stated.layer, inputs, jobs, progress)
 
 

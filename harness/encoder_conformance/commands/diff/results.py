@@ -3,8 +3,9 @@
 from typing import Literal
 
 from encoder_conformance.commands.check.covered import Asked
+from encoder_conformance.commands.validate.whole import LIMIT
 from encoder_conformance.judging.records import Diagnosis, Record
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.findings import Finding, Plain
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
@@ -79,3 +80,41 @@ class DiffResult(Frozen):
         if self.differing or (self.apart and (self.unanswered or self.misled)):
             return 1
         return 0 if self.apart else 2
+
+
+class OutputDifference(Frozen):
+    """One output of A beside B's in one case. `rms`: of their difference, in σ; None with a `problem`: no number."""
+
+    case: str
+    output: str
+    rms: float | None
+    problem: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        return not self.problem and self.rms is not None and self.rms <= LIMIT
+
+
+class WholeDiffResult(Frozen):
+    """Two modules as black boxes, each with its own parameters. `unread`: why no layer was judged. `outputs`: A's →
+    B's. `masks`: the arguments of A that hid positions."""
+
+    format: Literal["encoder-conformance diff of outputs"] = "encoder-conformance diff of outputs"
+    version: Literal[1] = 1
+    sides: tuple[Plain, Plain]
+    unread: tuple[Plain, ...]
+    outputs: dict[str, str]
+    apart: tuple[OutputDifference, ...]
+    cases: tuple[str, ...]
+    masks: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def differing(self) -> list[OutputDifference]:
+        return [each for each in self.apart if not each.agrees]
+
+    @property
+    def status(self) -> int:
+        """0 they agree; 1 they do not, or a call of one means another thing in the other; 2 nothing was compared."""
+        misled = any(finding.severity == "error" for finding in self.findings)
+        return 2 if not self.apart else int(bool(self.differing) or misled)

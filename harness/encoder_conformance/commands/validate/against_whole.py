@@ -59,7 +59,7 @@ def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[st
         said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
         yield f"the source was given {said}, in order: their names are not the file's"
     if measure.widest != "float64":
-        yield "the source computes in float32 alone, and is compared in that"
+        yield "the source was compared in float32: it has no float64, or no numbers in it"
     for name in inputs.guessed:
         yield f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
 

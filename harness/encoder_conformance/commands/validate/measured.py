@@ -57,7 +57,8 @@ class ExpectedOutputs:
 class Measure:
     """What the source does, asked in float64, in the file's format, and disturbed.
 
-    `widest`: float64; float32 where the source computes in no wider format, as a layer of Keras with its policy.
+    `widest`: float64; float32 where the source computes in no wider format, as a layer of Keras with its policy, or has
+    numbers in float32 alone, as a mask of PyTorch made by bool · finfo(float64).min, which is float32's −∞ · 0.
     """
 
     widest: Precision = "float64"
@@ -74,6 +75,10 @@ class Measure:
             one, self.widest = self._source.outputs(case.inputs, "float32"), "float32"
             if isinstance(one, Failure):
                 return f"{self._source.request.target} could not be called with the file's inputs: {refused}"
+        elif not _is_finite(one):
+            narrow = self._source.outputs(case.inputs, "float32")
+            if not isinstance(narrow, Failure) and _is_finite(narrow):
+                one, self.widest = narrow, "float32"
         two = self._source.outputs(case.inputs, self.widest)
         if isinstance(two, Failure):
             return f"{self._source.request.target} answers once, and not again: {two.message.splitlines()[0]}"
@@ -122,6 +127,10 @@ class Measure:
             for name, value in right.items()
         }
         return ExpectedOutputs(case, right, sigma)
+
+
+def _is_finite(outputs: Outputs) -> bool:
+    return all(bool(np.isfinite(value.astype(np.float64)).all()) for value in outputs.values())
 
 
 def _sigma(right: Array, others: Sequence[Array], roundoff: float) -> float:

@@ -91,6 +91,8 @@ def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str,
         what = "NaN" if np.isnan(mine[lacking]).any() else "an infinite number"
         return None, f"{what} in {int(lacking.sum())} of {mine.size} places where the source has a number", False
     both = np.isfinite(theirs) & np.isfinite(mine)
+    if mine.size and not both.any():
+        return None, "nothing to compare: the source has no finite number", False
     more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
     error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
     return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more

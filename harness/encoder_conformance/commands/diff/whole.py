@@ -1,0 +1,158 @@
+"""Compares two modules as black boxes: of one at least no layer was read, so that there is no oracle and no stage.
+
+B is called in float64, and σ is measured on it, as on the source of a file (`commands/validate/measured.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from encoder_conformance.commands.diff.interface import interface_findings
+from encoder_conformance.commands.diff.results import OutputDifference, WholeDiffResult
+from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
+from encoder_conformance.commands.validate.whole import judged, paired
+from encoder_conformance.commands.validate.whole_inputs import WholeCase, WholeInputs
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument
+from encoder_conformance.protocol.description import WholeFile, WholeInput
+from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.subjects.opening import is_unread
+from encoder_conformance.subjects.subject import Subject, SubjectRequest
+from encoder_conformance.worker.failure import Failure
+
+HELD: DtypeName = "float32"
+"""The format in which A is called."""
+_SHOWN = 4
+
+
+def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, progress: Progress) -> WholeDiffResult:
+    """Each output of A in float32 beside B's in float64, at sizes, masks and ranges of values that A takes.
+
+    `folder`: the request whose folder their names are of. Raises InputError where one cannot be called so, or answers
+    another thing each time.
+    """
+    inputs, described = _inputs_of(first), first.as_module
+    cases = _cases_of(inputs, described.x.argument)
+    left_out = [mask.argument for mask in described.masks if not _is_given(mask)]
+    one, two = (Source(_request(side, folder), side.worker, HELD) for side in (first, second))
+    progress.begin("are they the same twice", 2)
+    for side, source in ((first, one), (second, two)):
+        measure = Measure(source, few=False)
+        if problem := measure.unfit(cases[0]):
+            raise InputError(problem, where=side.name, hint="nothing was compared")
+        progress.step(side.name)
+    progress.begin("asking both", len(cases))
+    expected = measure.expected(cases, progress)
+    answered = {each.case.name for each in expected}
+    outputs, apart = _apart(one, expected)
+    return WholeDiffResult(
+        sides=(first.name, second.name),
+        unread=tuple(f"{side.name}: {_why(side)}" for side in (first, second) if is_unread(side)),
+        outputs=outputs,
+        apart=apart,
+        cases=tuple(each.case.name for each in expected),
+        masks=inputs.masks,
+        findings=(
+            *interface_findings(first.description, second.description, HELD),
+            *_notes(two, measure, left_out),
+            *_unanswered(one, [case for case in cases if case.name not in answered], measure.failed),
+        ),
+    )
+
+
+def _why(side: Subject) -> str:
+    reason = side.as_module.not_read
+    return reason.problem if reason else "not all of its parameters have a place in a layer"
+
+
+def _request(side: Subject, named: SubjectRequest) -> SubjectRequest:
+    target, _, at = side.name.partition("@")
+    return replace(named, target=target, at=at or None)
+
+
+def _inputs_of(side: Subject) -> WholeInputs:
+    """The inputs of a module as those of a file: x and its masks, in the form in which they are given.
+
+    Raises InputError for a module that takes x otherwise, or needs more.
+    """
+    described = side.as_module
+    layout = described.x.layout
+    if described.called or layout not in LAYOUTS.values():
+        said = "; ".join(described.called) or f"x is {layout}"
+        hint = "compare an export of one with the other: conform validate FILE.onnx --against MODULE"
+        raise InputError(f"is called otherwise than with x and masks ({said})", where=side.name, hint=hint)
+    axes = layout.strip("[]").split(", ")
+    shape = tuple(described.x.d_model if axis == "d_model" else axis for axis in axes)
+    x = WholeInput(name=described.x.argument, dtype=HELD, shape=shape)
+    masks = [_mask_input(mask) for mask in described.masks if _is_given(mask)]
+    whole = WholeFile(inputs=(x, *masks), outputs=(), held=HELD)
+    return WholeInputs(whole, {mask.argument: mask.meaning for mask in described.masks})
+
+
+_AXES: dict[str, int | str] = {"B": "batch", "S": "sequence", "1": 1}
+
+
+def _is_given(mask: MaskArgument) -> bool:
+    """Whether its shape is known of every size, and it tells items apart: the number of heads is not known here."""
+    return set(mask.axes) <= _AXES.keys() and mask.by_item
+
+
+def _mask_input(mask: MaskArgument) -> WholeInput:
+    return WholeInput(name=mask.argument, dtype=mask.dtype, shape=tuple(_AXES[axis] for axis in mask.axes))
+
+
+def _cases_of(inputs: WholeInputs, x: str) -> list[WholeCase]:
+    """The cases, and those in which nothing is hidden once more without any mask."""
+    found = inputs.cases()
+    if not inputs.masks:
+        return found
+    bare = [each for each in found if not each.is_padded]
+    return [*found, *(replace(each, name=f"{each.name}, no mask", inputs={x: each.inputs[x]}) for each in bare)]
+
+
+def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, str], tuple[OutputDifference, ...]]:
+    """A's output → B's, and how far each is apart in each case."""
+    pairs: dict[str, str] = {}
+    found: list[OutputDifference] = []
+    for each in expected:
+        answer = one.outputs(each.case.inputs, "own")
+        if isinstance(answer, Failure):
+            problem = f"A raises {answer.message.splitlines()[0]}"
+            found.append(OutputDifference(case=each.case.name, output="", rms=None, problem=problem))
+            continue
+        pairs, unpaired = paired(answer, each.outputs)
+        for name, theirs in pairs.items():
+            rms, problem, _ = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
+            found.append(OutputDifference(case=each.case.name, output=name, rms=rms, problem=problem))
+        for name in unpaired:
+            problem = f"B has no output of the shape {list(answer[name].shape)}"
+            found.append(OutputDifference(case=each.case.name, output=name, rms=None, problem=problem))
+    return pairs, tuple(found)
+
+
+def _notes(two: Source, measure: Measure, left_out: Sequence[str]) -> Iterator[Finding]:
+    """How B was given what A takes, and what was not compared."""
+    if two.given:
+        said = ", ".join(f"{name!r} as {argument}" for name, argument in two.given.items())
+        yield Finding(severity="note", message=f"B was given {said}, in order: their names differ")
+    if measure.widest != "float64":
+        yield Finding(severity="note", message="B was compared in float32: it has no float64, or no numbers in it")
+    for name in left_out:
+        yield Finding(severity="warning", message=f"{name} was not given: its shape has heads in it, or no items")
+
+
+def _unanswered(one: Source, cases: Sequence[WholeCase], failed: Sequence[str]) -> Iterator[Finding]:
+    """The cases that B raises in: an error where A answers. `failed`: what it raises, in the order of the cases."""
+    kinds: dict[tuple[str, bool], list[str]] = {}
+    for case, why in zip(cases, failed, strict=True):
+        raised = why.removeprefix(f"{case.name}: the source raises ").split("   ")[0]  # without its frames
+        both = isinstance(one.outputs(case.inputs, "own"), Failure)
+        kinds.setdefault((raised, both), []).append(case.name)
+    for (raised, both), names in kinds.items():
+        more = f" and {len(names) - _SHOWN} more cases" if len(names) > _SHOWN else ""
+        where = "; ".join(names[:_SHOWN]) + more
+        if both:
+            yield Finding(severity="note", message=f"not compared, since both raise in {where}: {raised}")
+        else:
+            yield Finding(severity="error", message=f"A answers in {where}, and B raises {raised}")

@@ -1,0 +1,25 @@
+"""Outputs of two black boxes: what is no number is no agreement."""
+
+import numpy as np
+import pytest
+
+from encoder_conformance.commands.validate.whole import judged
+
+ONES, NOTHING = np.ones((2, 3)), np.full((2, 3), np.nan)
+PADDED = np.stack([np.ones(3), np.full(3, np.nan)])
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "rms", "problem", "more"),
+    [
+        (ONES, ONES, 0.0, "", False),
+        (ONES + 1e-3, ONES, pytest.approx(10.0), "", False),
+        (PADDED, ONES, None, "NaN in 3 of 6 places where the source has a number", False),
+        (ONES, PADDED, 0.0, "", True),
+        (ONES, NOTHING, None, "nothing to compare: the source has no finite number", False),
+        (NOTHING, NOTHING, None, "nothing to compare: the source has no finite number", False),
+        (ONES[:1], ONES, None, "its shape is [1, 3], and the source's [2, 3]", False),
+    ],
+)
+def test_each_is_judged(found: object, right: object, rms: object, problem: str, more: bool) -> None:
+    assert judged(found, right, 1e-4) == (rms, problem, more)
