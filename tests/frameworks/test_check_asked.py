@@ -220,6 +220,14 @@ def test_compiled_code_is_asked_and_compared_with_the_module_s_own(way: str) -> 
     assert np.array_equal(copy.call(feeds), module.call(feeds))
 
 
+def test_a_compiled_part_is_asked_compiled_after_a_look_at_what_it_does() -> None:
+    """PyTorch never compiles again what was once called under a mode of its dispatcher."""
+    module = FRAMEWORK.live(MODULES["compiled_part"]().eval())
+    feeds = {"x": first_x(module)}
+    module.beyond(feeds)
+    assert not np.allclose(module.run(feeds)["output"], module.bare().run(feeds)["output"], rtol=0, atol=1e-4)
+
+
 def test_an_answer_that_depends_on_whether_gradients_are_recorded_is_seen() -> None:
     apart = answers_apart(MODULES["MaskLostWithGradients"]().eval())
     assert apart == [("with gradients and without", ("padding_mask",))]
