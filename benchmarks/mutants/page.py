@@ -77,7 +77,9 @@ def read() -> dict[str, Population]:
 
 def write(populations: Mapping[str, Population]) -> None:
     kept = {name: asdict(populations[name]) for name in TITLES if name in populations}
-    KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    new = KEPT.with_suffix(".new")
+    new.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    new.replace(KEPT)
     PAGE.write_text(page(populations), encoding="utf-8")
 
 

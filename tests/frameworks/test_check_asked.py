@@ -50,6 +50,7 @@ KEPT = {
     "InObject": (("cache",), False, False, ""),
     "FirstCall": (("first",), True, True, "forward: self.first = False"),
     "MadeOnce": (("scale",), True, False, "forward: self.scale = torch.ones("),
+    "AfterAShorter": (("last",), False, True, "context: before, self.last = self.last,"),
 }
 """Name → what is kept, whether by the first call alone, whether outputs depend on it, and by what it is changed."""
 
@@ -219,9 +220,37 @@ def test_compiled_code_is_asked_and_compared_with_the_module_s_own(way: str) -> 
     assert np.array_equal(copy.call(feeds), module.call(feeds))
 
 
+def test_a_compiled_part_is_asked_compiled_after_a_look_at_what_it_does() -> None:
+    """PyTorch never compiles again what was once called under a mode of its dispatcher."""
+    module = FRAMEWORK.live(MODULES["compiled_part"]().eval())
+    feeds = {"x": first_x(module)}
+    module.beyond(feeds)
+    assert not np.allclose(module.run(feeds)["output"], module.bare().run(feeds)["output"], rtol=0, atol=1e-4)
+
+
 def test_an_answer_that_depends_on_whether_gradients_are_recorded_is_seen() -> None:
     apart = answers_apart(MODULES["MaskLostWithGradients"]().eval())
     assert apart == [("with gradients and without", ("padding_mask",))]
+
+
+def test_another_equation_in_training_is_seen_where_float32_rounds_as_much() -> None:
+    right, wrong = (FRAMEWORK.live(MODULES[name]().eval()) for name in ("Post", "TanhInTraining"))
+    semantics = live_semantics(right, first_x(right))
+    [found] = other_answers(wrong.in_dtype("float64"), semantics, 4, always_causal=False, dtype="float64")
+    assert found.way == "in training, with nothing dropped, and in evaluation,"
+    assert other_answers(right.in_dtype("float64"), semantics, 4, always_causal=False, dtype="float64") == ()
+
+
+@pytest.mark.release
+def test_a_layer_that_trains_as_another_is_none() -> None:
+    assert "in training, with nothing dropped, and in evaluation, differ" in said(stated("TanhInTraining"), "error")
+
+
+def test_a_frozen_parameter_is_named() -> None:
+    assert FRAMEWORK.notes(MODULES["Post"]()) == ()
+    assert FRAMEWORK.notes(MODULES["Frozen"]()) == (
+        "frozen (requires_grad is False): q.bias; a copy where they are not is asked for their gradients",
+    )
 
 
 def test_what_cannot_be_compiled_here_is_not_judged_without() -> None:

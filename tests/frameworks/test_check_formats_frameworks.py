@@ -212,6 +212,15 @@ def test_a_module_of_linen_that_computes_in_bfloat16_is_read_in_float32_and_aske
     assert not [each for each in findings_of(found) if each.severity == "error"], said(found)
 
 
+@pytest.mark.release
+def test_a_module_that_nnx_compiled_is_asked_and_the_one_in_it_is_read() -> None:
+    found = shown(nnx.jit(JAX["Nnx"]()))
+    assert found.wrappers == ("nnx.jit",)
+    assert found.proof is not None
+    assert found.proof.holds
+    assert not [each for each in findings_of(found) if each.severity == "error"], said(found)
+
+
 class Compiled(JAX["Nnx"]):
     @nnx.jit
     def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:

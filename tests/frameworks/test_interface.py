@@ -203,6 +203,61 @@ def test_masks_in_one_anothers_places_are_an_error() -> None:
     assert said(compared(plain, called(ByName()), ("A", "B"))) == [], "no call by place reaches them"
 
 
+def both(forward: str, by_query: str, padding: str) -> nn.Module:
+    """A layer of two masks whose forward takes the arguments `forward`, and these as what they are."""
+    made: dict[str, Any] = {"base": Both}
+    exec(f"def forward(self, x, {forward}): return base.forward(self, x, {by_query}, {padding})", made)
+    torch.manual_seed(0)
+    return type("Layer", (Both,), {"forward": made["forward"]})()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("attn_mask", "key_padding_mask"),
+        of_a_release("mask", "src_key_padding_mask"),
+    ],
+)
+def test_masks_that_do_one_anothers_work_are_an_error_that_names_both(first: str, second: str) -> None:
+    found = called(both(f"{first}=None, {second}=None", second, first))
+    [message] = said(argument_findings(found))
+    assert message.startswith(f"{second} is taken for queries and keys, [sequence, sequence], and not as [batch, seq")
+    assert f"; {first} is taken as [batch, sequence] alone: a call by these names gives each as the other" in message
+    stated = found.model_copy(update={"stated": load().layers["pre-gelu"]})
+    assert said(argument_findings(stated), "error") == [message]
+    right = called(both(f"{first}=None, {second}=None", first, second))
+    assert said(argument_findings(right.model_copy(update={"stated": load().layers["pre-gelu"]}))) == []
+
+
+def test_a_mask_of_padding_that_tells_queries_apart_is_an_error() -> None:
+    stated = {"stated": load().layers["pre-gelu"]}
+    found = called(taking("key_padding_mask", "m[None, None].expand(2, -1, -1, -1)[:1]", base=ByQuery))
+    [message] = said(argument_findings(found.model_copy(update=stated)), "error")
+    assert message.endswith("and not as [batch, sequence], as a mask of this name is everywhere else")
+    wide = called(taking("padding_mask", "m", base=ByQuery))  # [B, 1, 1, S] is usual, and takes [S, S] by chance
+    assert said(argument_findings(wide.model_copy(update=stated))) == []
+
+
+def test_masks_in_other_places_than_those_of_torch_are_a_warning() -> None:
+    names = ["src_mask", "src_key_padding_mask"]
+    right, other, by_name = (
+        called(both(taken, *names))
+        for taken in (
+            "src_mask=None, src_key_padding_mask=None",
+            "src_key_padding_mask=None, src_mask=None",
+            "*, src_key_padding_mask=None, src_mask=None",
+        )
+    )
+    [message] = said(argument_findings(other))
+    assert message.startswith("src_key_padding_mask stands before src_mask: a call by place")
+    assert said(argument_findings(right)) == said(argument_findings(by_name)) == []
+
+
+class ByQuery(Padded):
+    def hidden(self, scores: Tensor, hidden: Tensor) -> Tensor:
+        return scores.masked_fill(hidden.bool(), -1e30)
+
+
 class Behind(Padded):
     def forward(self, mask: Tensor, x: Tensor) -> Tensor:
         return super().forward(x, mask)

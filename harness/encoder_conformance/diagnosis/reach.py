@@ -9,7 +9,7 @@ from encoder_conformance.diagnosis.in_sigma import in_sigma, rms
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.inputs import given
-from encoder_conformance.spec.axes import BSD, Bools
+from encoder_conformance.spec.axes import BSD, Array, Bools
 from encoder_conformance.spec.case import Case, joined
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.size import is_large
@@ -20,6 +20,8 @@ _SHORT = 64
 """Sequences that are not looked at: a catalogue's deviation shows in them, and each look costs a play for each size."""
 _SAME = 4096.0
 """Roundoffs of the largest number by which an output may differ from what is predicted of it."""
+_NEARER = 8.0
+"""How much farther it then is from the specified output."""
 
 
 def out_of_reach(case: Case, output: BSD, sigma: BSD, dtype: Format) -> str | None:
@@ -29,15 +31,26 @@ def out_of_reach(case: Case, output: BSD, sigma: BSD, dtype: Format) -> str | No
     if _SHORT >= S or is_large(case.layer) or not is_plain or output.shape != case.x_shape:
         return None
     start, rows = given(case), case.specified()
+    right = forward(case.layer, start, Arithmetic(np.float64))["output"][rows]
     for said, reached in _reaches(S):
         inputs = replace(start, mask=joined(start.mask, reached))
         with np.errstate(all="ignore"):  # a query may have no key left
             predicted = forward(case.layer, inputs, Arithmetic(np.float64))["output"][rows]
         same = _SAME * dtype.roundoff * np.abs(predicted).max(initial=0.0)
         if np.abs(output[rows].astype(np.float64) - predicted).max(initial=0.0) <= same:
+            if not _is_nearer(output[rows].astype(np.float64), predicted, right):
+                continue
             left = in_sigma(output[rows], predicted, sigma[rows])
             return f"{said} ({rms(left[np.isfinite(sigma[rows])]):.2g} σ of the specified output)"
     return None
+
+
+def _is_nearer(output: Array, predicted: Array, right: Array) -> bool:
+    """Whether the output is far nearer to what is predicted than to the right one, as which it is wrong: where the keys
+    that are left out are padding the two are one."""
+    with np.errstate(invalid="ignore"):
+        left, apart = (np.nanmax(np.abs(output - each), initial=0.0) for each in (predicted, right))
+    return bool(apart > _NEARER * left)
 
 
 def _reaches(S: int) -> Iterator[tuple[str, Bools]]:

@@ -144,7 +144,8 @@ def pool(
         for case in cases_of(layer, "required" if level == "core" else level, 0)
         if level != "core" or case.in_core or whole
     )
-    for case in (*of_level, *cases_beyond(layer, dtypes)):
+    padded = all(each.padding for each in limits)
+    for case in (*of_level, *cases_beyond(layer, dtypes, padded=padded)):
         of_format = not set(dtypes).isdisjoint(case.situation.dtypes)
         if of_format and all(each.ask(case.situation) for each in limits):
             yield case

@@ -36,6 +36,11 @@ def conventional_meaning(name: str, framework: str) -> MaskMeaning | None:
     return "attend" if attends else None
 
 
+def is_of_padding(name: str) -> bool:
+    """Whether everybody knows a mask of this name as one of keys alone, [batch, sequence], and none of queries."""
+    return name.endswith("padding_mask")
+
+
 def compared(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
     """An error where the same call means another thing, a warning where one of them cannot be called so, and a note
     where it is called by another name or in fewer forms."""

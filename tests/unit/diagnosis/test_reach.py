@@ -14,6 +14,7 @@ from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import BSD, Bools
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load
+from encoder_conformance.subjects.beyond import cases_beyond
 
 CASE = load().cases["pre-gelu/length-300"]
 QUERY, KEY = np.arange(300)[:, None], np.arange(300)
@@ -47,3 +48,15 @@ def test_a_right_output_and_one_that_is_wrong_otherwise_lack_no_keys() -> None:
     right, ahead = output(np.ones((300, 300), np.bool_)), output(KEY - QUERY <= 64)
     for other in (right, ahead, 1.01 * output(REACH["those after the first 256"])):
         assert lacking(other) is None
+
+
+def test_keys_that_are_padding_are_not_what_is_out_of_reach() -> None:
+    """Of an output that is wrong by less than what leaving a key out makes."""
+    [case] = (each for each in cases_beyond(CASE.layer, ["float32"], padded=True) if each.situation.sequence == 256)
+    right = forward(case.layer, given(case), Arithmetic(np.float64))["output"]
+    sigma = np.full_like(right, 1e-7)
+    assert out_of_reach(case, right * (1 + 2e-5), sigma, FORMATS["float32"]) is None
+    first = replace(given(case), mask=given(case).mask & (np.arange(256) < 128))
+    found = out_of_reach(case, forward(case.layer, first, Arithmetic(np.float64))["output"], sigma, FORMATS["float32"])
+    assert found is not None
+    assert found.startswith("those after the first 128 (")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Finding, Severity
-from encoder_conformance.subjects.interfaces import compared, conventional_meaning, usual_meaning
+from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
 
 def argument_findings(described: ModuleDescription, reference: ModuleDescription | None = None) -> Iterator[Finding]:
@@ -23,6 +23,7 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
         yield from _of_axes(mask)
         yield from _of_name(mask, stated=is_stated)
         yield from _of_forms(mask)
+    yield from _of_exchanged(described, stated=is_stated)
     for argument in described.ungiven_arguments:
         yield from _of_ungiven(argument)
 
@@ -93,6 +94,45 @@ def _of_name(mask: MaskArgument, *, stated: bool) -> Iterator[Finding]:
             severity: Severity = "error" if stated else "warning"
             yield _finding(severity, message, f"given as {form.text}; name it otherwise, or turn it round")
             return
+
+
+def _of_exchanged(described: ModuleDescription, *, stated: bool) -> Iterator[Finding]:
+    """Masks that do one another's work, by what everybody knows of their names: numbers cannot tell, as each was given
+    what it wants. And two whose places are the other way round than in the framework's own layers."""
+    severity: Severity = "error" if stated else "warning"
+    of_keys = next((mask for mask in described.masks if not is_of_padding(mask.argument) and _is_of_keys(mask)), None)
+    for mask in (mask for mask in described.masks if is_of_padding(mask.argument) and _is_of_queries(mask)):
+        name = f"{mask.argument} is taken for queries and keys, [sequence, sequence], and not as [batch, sequence]"
+        if of_keys is not None:
+            other = f"{of_keys.argument} is taken as {of_keys.shape} alone"
+            message = f"{name}; {other}: a call by these names gives each as the other"
+            yield _finding(severity, message, "are the two exchanged? Each was given what it wants, by its name")
+        elif mask.by_query:
+            yield _finding(severity, f"{name}, as a mask of this name is everywhere else")
+    places = {mask.argument: mask.place for mask in described.masks if mask.place is not None}
+    for first, second in _TORCH_ORDER if described.framework == "PyTorch" else ():
+        if first in places and second in places and places[first] > places[second]:
+            message = (
+                f"{second} stands before {first}: a call by place, as of torch's own layer, gives each as the other"
+            )
+            yield _finding("warning", message, "both were given by their names, and so the numbers do not show it")
+
+
+def _is_of_keys(mask: MaskArgument) -> bool:
+    """Whether it is taken as one of padding, and in no form that tells queries apart."""
+    forms = {form.axes for form in mask.forms if form.meanings}
+    return "BS" in forms and not any(axes.count("S") == 2 for axes in forms)
+
+
+def _is_of_queries(mask: MaskArgument) -> bool:
+    """Whether it is taken in forms that tell queries apart, and not as one of padding: what takes [batch, 1, 1,
+    sequence] is either."""
+    forms = {form.axes for form in mask.forms if form.meanings}
+    return "BS" not in forms and any(axes.count("S") == 2 for axes in forms)
+
+
+_TORCH_ORDER = (("src_mask", "src_key_padding_mask"),)
+"""Masks in the places that they have in torch's own encoder layer."""
 
 
 _TRUTH = ("bool", "int64")

@@ -216,7 +216,12 @@ def _compare_ways(examination: Examination) -> None:
     """What the bare module shows of its stages is nothing of a module that answers otherwise as it was given."""
     known = examination.layer or examination.stated
     heads, causal = known.attention.num_heads if known else 1, examination.always_causal
-    answers = other_answers(examination.module, examination.semantics, heads, always_causal=causal)
+    module, semantics = examination.module, examination.semantics
+    answers = other_answers(module, semantics, heads, always_causal=causal)
+    exact = "float64" in examination.dtypes and not examination.narrow_inside
+    if exact and not module.wrappers:  # what was compiled is not compiled once more
+        wide = other_answers(module.in_dtype("float64"), semantics, heads, always_causal=causal, dtype="float64")
+        answers += tuple(each for each in wide if each.way not in {other.way for other in answers})
     if answers:
         examination.stages = {}
     examination.other_answers = *answers, *_in_mixed_precision(examination)

@@ -1,11 +1,13 @@
 """Finds out whether a call leaves something behind in a module, and whether its later answers depend on that."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import numpy as np
 
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.live import Feeds, HeldState
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 _SAME = 1e-5
@@ -31,6 +33,10 @@ def kept_by_object(
     run(_other(feeds))
     again = called.changed()
     apart = _apart(first, run(feeds))
+    for other in _cut(feeds):
+        with suppress(ExecutionError):  # of a module that takes so many positions alone
+            run(other)
+            apart = max(apart, _apart(first, run(feeds)))
     fresh.restore()
     by = place((again or names)[0])
     fresh.restore()
@@ -54,6 +60,12 @@ def _kept(names: tuple[str, ...], again: tuple[str, ...], by: str, apart: float)
 def _other(feeds: Feeds) -> dict[str, Array]:
     """The feeds with another x of the same shape."""
     return {**feeds, "x": np.ascontiguousarray(2 * feeds["x"][::-1] + 1).astype(feeds["x"].dtype)}
+
+
+def _cut(feeds: Feeds) -> Iterator[dict[str, Array]]:
+    """The feeds with a shorter x: in each of its axes but that of features, which of them its positions are."""
+    for axis in range(feeds["x"].ndim - 1):
+        yield {**feeds, "x": np.ascontiguousarray(feeds["x"].take(range(1, feeds["x"].shape[axis]), axis))}
 
 
 def _differing(before: State, after: State) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import DtypeName
 
-_SAME = 1e-4
-"""The relative difference of two right outputs in float32 whose sums are in another order."""
+_SAME: dict[DtypeName, float] = {"float32": 1e-4, "float64": 1e-9}
+"""The relative difference of two right outputs whose sums are in another order."""
 
 
 def refuse_unrunnable(module: LiveModule, feeds: Feeds) -> None:
@@ -29,18 +30,20 @@ def refuse_unrunnable(module: LiveModule, feeds: Feeds) -> None:
 
 
 def other_answers(
-    module: LiveModule, semantics: InputSemantics, num_heads: int, *, always_causal: bool
+    module: LiveModule, semantics: InputSemantics, num_heads: int, *, always_causal: bool, dtype: DtypeName = "float32"
 ) -> tuple[OtherAnswer, ...]:
-    """The ways of calling it in which it answers otherwise than as it was given, each once, with the first question."""
+    """The ways of calling it in which it answers otherwise than as it was given, each once, with the first question.
+
+    `dtype`: the format of the module."""
     found: dict[str, OtherAnswer] = {}
-    for masks, feeds, valid in _questions(semantics, num_heads, always_causal):
+    for masks, feeds, valid in _questions(semantics, num_heads, always_causal, dtype):
         right = _answer(module, feeds, semantics, valid)
         for way, other in module.ways().items():
             answer = _answer(other, feeds, semantics, valid)
             if right is None or answer is None or way in found:
                 continue
             apart = float(np.nan_to_num(np.abs(answer - right)).max() / max(np.nan_to_num(np.abs(right)).max(), 1e-30))
-            if apart > _SAME:
+            if apart > _SAME[dtype]:
                 found[way] = OtherAnswer(way=way, masks=masks, apart=apart)
     return tuple(found.values())
 
@@ -55,11 +58,11 @@ def _answer(module: LiveModule, feeds: Feeds, semantics: InputSemantics, valid: 
 
 
 def _questions(
-    semantics: InputSemantics, num_heads: int, always_causal: bool
+    semantics: InputSemantics, num_heads: int, always_causal: bool, dtype: DtypeName
 ) -> Iterator[tuple[tuple[str, ...], Feeds, Array]]:
     """The masks that are given, the arguments, and which rows are specified, [B, S]: with padding and without."""
     B, S = semantics.B, semantics.S
-    x = np.random.default_rng(5).normal(size=(B, S, semantics.d_model)).astype(np.float32)
+    x = np.random.default_rng(5).normal(size=(B, S, semantics.d_model)).astype(dtype)
     padded = np.ones((B, S), np.bool_)
     padded[-1, S - 2 :] = False
     for valid in (np.ones_like(padded), padded):

@@ -1,4 +1,4 @@
-"""Flax NNX: nnx.Module."""
+"""Flax NNX: nnx.Module, and what nnx.jit makes of one."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
 from encoder_conformance.readers.module_target.frameworks.jax_tree import JaxModule, functional_of
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.parts import Tree
+from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree
 
 
 class _Nnx(JaxFramework):
@@ -20,12 +20,20 @@ class _Nnx(JaxFramework):
     tree: Tree = Nested(nnx.Module)
 
     def owns(self, found: object) -> bool:
-        return isinstance(found, nnx.Module)
+        return isinstance(_inside(found), nnx.Module)
 
-    def arrays(self, module: nnx.Module) -> Any:
-        return nnx.to_pure_dict(nnx.state(module, nnx.Param))
+    def arrays(self, module: Any) -> Any:
+        return nnx.to_pure_dict(nnx.state(_inside(module), nnx.Param))
 
-    def live(self, module: nnx.Module) -> LiveModule:
+    def wrappers(self, module: Any) -> tuple[str, ...]:
+        return ("nnx.jit",) if _inside(module) is not module else ()
+
+    def parts(self, module: Any) -> PartsOfModule:
+        return super().parts(_inside(module))
+
+    def live(self, module: Any) -> LiveModule:
+        """Of a compiled module the one in it: whatever is on JAX is asked compiled."""
+        given_in, module = self.wrappers(module), _inside(module)
         graph, parameters, rest = nnx.split(module, nnx.Param, ...)
         still = nnx.merge(graph, parameters, rest)
         still.eval()
@@ -56,7 +64,15 @@ class _Nnx(JaxFramework):
             return answer, nnx.to_pure_dict(nnx.split(live, nnx.Param, nnx.RngState, ...)[3])
 
         found = functional_of(still, self.tree, made, pure, signature, training)
-        return JaxModule(replace(found, held=nnx.to_pure_dict(state), step=step))
+        live = JaxModule(replace(found, held=nnx.to_pure_dict(state), step=step))
+        live.given_in = given_in
+        return live
+
+
+def _inside(found: Any) -> Any:
+    """The module that `nnx.jit` compiled; itself, of any other."""
+    held = getattr(found, "__wrapped__", found)
+    return held if isinstance(held, nnx.Module) else found
 
 
 FRAMEWORK = _Nnx()

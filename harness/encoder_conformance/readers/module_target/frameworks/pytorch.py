@@ -1,7 +1,7 @@
 """PyTorch: nn.Module."""
 
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -37,6 +37,7 @@ from encoder_conformance.readers.module_target.live import (
 )
 from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree, candidates, walk
 from encoder_conformance.readers.module_target.whole import WholeModule
+from encoder_conformance.spec.words import listed
 
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
 
@@ -139,7 +140,8 @@ class _PyTorch(ModuleFramework):
 
     def notes(self, module: nn.Module) -> tuple[str, ...]:
         devices = {value.device.type for value in module.parameters()} - {"cpu"}
-        return tuple(f"its parameters are on {each}; a copy of it is judged, on the CPU" for each in sorted(devices))
+        moved = (f"its parameters are on {each}; a copy of it is judged, on the CPU" for each in sorted(devices))
+        return (*moved, *_frozen(module))
 
     def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[str, ...]] | None:
         return folded(module)
@@ -161,6 +163,17 @@ class _PyTorch(ModuleFramework):
             np.random.set_state(drawn_by_numpy)
             torch.backends.mha.set_fastpath_enabled(fast)
             torch.set_float32_matmul_precision(precision)
+
+
+def _frozen(module: nn.Module) -> Iterator[str]:
+    """Which of its parameters are trained by nobody: a copy gives their gradients all the same."""
+    names = [name for name, value in module.named_parameters() if not value.requires_grad]
+    if names:
+        some = listed([*names[:_MOST_NAMED], *([f"{more} more"] if (more := len(names) - _MOST_NAMED) > 0 else [])])
+        yield f"frozen (requires_grad is False): {some}; a copy where they are not is asked for their gradients"
+
+
+_MOST_NAMED = 4
 
 
 def _is_linear(part: nn.Module) -> bool:
