@@ -22,60 +22,27 @@ from encoder_conformance import (
     serve,
     timed,
 )
+from encoder_conformance.impls.bases import own_names
 from encoder_conformance.impls.bases.jax_layers.process import make_room, set_up
 from encoder_conformance.impls.jax_pure.attention import Masks as LayerMasks
-from encoder_conformance.impls.jax_pure.building import encoder_of, softmax_of
+from encoder_conformance.impls.jax_pure.building import encoder_of
 from encoder_conformance.impls.jax_pure.initial import initial
 from encoder_conformance.impls.jax_pure.primitives import Tree
+from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 from encoder_conformance.impls.jax_pure.stages import Whole, encoder_stage, encoder_stages
 
 
 def parameter_map(layer: dict[str, Any]) -> ParameterMap:
-    """Projections are kept by heads, kernel [D, H, d] and bias [H, d]; those that heads share as they are."""
-    shared = layer["attention"]["projections"] == "shared_by_heads"
-    kernel = None if shared else ("d_model", "num_heads", "head_dim")
-    takes = {
-        "norm1.gain": Take("norm1.gain"),
-        "norm1.shift": Take("norm1.shift"),
-        "attention.output.kernel": Take("attention.output.weight", shape=("num_heads", "head_dim", "d_model")),
-        "attention.output.bias": Take("attention.output.bias"),
-        "attention.query_norm.gain": Take("attention.query_norm.gain"),
-        "attention.query_norm.shift": Take("attention.query_norm.shift"),
-        "attention.key_norm.gain": Take("attention.key_norm.gain"),
-        "attention.key_norm.shift": Take("attention.key_norm.shift"),
-        "attention.position_bias.table": Take("attention.position_bias.table"),
-        "norm_after1.gain": Take("attention_output_norm.gain"),
-        "norm_after1.shift": Take("attention_output_norm.shift"),
-        "layer_scale1.gain": Take("layer_scale1.gain"),
-        "norm2.gain": Take("norm2.gain"),
-        "norm2.shift": Take("norm2.shift"),
-        "feed_forward.gate.kernel": Take("feed_forward.gate.weight"),
-        "feed_forward.gate.bias": Take("feed_forward.gate.bias"),
-        "feed_forward.hidden.kernel": Take("feed_forward.hidden.weight"),
-        "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
-        "feed_forward.output.kernel": Take("feed_forward.output.weight"),
-        "feed_forward.output.bias": Take("feed_forward.output.bias"),
-        "norm_after2.gain": Take("ffn_output_norm.gain"),
-        "norm_after2.shift": Take("ffn_output_norm.shift"),
-        "layer_scale2.gain": Take("layer_scale2.gain"),
-    }
-    for name in ("attention.query", "attention.key", "attention.value"):
-        heads = kernel and (kernel if name == "attention.query" else ("d_model", "kv_heads", "head_dim"))
-        takes[f"{name}.kernel"] = Take(f"{name}.weight", shape=heads)
-        takes[f"{name}.bias"] = Take(f"{name}.bias", shape=heads and heads[1:])
-    return ParameterMap(takes, {name: Take(name) for name in AROUND})
-
-
-AROUND = (
-    "embedding.weight",
-    "token_type_embedding.weight",
-    "position_embedding.weight",
-    "embedding_norm.gain",
-    "embedding_norm.shift",
-    "final_norm.gain",
-    "final_norm.shift",
-)
-"""The parameters of a stack beside its layers', which are kept as they are."""
+    """Projections are kept by heads, kernel [D, H, d] and bias [H, d]; those that heads share as they are. Tables and
+    norms of a stack keep their names."""
+    shapes: dict[str, tuple[str, ...]] = {"attention.output.weight": ("num_heads", "head_dim", "d_model")}
+    if layer["attention"]["projections"] != "shared_by_heads":
+        for part, heads in (("query", "num_heads"), ("key", "kv_heads"), ("value", "kv_heads")):
+            shapes[f"attention.{part}.weight"] = ("d_model", heads, "head_dim")
+            shapes[f"attention.{part}.bias"] = (heads, "head_dim")
+    own = {"weight": "kernel", "attention_output_norm": "norm_after1", "ffn_output_norm": "norm_after2"}
+    own |= {table: table for table in ("embedding.weight", "token_type_embedding.weight", "position_embedding.weight")}
+    return own_names.parameter_map(own, lambda name: Take(name, shape=shapes.get(name)))
 
 
 def encoder(whole: Whole, params: Tree, *given: Any, **named: Any) -> jax.Array:
@@ -133,7 +100,7 @@ class JaxPure(Adapter):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         make_room()
-        self.encoder, self.softmax = encoder_of(layer), softmax_of(layer)
+        self.encoder, self.softmax = encoder_of(layer), MaskedSoftmax.of(layer)
         self.heads, self.drops = layer["attention"]["num_heads"], any(layer["dropout"].values())
         self.map, self.dtype = parameter_map(layer), dtype
         self.skips_padding = ((layer["embedding"] or {}).get("position_table") or {}).get("counted") == "valid"

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance.impls.bases.choices import refuse_uneven, refuse_unfit
 from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.jax_pure.dropout import Drop, Sites, undropped
 from encoder_conformance.impls.jax_pure.positions import PositionBias, Rotation, Window
@@ -67,8 +68,8 @@ class Attention:
     softcap: float | None = None
 
     def __post_init__(self) -> None:
-        if self.head_dim is None and self.d_model % self.num_heads:
-            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {self.num_heads}")
+        if self.head_dim is None:
+            refuse_uneven(self.d_model, self.num_heads)
 
     def __call__(
         self, p: Tree, x: Array, masks: Masks, tap: Tap[Array], drop: Drop, memory: Array | None = None
@@ -135,9 +136,4 @@ class Attention:
         """Refuse what JAX would promote to a wider dtype, or broadcast (X-1)."""
         if x.dtype != (dtype := p["output"]["kernel"].dtype):
             raise TypeError(f"x is {x.dtype}, and the layer is {dtype}")
-        if x.ndim != 3 or x.shape[-1] != self.d_model:
-            raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {self.d_model}]")
-        B, S, _ = x.shape
-        due = (B, self.num_heads, S, S)
-        if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
-            raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
+        refuse_unfit(x.shape, None if mask is None else mask.shape, self.d_model, self.num_heads)

@@ -36,7 +36,7 @@ class SubLayer:
     def __call__(self, params: Tree, number: int, x: Array, masks: Masks, tap: Tap[Array], drop: Drop) -> Array:
         """[B, S, D]. `number` counts the sub-layers of a layer from 1, as stages and norms do."""
         norm, residual = f"norm{number}", f"residual{number}"
-        h = x if self.norm_before is None or norm not in params else tap(norm, self.norm_before(params[norm], x))
+        h = x if self.norm_before is None else tap(norm, self.norm_before(params[norm], x))
         h = self.body(params[self.name], h, masks, tap, drop)
         if self.norm_after is not None:
             h = tap(f"{self.output}_norm", self.norm_after(params[f"norm_after{number}"], h))

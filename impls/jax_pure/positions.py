@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance.impls.bases.choices import RotationChoice, WindowChoice
 from encoder_conformance.impls.jax_pure.primitives import Tree
 
 
@@ -15,15 +16,7 @@ def counted(size: int, other: int, axis: int) -> Array:
     return jax.lax.broadcasted_iota(jnp.int32, (size, other), axis)
 
 
-@dataclass(frozen=True)
-class Rotation:
-    """Turns the first `size` features of each head by s · theta^(−2i / size): pair i is features i and i + size / 2, or
-    2i and 2i + 1 where they are interleaved."""
-
-    theta: float
-    size: int
-    interleaved: bool = False
-
+class Rotation(RotationChoice):
     def __call__(self, x: Array, positions: Array | None) -> Array:
         """x [B, S, H, d] at `positions` [B or 1, S], or at 0 … S − 1."""
         turned, rest = x[..., : self.size], x[..., self.size :]
@@ -64,13 +57,7 @@ class PositionBias:
         return (apart > 0) * half + jnp.where(distance < exact, distance, far)
 
 
-@dataclass(frozen=True)
-class Window:
-    """The keys that a query may attend to: `left` before it, and `right` after it."""
-
-    left: int
-    right: int
-
+class Window(WindowChoice):
     def joined(self, allowed: Array | None, S: int) -> Array:
         """The mask, and that of the window, [1, 1, S, S] or as wide as the mask."""
         apart = counted(S, S, 1) - counted(S, S, 0)

@@ -1,21 +1,15 @@
 """The softmax over the keys that a mask leaves a query."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from encoder_conformance.impls.bases.choices import SoftmaxChoice
 
-@dataclass(frozen=True)
-class MaskedSoftmax:
-    """`masked_score`: the score of a masked key (M-1), minus infinity if it is None. `empty_row`: the weights of a
-    query with no key to attend to (M-4), which are uniform (1/S), zero or nan."""
 
-    masked_score: float | None = None
-    empty_row: str = "uniform"
-
+class MaskedSoftmax(SoftmaxChoice):
     @property
     def is_fused(self) -> bool:
         """Whether it is the one of jax.nn.dot_product_attention, which gives a query with no key uniform weights."""

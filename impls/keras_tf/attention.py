@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from keras import KerasTensor as Tensor
 from keras import backend, layers, ops
 
+from encoder_conformance.impls.bases.choices import refuse_uneven, refuse_unfit
 from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.keras_tf.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
@@ -80,8 +81,8 @@ class MultiHeadAttention(layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.d_model, self.num_heads, self.scaled_by = maps.out.units, num_heads, scaled_by
-        if options.head_dim is None and self.d_model % num_heads:
-            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {num_heads}")
+        if options.head_dim is None:
+            refuse_uneven(self.d_model, num_heads)
         self.head_dim = options.head_dim or self.d_model // num_heads
         self.query, self.key, self.value, self.out = maps
         self.softmax, self.dropout, self.options = softmax, dropout, options
@@ -177,9 +178,4 @@ class MultiHeadAttention(layers.Layer):
         """Refuse what Keras would cast to its own dtype, or TensorFlow refuse in the words of a kernel (X-1)."""
         if (dtype := backend.standardize_dtype(x.dtype)) != self.compute_dtype:
             raise TypeError(f"x is {dtype}, and the layer is {self.compute_dtype}")
-        if len(x.shape) != 3 or x.shape[-1] != self.d_model:
-            raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {self.d_model}]")
-        B, S, _ = x.shape
-        due = (B, self.num_heads, S, S)
-        if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
-            raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
+        refuse_unfit(x.shape, None if mask is None else mask.shape, self.d_model, self.num_heads)

@@ -4,12 +4,12 @@ Every part has the dtype policy of the encoder, and the name by which its weight
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from keras import layers
 
 from encoder_conformance import stack_of
+from encoder_conformance.impls.bases.choices import Description, Heads, norm_places, scaled_by
 from encoder_conformance.impls.keras_tf.attention import Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.keras_tf.cross import CrossAttention
 from encoder_conformance.impls.keras_tf.embedding import Embedding, LearnedPositions, sinusoidal
@@ -18,16 +18,9 @@ from encoder_conformance.impls.keras_tf.feed_forward import FeedForward
 from encoder_conformance.impls.keras_tf.positions import Gain, PositionBias, Rotation, Window
 from encoder_conformance.impls.keras_tf.softmax import MaskedSoftmax
 from encoder_conformance.impls.keras_tf.stack import Encoder
-from encoder_conformance.spec.attention_choices import is_global, theta_of
 from encoder_conformance.spec.plan import has_bias, with_attributes
 
-Description = Mapping[str, Any]
 NORMS = {"layer_norm": layers.LayerNormalization, "rms_norm": layers.RMSNormalization}  # E-1, E-9
-PLACES = {
-    "pre": ("norm_before",),
-    "post": ("norm_of_sum",),
-    "sandwich": ("norm_before", "norm_after"),
-}  # E-3, E-4, E-25
 
 
 def encoder_of(layer: Description, dtype: str) -> Encoder | EncoderLayer | CrossAttention:
@@ -74,8 +67,7 @@ def layer_of(
         dropout = layers.Dropout(layer["dropout"][output], name=f"dropout{at}", dtype=dtype)
         parts = {
             place: norm_of(layer, dtype, f"norm_after{at}" if place == "norm_after" else f"norm{at}")
-            for place in PLACES[layer["norm"]["placement"]]
-            if place != "norm_before" or (number, at) != (0, 1) or layer["norm"].get("first", True)  # E-24
+            for place in norm_places(layer, at, number)
         }
         if body.name in layer.get("layer_scale", ()):
             parts["gain"] = Gain(name=f"layer_scale{at}", dtype=dtype)
@@ -99,40 +91,35 @@ def made_norm(kind: str, epsilon: float, dtype: str, name: str, *, shift: bool) 
 def attention_of(
     layer: Description, dtype: str, number: int = 0, shared_bias: PositionBias | None = None
 ) -> MultiHeadAttention:
-    D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
-    H, filled, row = chosen["num_heads"], chosen["masked_score"], chosen["fully_masked_row"]
-    if "head_dim" not in chosen and D % H:
-        raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
-    d, shared = chosen.get("head_dim") or D // H, chosen["projections"] == "shared_by_heads"
-    kind, wide = (SharedByHeads, d) if shared else (layers.Dense, chosen.get("kv_heads", H) * d)
-    query, key, value = (
-        kind(size, use_bias=has_bias(described, f"attention.{name}"), name=name, dtype=dtype)
-        for name, size in (("query", d if shared else H * d), ("key", wide), ("value", wide))
-    )
+    D, (H, K, d), chosen, described = layer["d_model"], Heads.of(layer), layer["attention"], with_attributes(layer)
+
+    def projection(name: str, heads: int) -> layers.Dense:
+        bias = has_bias(described, f"attention.{name}")
+        shared = chosen["projections"] == "shared_by_heads"
+        kind, size = (SharedByHeads, d) if shared else (layers.Dense, heads * d)
+        return kind(size, use_bias=bias, name=name, dtype=dtype)
+
+    query, key, value = projection("query", H), projection("key", K), projection("value", K)
     maps = Maps(query, key, value, layers.Dense(D, use_bias=chosen["output_bias"], name="out", dtype=dtype))
-    softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "uniform" if row == "unspecified" else row)
+    softmax, options = MaskedSoftmax.of(layer), options_of(layer, dtype, number)
     dropout = layers.Dropout(layer["dropout"]["attention_weights"], name="dropout", dtype=dtype)
-    scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
-    options = options_of(layer, d, dtype, number)
     options["position_bias"] = shared_bias or position_bias_of(chosen, dtype)
     options["holds_bias"] = shared_bias is None or number == 0
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, Options(**options), name="attention", dtype=dtype)
+    return MultiHeadAttention(
+        maps, H, scaled_by(layer), softmax, dropout, Options(**options), name="attention", dtype=dtype
+    )
 
 
-def options_of(layer: Description, d: int, dtype: str, number: int) -> dict[str, Any]:
-    """What attention does beside the classic one, of heads of d features, in layer `number` of a stack."""
-    chosen, described, options = layer["attention"], with_attributes(layer), dict[str, Any]()
+def options_of(layer: Description, dtype: str, number: int) -> dict[str, Any]:
+    """What attention does beside the classic one, in layer `number` of a stack."""
+    chosen = layer["attention"]
+    options: dict[str, Any] = {"rotation": Rotation.of(layer, number), "window": Window.of(layer, number)}
     if norm := chosen.get("qk_norm"):
         epsilon = layer["norm"]["epsilon"]
         options["norms"] = tuple(
             made_norm(norm["kind"], epsilon, dtype, f"{name}_norm", shift=norm["shift"]) for name in ("query", "key")
         )
         options["over_all"] = norm["over"] == "all"
-    if rope := chosen.get("rope"):
-        theta = theta_of(described, number)
-        options["rotation"] = Rotation(theta, rope.get("rotated", d), rope["pairing"] == "interleaved")
-    if (window := chosen.get("window")) and not is_global(described, number):  # E-33
-        options["window"] = Window(**window)
     return {**options, "softcap": chosen.get("softcap"), "head_dim": chosen.get("head_dim")}
 
 

@@ -1,21 +1,15 @@
 """The softmax over the keys that a mask leaves a query."""
 
 import math
-from dataclasses import dataclass
 
 import ml_dtypes
 from keras import KerasTensor as Tensor
 from keras import backend, ops
 
+from encoder_conformance.impls.bases.choices import SoftmaxChoice
 
-@dataclass(frozen=True)
-class MaskedSoftmax:
-    """`masked_score`: the score of a masked key (M-1), minus infinity if it is None. `empty_row`: the weights of a
-    query with no key to attend to (M-4), which are zero, uniform (1/S) or nan."""
 
-    masked_score: float | None = None
-    empty_row: str = "uniform"
-
+class MaskedSoftmax(SoftmaxChoice):
     @property
     def is_fused(self) -> bool:
         """Whether it is ops.dot_product_attention's, which gives a query with no key uniform weights."""

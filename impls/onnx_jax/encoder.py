@@ -12,7 +12,8 @@ from encoder_conformance.impls.bases.onnx_model.contract import input_names
 from encoder_conformance.impls.bases.onnx_model.names import rename
 from encoder_conformance.impls.jax_pure.adapter import nested, parameter_map
 from encoder_conformance.impls.jax_pure.attention import Masks
-from encoder_conformance.impls.jax_pure.building import encoder_of, softmax_of
+from encoder_conformance.impls.jax_pure.building import encoder_of
+from encoder_conformance.impls.jax_pure.softmax import MaskedSoftmax
 from encoder_conformance.impls.jax_pure.stages import encoder_stages
 
 
@@ -24,7 +25,7 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", dtype == "float64")
     held = jax.device_put(nested(parameter_map(dict(layer)).to_own(parameters, layer)))
-    encoder, softmax = encoder_of(layer), softmax_of(layer)
+    encoder, softmax = encoder_of(layer), MaskedSoftmax.of(layer)
     names: list[str] = []
 
     def staged(*given: jax.Array) -> tuple[jax.Array, ...]:

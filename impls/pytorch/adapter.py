@@ -13,13 +13,13 @@ from encoder_conformance import (
     Environment,
     Fresh,
     Masks,
-    ParameterMap,
     RunRequest,
     Take,
     Tensors,
     between_taps,
     serve,
 )
+from encoder_conformance.impls.bases.own_names import parameter_map
 from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.bases.torch_module.seeding import seed_generators
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
@@ -28,47 +28,25 @@ from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer
 from encoder_conformance.impls.pytorch.stack import Encoder, without_padding
 
-PARAMETERS = ParameterMap(
+PARAMETERS = parameter_map(
     {
-        "norm1.weight": Take("norm1.gain"),
-        "norm1.bias": Take("norm1.shift"),
-        "attention.W_q.weight": Take("attention.query.weight", transpose=True),
-        "attention.W_q.bias": Take("attention.query.bias"),
-        "attention.W_k.weight": Take("attention.key.weight", transpose=True),
-        "attention.W_k.bias": Take("attention.key.bias"),
-        "attention.W_v.weight": Take("attention.value.weight", transpose=True),
-        "attention.W_v.bias": Take("attention.value.bias"),
-        "attention.W_o.weight": Take("attention.output.weight", transpose=True),
-        "attention.W_o.bias": Take("attention.output.bias"),
-        "attention.query_norm.weight": Take("attention.query_norm.gain"),
-        "attention.query_norm.bias": Take("attention.query_norm.shift"),
-        "attention.key_norm.weight": Take("attention.key_norm.gain"),
-        "attention.key_norm.bias": Take("attention.key_norm.shift"),
-        "attention.position_bias.table": Take("attention.position_bias.table"),
-        "norm_after1.weight": Take("attention_output_norm.gain"),
-        "norm_after1.bias": Take("attention_output_norm.shift"),
-        "gain1": Take("layer_scale1.gain"),
-        "norm2.weight": Take("norm2.gain"),
-        "norm2.bias": Take("norm2.shift"),
-        "feed_forward.gate.weight": Take("feed_forward.gate.weight", transpose=True),
-        "feed_forward.gate.bias": Take("feed_forward.gate.bias"),
-        "feed_forward.hidden.weight": Take("feed_forward.hidden.weight", transpose=True),
-        "feed_forward.hidden.bias": Take("feed_forward.hidden.bias"),
-        "feed_forward.output.weight": Take("feed_forward.output.weight", transpose=True),
-        "feed_forward.output.bias": Take("feed_forward.output.bias"),
-        "norm_after2.weight": Take("ffn_output_norm.gain"),
-        "norm_after2.bias": Take("ffn_output_norm.shift"),
-        "gain2": Take("layer_scale2.gain"),
+        "gain": "weight",
+        "shift": "bias",
+        "attention.query": "attention.W_q",
+        "attention.key": "attention.W_k",
+        "attention.value": "attention.W_v",
+        "attention.output": "attention.W_o",
+        "attention_output_norm": "norm_after1",
+        "layer_scale1.gain": "gain1",
+        "ffn_output_norm": "norm_after2",
+        "layer_scale2.gain": "gain2",
+        "embedding": "embedding.tokens",
+        "token_type_embedding": "embedding.types",
+        "position_embedding": "embedding.learned",
+        "embedding_norm": "embedding.norm",
+        "final_norm": "norm",
     },
-    around={
-        "embedding.tokens.weight": Take("embedding.weight"),
-        "embedding.types.weight": Take("token_type_embedding.weight"),
-        "embedding.learned.weight": Take("position_embedding.weight"),
-        "embedding.norm.weight": Take("embedding_norm.gain"),
-        "embedding.norm.bias": Take("embedding_norm.shift"),
-        "norm.weight": Take("final_norm.gain"),
-        "norm.bias": Take("final_norm.shift"),
-    },
+    lambda name: Take(name, transpose=name.endswith(".weight")),
 )
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from encoder_conformance.impls.bases.choices import refuse_uneven, refuse_unfit
 from encoder_conformance.impls.bases.tap import Tap, untapped
 from encoder_conformance.impls.pytorch.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
@@ -76,8 +77,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.d_model, self.num_heads, self.scaled_by = maps.output.out_features, num_heads, scaled_by
-        if maps.output.in_features % num_heads:
-            raise ValueError(f"d_model = {self.d_model} is not divisible by num_heads = {num_heads}")
+        refuse_uneven(maps.output.in_features, num_heads)
         self.W_q, self.W_k, self.W_v, self.W_o = maps
         self.head_dim = maps.output.in_features // num_heads
         self.softmax, self.dropout, self.options = softmax, dropout, options
@@ -150,10 +150,4 @@ class MultiHeadAttention(nn.Module):
         """Refuse, with one error for every layer, what PyTorch refuses further down in the words of a kernel (X-1)."""
         if x.dtype != self.W_o.weight.dtype:
             raise TypeError(f"x is {x.dtype}, and the layer is {self.W_o.weight.dtype}")
-        if x.ndim != 3 or x.shape[-1] != self.d_model:
-            raise ValueError(f"x is {list(x.shape)}, and the layer takes [batch, sequence, {self.d_model}]")
-        B, S, _ = x.shape
-        due = (B, self.num_heads, S, S)
-        # The due size comes first, for torch.export, to which batch and sequence are symbols: they differ from 1.
-        if mask is not None and not all(size in (n, 1) for size, n in zip(mask.shape[::-1], due[::-1], strict=False)):
-            raise ValueError(f"the mask is {list(mask.shape)}, which does not broadcast to {list(due)}")
+        refuse_unfit(x.shape, None if mask is None else mask.shape, self.d_model, self.num_heads)

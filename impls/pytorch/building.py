@@ -1,12 +1,12 @@
 """The encoder of a layer description: each of its choices is a part that is made and passed in, or left out."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
 from encoder_conformance import stack_of
+from encoder_conformance.impls.bases.choices import Description, Heads, norm_places, scaled_by
 from encoder_conformance.impls.pytorch.attention import Maps, MultiHeadAttention, Options, SharedByHeads
 from encoder_conformance.impls.pytorch.cross import CrossAttention
 from encoder_conformance.impls.pytorch.encoder import EncoderLayer, SubLayer
@@ -14,16 +14,9 @@ from encoder_conformance.impls.pytorch.feed_forward import FeedForward
 from encoder_conformance.impls.pytorch.positions import PositionBias, Rotation, Window
 from encoder_conformance.impls.pytorch.softmax import MaskedSoftmax
 from encoder_conformance.impls.pytorch.stack import Embedding, Encoder, LearnedPositions, sinusoidal
-from encoder_conformance.spec.attention_choices import is_global, theta_of
 from encoder_conformance.spec.plan import has_bias, with_attributes
 
-Description = Mapping[str, Any]
 NORMS: dict[str, type[nn.LayerNorm | nn.RMSNorm]] = {"layer_norm": nn.LayerNorm, "rms_norm": nn.RMSNorm}  # E-1, E-9
-PLACES = {
-    "pre": ("norm_before",),
-    "post": ("norm_of_sum",),
-    "sandwich": ("norm_before", "norm_after"),
-}  # E-3, E-4, E-25
 EPSILON = torch.tensor(1e-5, dtype=torch.float32).item()  # L-2: a float32 number, in a float64 layer too
 
 
@@ -65,17 +58,14 @@ def sublayers(layer: Description, number: int = 0, shared: PositionBias | None =
     """The arguments of EncoderLayer. `number`: the layer's in a stack, from 0. `shared`: the bias of all its layers."""
     rates, weight = layer["dropout"], layer.get("residual_scale")
 
-    def around(name: str, body: MultiHeadAttention | FeedForward, output: str, *, normed: bool = True) -> SubLayer:
-        norms = {
-            place: norm_of(layer) for place in PLACES[layer["norm"]["placement"]] if normed or place == "norm_after"
-        }
+    def around(at: int, name: str, body: MultiHeadAttention | FeedForward, output: str) -> SubLayer:
+        norms = {place: norm_of(layer) for place in norm_places(layer, at, number)}
         gain = nn.Parameter(torch.ones(layer["d_model"])) if name in layer.get("layer_scale", ()) else None
         return SubLayer(output, body, nn.Dropout(rates[output]), **norms, gain=gain, weight=weight)
 
-    normed = layer["norm"].get("first", True) or number > 0  # E-24
     return {
-        "attention": around("attention", attention_of(layer, number, shared), "attention_output", normed=normed),
-        "feed_forward": around("feed_forward", feed_forward_of(layer), "ffn_output"),
+        "attention": around(1, "attention", attention_of(layer, number, shared), "attention_output"),
+        "feed_forward": around(2, "feed_forward", feed_forward_of(layer), "ffn_output"),
     }
 
 
@@ -90,40 +80,29 @@ def made_norm(kind: str, size: int, epsilon: float, *, shift: bool) -> nn.LayerN
 
 
 def attention_of(layer: Description, number: int = 0, shared_bias: PositionBias | None = None) -> MultiHeadAttention:
-    D, chosen, described = layer["d_model"], layer["attention"], with_attributes(layer)
-    H, d = chosen["num_heads"], chosen.get("head_dim") or D // chosen["num_heads"]
-    if "head_dim" not in chosen and D % H:
-        raise ValueError(f"d_model = {D} is not divisible by num_heads = {H}")
-    wide = {"query": H * d, "key": chosen.get("kv_heads", H) * d, "value": chosen.get("kv_heads", H) * d}
-    shared, filled, row = chosen["projections"] == "shared_by_heads", chosen["masked_score"], chosen["fully_masked_row"]
+    D, (H, K, d), chosen, described = layer["d_model"], Heads.of(layer), layer["attention"], with_attributes(layer)
 
-    def projection(name: str) -> nn.Linear:
+    def projection(name: str, heads: int) -> nn.Linear:
         bias = has_bias(described, f"attention.{name}")
-        return SharedByHeads(d, H, bias=bias) if shared else nn.Linear(D, wide[name], bias=bias)
+        shared = chosen["projections"] == "shared_by_heads"
+        return SharedByHeads(d, H, bias=bias) if shared else nn.Linear(D, heads * d, bias=bias)
 
-    query, key, value = (projection(name) for name in ("query", "key", "value"))
+    query, key, value = projection("query", H), projection("key", K), projection("value", K)
     maps = Maps(query, key, value, nn.Linear(H * d, D, bias=chosen["output_bias"]))
-    softmax = MaskedSoftmax(None if filled == "minus_infinity" else filled, "zero" if row == "unspecified" else row)
-    scaled_by = {"d_model": D, "head_dim": d}.get(chosen["scale"], chosen["scale"])
-    dropout, options = nn.Dropout(layer["dropout"]["attention_weights"]), options_of(layer, wide, d, number)
+    dropout, options = nn.Dropout(layer["dropout"]["attention_weights"]), options_of(layer, number)
     options["position_bias"] = shared_bias or position_bias_of(chosen)
     options["holds_bias"] = shared_bias is None or number == 0
-    return MultiHeadAttention(maps, H, scaled_by, softmax, dropout, Options(**options))
+    return MultiHeadAttention(maps, H, scaled_by(layer), MaskedSoftmax.of(layer), dropout, Options(**options))
 
 
-def options_of(layer: Description, wide: Mapping[str, int], d: int, number: int) -> dict[str, Any]:
-    """`wide`: query, key and value → the features of all heads together. `number`: the layer's in a stack, from 0."""
-    chosen, epsilon, described = layer["attention"], layer["norm"]["epsilon"], with_attributes(layer)
-    options = dict[str, Any]()
+def options_of(layer: Description, number: int) -> dict[str, Any]:
+    """What attention does beside the classic one, in layer `number` of a stack."""
+    chosen, (H, K, d) = layer["attention"], Heads.of(layer)
+    options: dict[str, Any] = {"rotation": Rotation.of(layer, number), "window": Window.of(layer, number)}
     if norm := chosen.get("qk_norm"):
-        sizes = (d, d) if norm["over"] == "head" else (wide["query"], wide["key"])
-        norms = tuple(made_norm(norm["kind"], size, epsilon, shift=norm["shift"]) for size in sizes)
+        sizes = (d, d) if norm["over"] == "head" else (H * d, K * d)
+        norms = tuple(made_norm(norm["kind"], size, layer["norm"]["epsilon"], shift=norm["shift"]) for size in sizes)
         options["norms_of_heads" if norm["over"] == "head" else "norms"] = norms
-    if rope := chosen.get("rope"):
-        theta = theta_of(described, number)
-        options["rotation"] = Rotation(theta, rope.get("rotated", d), rope["pairing"] == "interleaved")
-    if (window := chosen.get("window")) and not is_global(described, number):  # E-33
-        options["window"] = Window(**window)
     return {**options, "softcap": chosen.get("softcap")}
 
 

@@ -1,21 +1,14 @@
 """What attention knows of positions: a rotation (E-22), a bias by distance (E-23), a window (E-26)."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.impls.bases.choices import RotationChoice, WindowChoice
 
-@dataclass(frozen=True)
-class Rotation:
-    """Turns the first `size` features of each head by s · theta^(−2i / size): pair i is features i and i + size / 2, or
-    2i and 2i + 1 where they are interleaved."""
 
-    theta: float
-    size: int
-    interleaved: bool = False
-
+class Rotation(RotationChoice):
     def __call__(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """x [B, H, S, d] at `positions` [B or 1, S], or at 0 … S − 1."""
         turned, rest = x[..., : self.size], x[..., self.size :]
@@ -62,13 +55,7 @@ class PositionBias(nn.Module):
         return (apart > 0).long() * half + torch.where(distance < exact, distance, far)
 
 
-@dataclass(frozen=True)
-class Window:
-    """The keys that a query may attend to: `left` before it, and `right` after it."""
-
-    left: int
-    right: int
-
+class Window(WindowChoice):
     def joined(self, mask: Tensor | None, x: Tensor) -> Tensor:
         """The mask, and [S, S] of the window, for x [B, S, D]."""
         at = torch.arange(x.shape[1], device=x.device)

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from encoder_conformance.impls.bases.choices import SoftmaxChoice
+
 
 @dataclass(frozen=True)
-class MaskedSoftmax:
-    """`masked_score`: the score of a masked key (M-1), minus infinity if it is None. `empty_row`: the weights of a
-    query with no key to attend to (M-4), which are zero, uniform (1/S) or nan."""
-
-    masked_score: float | None = None
+class MaskedSoftmax(SoftmaxChoice):
     empty_row: str = "zero"
 
     @property

@@ -2,7 +2,7 @@
 
     python -m tools.pages.sixteen_bits       simulates them in the cases that are asked in 16 bits
 
-It takes a minute. A test plays a part of it again.
+It takes two minutes. A test plays a part of it again.
 """
 
 import os
@@ -21,14 +21,19 @@ from tools.pages.tables import markdown, sigma
 PAGE = ROOT / "docs" / "deviations-16-bits.md"
 NARROW: tuple[DtypeName, ...] = ("bfloat16", "float16")
 FAR = 200
-"""σ that is far from any conforming error, as V-8 has it of float32."""
+"""σ from which a format shows a deviation (V-14)."""
 
 
-def asked() -> list[Case]:
-    """The cases of layers with additions (L-7) whose goldens judge a case in 16 bits."""
-    cases = load().cases
-    narrow = dict.fromkeys(case.golden_id for case in cases.values() if case.layer.additions and _is_narrow(case))
-    return [cases[name] for name in narrow]
+def of_layers_with_additions() -> list[Case]:
+    """The cases with a golden, whatever they are asked in: those that V-14 is about."""
+    return [case for case in load().with_golden.values() if case.layer.additions and case.situation.batch]
+
+
+@cache
+def asked_in(dtype: DtypeName) -> frozenset[str]:
+    """The ids of the cases of layers with additions (L-7) whose goldens judge a case in the format."""
+    cases = load().cases.values()
+    return frozenset(case.golden_id for case in cases if case.layer.additions and dtype in case.situation.dtypes)
 
 
 @cache
@@ -40,29 +45,40 @@ def of_additions() -> tuple[str, ...]:
     )
 
 
-def _is_narrow(case: Case) -> bool:
-    return not set(NARROW).isdisjoint(case.situation.dtypes)
-
-
 def by_format(found: Iterable[Kill]) -> dict[str, dict[str, Best]]:
-    """Format → deviation → its best cases."""
+    """Format → deviation → its best cases, of those that are asked in the format."""
     played = list(found)
-    limit = constants().rms_limit
+    return {dtype: _best(kill for kill in played if kill.case in asked_in(dtype))[dtype] for dtype in NARROW}
+
+
+def anywhere(found: Iterable[Kill]) -> dict[str, dict[str, Best]]:
+    """The same of every case that was played, asked in the format or not."""
+    return _best(found)
+
+
+def _best(found: Iterable[Kill]) -> dict[str, dict[str, Best]]:
+    played, limit = list(found), constants().rms_limit
     return {dtype: best([kill for kill in played if kill.dtype == dtype], limit) for dtype in NARROW}
 
 
-def page(found: dict[str, dict[str, Best]]) -> str:
-    """The page as Markdown."""
-    names = of_additions()
+def page(played: Iterable[Kill]) -> str:
+    """The page as Markdown, of what was played in every case of V-14."""
+    kept, names = list(played), of_additions()
+    found, reach = by_format(kept), anywhere(kept)
     seen = [name for name in names if any(largest(rows.get(name)) > constants().rms_limit for rows in found.values())]
     silent = [name for name in names if name not in seen and any(name in rows for rows in found.values())]
     nowhere = [name for name in names if not any(name in rows for rows in found.values())]
     return _PAGE.format(
-        cases=len(asked()),
+        cases=len(frozenset[str]().union(*map(asked_in, NARROW))),
         all=len(names),
         far=FAR,
         played=len(seen) + len(silent),
-        counts=markdown(("format", "seen", f"by {FAR} σ or more"), [_counts(dtype, found[dtype]) for dtype in NARROW]),
+        every=len({kill.case for kill in kept}),
+        counts=markdown(
+            ("format", "seen", f"by {FAR} σ or more", "can show (V-14)"),
+            [(*_counts(dtype, found[dtype]), str(sum(_can(row) for row in reach[dtype].values()))) for dtype in NARROW],
+        ),
+        cannot=_cannot(reach),
         table=table({name: {dtype: found[dtype].get(name) for dtype in NARROW} for name in seen}),
         silent=_listed(silent),
         nowhere=_listed(nowhere),
@@ -93,6 +109,25 @@ def _cells(found: Best | None) -> tuple[str, str]:
     return output, f"{sigma(found.stages.sigma)} {found.stages.case}{at}" if found.stages else "–"
 
 
+def _can(row: Best | None) -> bool:
+    return largest(row) >= FAR
+
+
+def _cannot(reach: dict[str, dict[str, Best]]) -> str:
+    """A row per deviation that a format cannot show, with the most that any case shows of it there."""
+
+    def most(row: Best | None) -> str:
+        if row is None or _can(row):
+            return "–"
+        kill = max((each for each in (row.output, row.stages) if each), key=lambda each: each.sigma)
+        return f"{sigma(kill.sigma)} {kill.case}" + (f", `{kill.stage}`" if kill.stage else "")
+
+    rows = {name: [reach[dtype].get(name) for dtype in NARROW] for name in of_additions()}
+    short = {name: row for name, row in rows.items() if not all(map(_can, row))}
+    ordered = sorted(short.items(), key=lambda each: [largest(row) for row in each[1]])
+    return markdown(("deviation", *NARROW), [(f"`{name}`", *map(most, row)) for name, row in ordered])
+
+
 def _counts(dtype: str, rows: dict[str, Best]) -> tuple[str, ...]:
     shown = [largest(row) for row in rows.values() if largest(row) > constants().rms_limit]
     return dtype, str(len(shown)), str(sum(value >= FAR for value in shown))
@@ -109,7 +144,10 @@ have them. {played} are played in the {cases} cases of such layers that are aske
 an answer in that format is: by the format's own σ (C-5). [deviations.md](deviations.md) has float32 and float64.
 
 A bfloat16 number has 8 binary digits, and rounding one moves it by up to 1/512 of itself: what changes a tensor by a
-tenth is some 50 σ there. Few are at {far} σ, and none needs to be: a check fails from 2 σ on.
+tenth is some 50 σ there. Few are at {far} σ, and none needs to be: a check fails from 2 σ on. A format *can show* a
+deviation where any of the {every} cases with a golden of such layers does by {far} σ, asked in the format or not. Then
+a case that is asked in it does too. Numbers of other sizes would show more of them, such as layer scales of 2^−8, or
+scores that leave a softmax one key. No case of these layers has such.
 
 {counts}
 
@@ -118,6 +156,12 @@ tenth is some 50 σ there. Few are at {far} σ, and none needs to be: a check fa
 The case that shows it best, in σ (rms of a tensor; ∞ is NaN or another shape), those first that bfloat16 shows least.
 
 {table}
+
+## What a format cannot show by {far} σ
+
+The most that any of the {every} cases shows of it in the format; – where it can show it.
+
+{cannot}
 
 ## Within the noise of both formats
 
@@ -131,4 +175,4 @@ float32 and float64 show them: {nowhere}
 
 if __name__ == "__main__":
     jobs = os.cpu_count() or 1
-    PAGE.write_text(page(by_format(kills(list(of_additions()), asked(), NARROW, jobs))), encoding="utf-8")
+    PAGE.write_text(page(kills(list(of_additions()), of_layers_with_additions(), NARROW, jobs)), encoding="utf-8")

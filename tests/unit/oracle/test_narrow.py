@@ -22,6 +22,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.load import constants, load
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages
 
 NARROW = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
@@ -50,8 +51,10 @@ def judged(case: Case, dtype: str, **norm: float) -> Verdict:
     layer = case.layer.model_copy(update={"norm": case.layer.norm.model_copy(update=norm)})
     with np.errstate(all="ignore"):
         found = forward(layer, given(case), Rounding(NARROW[dtype]))
-    observed = {name: value.astype(NARROW[dtype]) for name, value in found.items()}
-    return judge("stages", stages(case.layer), observed, expectation(case, dtype), FORMATS[dtype])
+    check: Check = "stages" if "stages" in case.situation.checks else "output"
+    names = stages(case.layer) if check == "stages" else ("output",)
+    observed = {name: found[name].astype(NARROW[dtype]) for name in names}
+    return judge(check, names, observed, expectation(case, dtype), FORMATS[dtype])
 
 
 @pytest.mark.parametrize("dtype", NARROW)
