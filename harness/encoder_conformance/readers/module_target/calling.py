@@ -60,7 +60,9 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
         raise BadTarget(f"{problem}{_line_of(forward)}", "the layers of encoders are judged, which take one sequence")
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
-    return Signature(first.name, masks, fixed, left, places, by_name)
+    free = any(p.kind == p.VAR_KEYWORD for p in every)
+    names = () if free else tuple(p.name for p in others)
+    return Signature(first.name, masks, fixed, left, places, by_name, names)
 
 
 def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:

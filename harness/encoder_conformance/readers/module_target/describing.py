@@ -4,8 +4,8 @@ from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.description import ModuleDescription, ModuleSource, NotRead
-from encoder_conformance.readers.module_target.arranging import FORMS
 from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import misnamed
 from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
 
@@ -90,7 +90,7 @@ def _x(found: Examination) -> XArgument:
     arrangement = found.module.signature.arrangement
     return XArgument(
         argument=found.module.signature.x,
-        layout=LAYOUTS[found.semantics.layout] if arrangement.form == "BSD" else FORMS[arrangement.form],
+        layout=LAYOUTS[found.semantics.layout] if arrangement.form == "BSD" else FORMS[arrangement.form].said,
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
         before=next(iter(found.module.signature.places), "") if found.module.signature.named else "",

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import onnx
 
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
-from encoder_conformance.readers.module_target.arranging import Arrangement, fields_of
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
@@ -37,6 +37,8 @@ class Signature:
     arrays: tuple[str, ...] = field(default=(), repr=False)
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
     named: bool = False
+    names: tuple[str, ...] = field(default=(), repr=False)
+    """Of all arguments beside x; () where any is taken."""
     arrangement: Arrangement = field(default_factory=Arrangement)
     """How it is called for an x [batch, sequence, d_model]."""
 
@@ -273,7 +275,7 @@ def leaves(answer: Any) -> Iterator[Any]:
     elif isinstance(answer, (tuple, list)):
         for value in answer:
             yield from leaves(value)
-    elif (held := fields_of(answer)) is not None:
-        yield from leaves(held)
+    elif is_dataclass(answer) and not isinstance(answer, type):
+        yield from leaves([getattr(answer, each.name) for each in fields(answer)])
     else:
         yield answer

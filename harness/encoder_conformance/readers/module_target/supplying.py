@@ -1,18 +1,20 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
 import numpy as np
 
 from encoder_conformance.protocol.description import Port
-from encoder_conformance.readers.module_target.arranging import Arrangement, Supply
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
+from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -50,18 +52,11 @@ _MASKS = tuple(
 )
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 
-Told = Callable[[str], Mapping[str, Supply]]
-"""The name of x → what a user says that other arguments are given."""
 
-
-def called_as_it_takes(module: LiveModule, told: Mapping[str, Supply] | None = None) -> tuple[LiveModule, Array]:
+def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[LiveModule, Array]:
     """The module as it is to be called, and an x that it takes. Raises BadTarget if it takes none in any way."""
-    if told:
-        known = module.signature.arrangement
-        said = module.arranged(replace(known, beside={**known.beside, **told}))
-        if said is None:
-            raise BadTarget("what its arguments are given cannot be said of a module of this framework")
-        module = said
+    if told is not None and told.beside:
+        module = _as_told(module, told)
     bare = module.bare()
     if (x := usual_x(bare)) is not None:
         return module, x
@@ -74,6 +69,29 @@ def called_as_it_takes(module: LiveModule, told: Mapping[str, Supply] | None = N
     except BadTarget as error:
         likeliest = likeliest_problem(bare) if by_itself else ""
         raise BadTarget(likeliest or error.problem, error.hint) from None
+
+
+def _as_told(module: LiveModule, told: Told) -> LiveModule:
+    """Raises BadTarget for an argument that it has not, and where it does not take what a file has."""
+    signature = module.signature
+    unknown = [name for name in told.beside if signature.names and name not in signature.names]
+    if unknown:
+        meant = difflib.get_close_matches(unknown[0], signature.names, n=1)
+        hint = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(signature.names)}"
+        raise BadTarget(f"it has no argument {unknown[0]!r} to be given", hint)
+    known = signature.arrangement
+    said = module.arranged(replace(known, beside={**known.beside, **told.beside}))
+    if said is None:
+        raise BadTarget("what its arguments are given cannot be said of a module of this framework")
+    needs_more = any(value is None and name not in told.beside for name, value in signature.fixed.items())
+    if told.x is not None and not needs_more:
+        try:
+            said.bare().run({"x": told.x.astype(np.float32)})
+        except ExecutionError as error:
+            held = [f"{name} {list(np.shape(each.value))}" for name, each in told.beside.items() if each.kind == "held"]
+            shapes = ", ".join([f"{signature.x} {list(told.x.shape)}", *held])
+            raise BadTarget(f"it does not take what {told.source} has, {shapes}: {error}") from None
+    return said
 
 
 def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
@@ -102,10 +120,12 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
 
 
 def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
-    """The numbers of positions up to 65 that it takes, as it takes x; () where it is taken with 5 as any is."""
-    if x.shape[1] == SEQUENCE:
+    """The numbers of positions up to 65 that it takes, as it takes x; () where it is taken with 5 as any is. Of what a
+    file has a number for so many positions, all up to that."""
+    longest = min((each.longest for each in module.signature.arrangement.beside.values() if each.longest), default=0)
+    if x.shape[1] == SEQUENCE and not longest:
         return ()
-    return tuple(n for n in range(1, LONGEST_TRIED + 1) if _runs(module, drawn((BATCH, n, x.shape[-1]))))
+    return tuple(n for n in range(1, (longest or LONGEST_TRIED) + 1) if _runs(module, drawn((BATCH, n, x.shape[-1]))))
 
 
 def likeliest_problem(module: LiveModule) -> str:
