@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-from encoder_conformance.readers.module_target.supplies import Supply, Told  # noqa: E402
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
 from encoder_conformance.readers.module_target.examination import Examination, examine  # noqa: E402
 from encoder_conformance.readers.module_target.frameworks import framework_of  # noqa: E402
 from encoder_conformance.readers.module_target.naming import misnamed  # noqa: E402
+from encoder_conformance.readers.module_target.supplies import Supply, Told  # noqa: E402
 from encoder_conformance.readers.module_target.supplying import arranged, lengths_taken  # noqa: E402
 from encoder_conformance.subjects.cases import nearest_length  # noqa: E402
 

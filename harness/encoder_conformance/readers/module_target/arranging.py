@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from encoder_conformance.readers.module_target.forms_of_x import FORMS
+from encoder_conformance.readers.module_target.forms_of_x import FORMS, Arrays
 from encoder_conformance.readers.module_target.supplies import Supply
-from encoder_conformance.spec.axes import Array
 
 _MASKED = ("full", "lengths", "cumulative")
 """Kinds that a mask may be given in the place of."""
@@ -63,52 +62,41 @@ class Arrangement:
         x_name: str,
         x: Any,
         given: Mapping[str, Any],
-        tensor: Callable[[Array, Any], Any],
+        arrays: Arrays,
     ) -> tuple[Any, Any]:
-        """The answer of a module, and x as it was given it. `x_name`: of an x that has to be named, else "". `tensor`:
-        an array as a tensor beside x."""
+        """The answer of a module, and x as it was given it. `x_name`: of an x that has to be named, else ""."""
         batch, sequence = x.shape[:2]
-        laid = FORMS[self.form].out(x)
+        laid = FORMS[self.form].out(x, arrays)
         named: dict[str, Any] = {}
         for name, supply in self.beside.items():
             if supply.kind in _MASKED and given.get(name) is not None:
-                named[name] = _counted(supply, name, given[name], (batch, sequence))
+                named[name] = _counted(supply, name, given[name], (batch, sequence), arrays)
             elif supply.kind == "x":
                 named[name] = laid
             else:
                 made = supply.of(batch, sequence)
                 made = made[name] if supply.kind == "made" else made
-                named[name] = tensor(made, x) if hasattr(made, "dtype") else made
+                named[name] = arrays.beside(made, x) if hasattr(made, "dtype") else made
         named = {**{name: value for name, value in given.items() if name not in named}, **named}
         if self.keys:
             held = {key: named.pop(key) for key in self.keys[1:] if key in named}
             if self.keys[0].isdigit():
                 return module((laid, *(held.get(key) for key in self.keys[1:])), **named), laid
-            return module(HeldTogether({self.keys[0]: laid, **held}), **named), laid
+            return module(arrays.held({self.keys[0]: laid, **held}), **named), laid
         if x_name:
             return module(**{x_name: laid, **named}), laid
         return module(laid, **named), laid
 
-    def taken_back(self, answer: Any, x: Any) -> Any:
+    def taken_back(self, answer: Any, x: Any, arrays: Arrays) -> Any:
         """The answer, in the form of x as it was given, as [batch, sequence, d_model]."""
-        return FORMS[self.form].back(answer, x.shape)
+        return FORMS[self.form].back(answer, arrays, x.shape)
 
 
-class HeldTogether(dict[str, Any]):
-    """A mapping whose values are attributes, too, as those of transformers' encodings and of dataclasses are."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
-
-def _counted(supply: Supply, name: str, mask: Any, sizes: tuple[int, int]) -> Any:
+def _counted(supply: Supply, name: str, mask: Any, sizes: tuple[int, int], arrays: Arrays) -> Any:
     """A mask in the place of what is supplied: of lengths, how many positions each item has. Raises ValueError for
     another form than [batch, sequence]."""
     if supply.kind == "full":
         return mask
-    if supply.kind == "cumulative" or tuple(mask.shape) != sizes or "int" not in str(mask.dtype):
+    if supply.kind == "cumulative" or tuple(mask.shape) not in (sizes, sizes[1:]) or "int" not in str(mask.dtype):
         raise ValueError(f"{name} is lengths, and no mask of this form")
-    return mask.sum(-1)
+    return arrays.total(mask)

@@ -66,6 +66,7 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "given": found.given,
         "given_by": found.given_by,
         "lengths": found.lengths,
+        "lines": dict(found.exported.lines),
         "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }

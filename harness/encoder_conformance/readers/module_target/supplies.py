@@ -44,6 +44,7 @@ class Supply:
             "made": "what conform_inputs makes",
             "held": f"that of the file, {self.dtype} {self._held_form}",
             "none": "None",
+            "seed": "a key of random numbers",
         }
         return words[self.kind]
 
@@ -53,7 +54,7 @@ class Supply:
             case "count":
                 return np.broadcast_to(np.arange(sequence), self._shape(batch, sequence)).astype(self.dtype)
             case "lengths":
-                return np.full(batch, sequence, self.dtype)
+                return np.full(self._shape(batch, sequence), sequence, self.dtype)
             case "cumulative":
                 return (np.arange(batch + 1) * sequence).astype(self.dtype)
             case "size":
@@ -63,6 +64,8 @@ class Supply:
                 return np.full(self._shape(batch, sequence), self.number, np.dtype(self.dtype))
             case "turning":
                 return self._turning(batch, sequence)
+            case "seed":
+                return np.zeros(2, np.uint32)
             case "made":
                 return self.value(batch, sequence)
             case "held":
@@ -86,7 +89,7 @@ class Supply:
 
     @property
     def _held_form(self) -> str:
-        shape = zip(self.axes, np.shape(self.value), strict=True)
+        shape = zip(self.axes, np.shape(self.value), strict=False)  # nothing, of another kind
         return f"[{', '.join({'B': 'batch', 'S': 'sequence'}.get(axis, str(size)) for axis, size in shape)}]"
 
     @property
