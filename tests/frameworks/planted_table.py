@@ -56,9 +56,7 @@ def answer(kind: str, bug: str = "") -> Answer:
     said = tuple(each.message for each in findings if each.severity != "note")
     errors = any(each.severity == "error" for each in findings)
     passes = found.layer is not None and found.proof is not None and found.proof.holds and not errors
-    named = any(
-        WORDS.get(bug, "…") in each and (bug in OF_A_CALL or _LINE.search(each) is not None) for each in said
-    )
+    named = any(WORDS.get(bug, "…") in each and (bug in OF_A_CALL or _LINE.search(each) is not None) for each in said)
     return Answer(passes, named, said)
 
 
