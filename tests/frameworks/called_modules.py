@@ -165,3 +165,12 @@ class Filled(Plain):
         if ignore is not None:
             s = s.masked_fill(ignore[:, None, None, :], -1e9)
         return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class OfAPlan(Plain):
+    """Needs seven numbers of each position."""
+
+    def forward(self, x: Tensor, plan: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if plan.shape[-1] != 7:
+            raise ValueError(f"a plan has 7 numbers, not {plan.shape[-1]}")
+        return super().forward(x + 0 * plan.sum(-1, keepdim=True), padding_mask)

@@ -5,6 +5,7 @@ import json
 import random
 import re
 import runpy
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -172,7 +173,7 @@ def check(conform: Callable, target: str, *arguments: str) -> Any:
 def test_a_right_module_does_what_it_was_read_to_be(conform: Callable, target: str) -> None:
     ended, result = check(conform, target)
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert "It does what it was read to be: pre-norm layer_norm ε 1e-05, gelu" in ended.stdout
+    assert "This is a correct pre-norm layer (layer_norm ε 1e-05, gelu" in ended.stdout
     assert "does what it should" not in ended.stdout
     [part] = result["parts"]
     asked = {(record["check"], record["dtype"]) for record in part["records"]}
@@ -203,7 +204,7 @@ def test_formats_of_16_bits_are_asked_where_the_module_takes_them(conform: Calla
 def test_stated_at_the_module_s_sizes(conform: Callable) -> None:
     ended, result = check(conform, "Fused", "--layer", "pre-gelu")
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert "It does what pre-gelu says" in ended.stdout
+    assert "This is pre-gelu (" in ended.stdout
     assert result["parts"][0]["layer"]["d_model"] == D
 
 
@@ -244,7 +245,7 @@ def test_a_bug_in_the_module_is_named_where_the_layer_is_stated(conform: Callabl
     layer, deviation = NAMED[target]
     ended, result = check(conform, target, "--layer", layer, "--dtype", "float32")
     assert ended.status == 1, ended.stdout + ended.stderr
-    assert "It does not do what" in ended.stdout
+    assert "This is not " in ended.stdout
     found = {name for part in result["parts"] for each in part["diagnoses"] for name in each["deviations"]}
     assert deviation in found, ended.stdout
 
@@ -410,21 +411,23 @@ def test_the_adapter_that_it_used_is_written_and_runs(conform: Callable, tmp_pat
     assert "exists already" in ended.stderr
 
 
-def numbers_out(line: str) -> str:
-    return re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", line).strip()
+def _words(text: str) -> str:
+    """The text without its numbers, in one line."""
+    return " ".join(re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", text).split())
 
 
 @pytest.mark.release
 def test_readme_shows_what_is_printed(conform: Callable) -> None:
     root = MODULES.parents[2]
-    shown = (root / "README.md").read_text().partition("## A module, and a minute")[2]
-    bare, stated = re.findall(r"```\n(.*?)```", shown, re.DOTALL)[:2]
-    for text, arguments in ((bare, ()), (stated, ("--layer", "post-gelu-bert"))):
+    shown = re.findall(r"```\n(?:\$ .*\n)?(.*?)```", (root / "README.md").read_text(), re.DOTALL)[:2]
+    for text, arguments in zip(shown, (("--layer", "post-gelu-bert"), ()), strict=True):
         ended, _ = check(conform, f"{root}/docs/checking/model.py:Block", *arguments)
-        printed = {numbers_out(line) for line in ended.stdout.splitlines()[1:-1]}
-        lines = [numbers_out(line) for line in text.splitlines() if not line.startswith(("model.py", "Everything"))]
-        assert lines
-        assert set(filter(None, lines)) <= printed
+        printed = _words(ended.stdout)
+        sentences = [each for each in re.split(r"\n(?! )", text.strip()) if each.strip()]
+        assert len(sentences) >= 3
+        assert [each for each in sentences if _words(each) not in printed] == []
+        broken = [part for line in ended.stdout.splitlines()[1:] for part in textwrap.wrap(line, 80)]
+        assert len(broken) <= 12, ended.stdout
 
 
 def test_a_norm_without_a_gain_that_a_gain_follows_is_a_norm() -> None:

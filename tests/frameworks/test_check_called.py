@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 
-from encoder_conformance.readers.module_target.arranging import Supply  # noqa: E402
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
 from encoder_conformance.readers.module_target.examination import Examination, examine  # noqa: E402
 from encoder_conformance.readers.module_target.frameworks import framework_of  # noqa: E402
 from encoder_conformance.readers.module_target.naming import misnamed  # noqa: E402
+from encoder_conformance.readers.module_target.supplies import Supply, Told  # noqa: E402
 from encoder_conformance.readers.module_target.supplying import arranged, lengths_taken  # noqa: E402
 from encoder_conformance.subjects.cases import nearest_length  # noqa: E402
 
@@ -118,7 +118,9 @@ def test_what_no_trial_finds_is_refused_and_may_be_said() -> None:
 
 @pytest.mark.release
 def test_a_module_is_read_as_it_is_said_to_be_called() -> None:
-    said = examine(cases.OfAKind(), dtypes=("float32",), told=lambda _: {"kind": Supply("value", value="encoder")})
+    said = examine(
+        cases.OfAKind(), dtypes=("float32",), told=lambda _: Told({"kind": Supply("value", value="encoder")})
+    )
     assert said.layer is not None
 
 

@@ -158,7 +158,7 @@ def test_a_folder_of_a_checkpoint(conform: Any, tmp_path: Path) -> None:
         "check", "hf:tiny", "--at", "encoder.layer.0", "--layer", "post-gelu-bert", "--jobs", "1", "--out", "o"
     )
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert "It does what post-gelu-bert-encoder-layer-0 says" in ended.stdout
+    assert "This is post-gelu-bert-encoder-layer-0 (" in ended.stdout
 
 
 PORT = Path(__file__).parents[2] / "docs" / "checking" / "model.py"
@@ -171,12 +171,12 @@ def test_a_model_of_transformers_states_what_it_should_be(conform: Any, tmp_path
     assert ended.status == 1, ended.stdout + ended.stderr
     assert "norm.epsilon is 0.001 in the module" in ended.stdout
     assert "and 1e-12 in bert" in ended.stdout
-    assert "your layer is the spec with norm-eps-1e-3" in ended.stdout
+    assert "Cause: Both norms' epsilon is 1e-3, the default of Keras (norm-eps-1e-3, " in ended.stdout
     config = transformers.BertConfig(num_hidden_layers=1, vocab_size=30, layer_norm_eps=1e-3, **SIZES)
     transformers.BertModel(config).save_pretrained(tmp_path / "tiny")
     ended = conform("check", f"{PORT}:Block", "--layer", "hf:tiny@encoder.layer.0", "--jobs", "1", "--out", "o")
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert "It does what tiny says (post-norm layer_norm ε 0.001" in ended.stdout
+    assert "This is tiny (post-norm layer_norm ε 0.001" in ended.stdout
 
 
 @pytest.mark.release

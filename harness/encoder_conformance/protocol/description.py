@@ -327,6 +327,8 @@ class ModuleDescription(Description):
     padded_item_is_nan: bool
     lengths: tuple[int, ...] = ()
     called: tuple[Plain, ...] = ()
+    lines: Mapping[str, Plain] = Field(default_factory=dict)
+    """Own parameter, or key of the layer → the line of source that reads it, or makes it so."""
     adapter: str
     """The source of an adapter that does the same; "" if the map is none that an adapter says."""
 

@@ -86,6 +86,7 @@ formats_option = click.option(
 )
 @memory_option
 @jobs_option
+@click.option("-v", "--verbose", is_flag=True, help="Also the map, stages, evidence, and each check that fails.")
 @result_options("check", NAME)
 def check(
     target: str,
@@ -95,6 +96,7 @@ def check(
     memory: int | None,
     out: Path | None,
     as_json: bool,
+    verbose: bool,
     **asked: Any,
 ) -> int:
     """Judge a module: package.module:name, file.py:name or hf:TYPE. It needs no adapter and no export.
@@ -115,7 +117,7 @@ def check(
         with shown_progress() as progress:
             checking = Checking(request, file.parent / LOGS / "check.log", progress)
             result = checking.result()
-        deliver(file, result, lambda: show_check(console(), result), as_json=as_json)
+        deliver(file, result, lambda: show_check(console(), result, verbose=verbose), as_json=as_json)
     if adapter is not None:
         command = write_adapter(result.parts[0], checking.module.session.ready.implementation, adapter)
         click.echo(f"{adapter}: its adapter. {command}", err=as_json)

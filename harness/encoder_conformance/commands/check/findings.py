@@ -137,8 +137,7 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
         for key, expected, value in differences(read, stated):
             if key in OF_MASKS:
                 continue
-            fact = described.fact(key)
-            where = f" ({fact.evidence})" if fact else ""
+            where = _line(described, key)
             message = f"{key} is {as_text(value)} in the module{where}, and {as_text(expected)} in {stated.layer}"
             hint = "judged with the deviations that are declared" if declared else ""
             yield Finding(severity="warning" if declared else "error", message=message, hint=hint)
@@ -162,7 +161,9 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
             yield _warning(f"the parameter {own} changes nothing in the layer that was read")
     yield from _of_absent(described)
     for own, name in described.unread:
-        yield _warning(f"{own} is read nowhere, and sounds like {name}, which it is judged as")
+        beside = f"{own.rpartition('.')[0]}.weight"
+        where = _line(described, beside)
+        yield _warning(f"{own} is read nowhere{where}, and sounds like {name}, which it is judged as")
     for name in described.proof.inert if described.proof else ():
         if not name.endswith(_NEEDLESS):
             yield _warning(f"{name} changes nothing, in the module as in the oracle")
@@ -171,13 +172,27 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
 def _of_places(described: ModuleDescription) -> Iterator[Finding]:
     """Parameters that are read in a place other than their names say."""
     for own, place, other in described.read_twice:
-        message = f"{own} is read for {place} too, and {other}, which sounds like it, is read nowhere"
+        line = _line(described, own)
+        message = f"{own} is read for {place} too{line}, and {other}, which sounds like it, is read nowhere"
         yield _warning(message, f"it is judged with {other} as {place}")
     for own, place, sounds in described.misnamed:
-        severity: Severity = "error" if described.stated is not None and described.searched is None else "warning"
-        message = f"{own} does the work of {place}, and its name is that of {sounds}"
+        stated = described.stated is not None and described.searched is None
+        severity: Severity = "error" if stated or _exchanged(described, place, sounds) else "warning"
+        message = f"{own} does the work of {place}, and its name is that of {sounds}{_line(described, own)}"
         hint = "are two of them swapped? Their numbers alone cannot tell"
         yield Finding(severity=severity, message=message, hint=hint)
+
+
+def _exchanged(described: ModuleDescription, place: str, sounds: str) -> bool:
+    """Whether query and key have each other's names: one name alone may be another's idea of it."""
+    both = (each[1:] for each in described.misnamed)
+    return "query" in place + sounds and "key" in place + sounds and (sounds, place) in both
+
+
+def _line(described: ModuleDescription, *names: str) -> str:
+    """` (model.py:12)`, the first of these that has one; "" where none has."""
+    found = next((described.lines[name] for name in names if name in described.lines), "")
+    return f" ({found})" if found else ""
 
 
 def _of_values(described: ModuleDescription) -> Iterator[Finding]:

@@ -76,7 +76,7 @@ class CheckReport:
     def _screen(self) -> Console:
         """Everything, printed once to where nobody looks, with its colours."""
         screen = Console(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, markup=False)
-        show_check(screen, self.result)
+        show_check(screen, self.result, verbose=True)
         return screen
 
 

@@ -4,27 +4,31 @@ from itertools import chain, islice, repeat
 
 from rich.console import Console
 
-from encoder_conformance.commands.check.covered import sizes_text, up_to
+from encoder_conformance.commands.check.covered import sizes_text
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.unasked import not_asked
+from encoder_conformance.commands.check.verdict import choices, closing
 from encoder_conformance.protocol.arguments import MEANINGS
-from encoder_conformance.protocol.description import ModuleDescription, as_text
+from encoder_conformance.protocol.description import MapSearch, ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding
-from encoder_conformance.reports.run.terminal import diagnosis_text, show_finding, show_line
-from encoder_conformance.spec.layer import Layer
+from encoder_conformance.reports.run.terminal import show_finding, show_line
 from encoder_conformance.spec.outcome import EXPECTED
-from encoder_conformance.spec.words import listed, more_choices
 
 _WIDTH = 11
-_SHOWN_FAILURES = 4
 
 
-def show_check(screen: Console, result: CheckResult) -> None:
+def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -> None:
+    """What was found, in a few lines or all of it; then, as the only bold lines, the verdict."""
     shown = ((name, version) for name, version in result.versions.items() if name not in ("numpy", "onnx"))
     versions = ", ".join(f"{name} {version}" for name, version in shown)
-    show_line(screen, f"{result.target}  {versions}", "bold")
+    show_line(screen, f"{result.target}  {versions}")
     for part in result.parts:
-        _show_part(screen, part)
+        if verbose:
+            _show_all(screen, part)
+        else:
+            _show_short(screen, part)
+        for line in closing(part):
+            show_line(screen, line, "bold red" if part.status else "bold green")
     for refused in result.refused:
         show_line(screen, "")
         _row(screen, "module", refused.at)
@@ -32,7 +36,37 @@ def show_check(screen: Console, result: CheckResult) -> None:
         show_line(screen, "It could not be judged: see above.", "bold red")
 
 
-def _show_part(screen: Console, part: PartResult) -> None:
+def _show_short(screen: Console, part: PartResult) -> None:
+    """How it was called, what it was read as, and what was found."""
+    described = part.described
+    if part.at:
+        show_line(screen, "")
+        _row(screen, "module", f"{part.at}: {described.type}")
+    _show_call(screen, described)
+    if described.layer is not None and not part.as_told:
+        _row(screen, "read", f"{choices(described.layer)}{_proved(described)}")
+    elif described.searched is not None:
+        _row(screen, "searched", _searched(described.searched))
+    for finding in part.findings:
+        advice = finding.hint if finding.severity == "error" else ""
+        show_finding(screen, finding.model_copy(update={"hint": advice}))
+    if part.status == 1 and not part.diagnoses:
+        _show_failures(screen, part, 2)
+
+
+def _show_call(screen: Console, described: ModuleDescription) -> None:
+    if described.given:
+        _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
+    for said in described.called:
+        _row(screen, "called", said)
+
+
+def _proved(described: ModuleDescription) -> str:
+    proof = described.proof
+    return f"; {proof.moved} of {proof.of} parameters found and tested" if proof is not None and proof.holds else ""
+
+
+def _show_all(screen: Console, part: PartResult) -> None:
     described = part.described
     show_line(screen, "")
     _row(screen, "module", f"{part.at + ': ' if part.at else ''}{described.type}")
@@ -43,12 +77,9 @@ def _show_part(screen: Console, part: PartResult) -> None:
     for mask in described.masks:
         meaning = "how many positions of each item are there" if mask.counted else MEANINGS[mask.meaning]
         _row(screen, "mask", f"{mask.argument} {mask.dtype} {mask.shape}, {meaning}", mask.evidence)
-    if described.given:
-        _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
     if described.attention:
         _row(screen, "attention", described.attention, "as its configuration says; --attention asks another of hf:NAME")
-    for said in described.called:
-        _row(screen, "called", said)
+    _show_call(screen, described)
     if left := _left_out(described):
         _row(screen, "without", left)
     if described.layer is not None:
@@ -64,8 +95,7 @@ def _show_part(screen: Console, part: PartResult) -> None:
     if part.like:
         _row(screen, "judged", f"as {part.like}: it was read and proved to be like it, and was not asked again")
     elif part.layer is not None:
-        _show_verdict(screen, part)
-    show_line(screen, last_line(part), "bold red" if part.status else "bold green")
+        _show_judged(screen, part)
 
 
 def _left_out(described: ModuleDescription) -> str:
@@ -73,15 +103,6 @@ def _left_out(described: ModuleDescription) -> str:
     kinds = {True: "changes the output", False: "changes nothing", None: "is taken in no form that was tried"}
     first = sorted(described.ungiven_arguments, key=lambda each: not each.matters)
     return ", ".join(f"{each.argument} ({kinds[each.changes]})" for each in first)
-
-
-def choices(layer: Layer) -> str:
-    """`post-norm layer_norm ε 1e-05, relu, D = 64, H = 4, F = 128, 3 layers`."""
-    heads, d_ff, norm, stack = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm, layer.stack
-    text = f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
-    text = ", ".join([text, *more_choices(layer), f"D = {layer.d_model}, H = {heads}, F = {d_ff}"])
-    more = f", {stack.layers} layers" if stack.layers > 1 else ""
-    return text + more + (", final norm" if stack.final_norm else "")
 
 
 def _show_map(screen: Console, described: ModuleDescription) -> None:
@@ -101,16 +122,20 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
         moved = f"{proof.moved} of {proof.of} parameters moved alone do as they do there"
         _row(screen, "proved", f"live in {proof.dtype}: {size}{moved}")
     if search is not None:
-        how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
-        tried = f" with each of {search.deviations} deviations" if search.deviations else ""
-        heads = f", and {search.head_counts} numbers of heads" if search.head_counts > 1 else ""
-        _row(screen, "searched", f"{search.maps} maps{tried}{heads}: {how}")
+        _row(screen, "searched", _searched(search))
     if described.stages:
         shown = (f"{stage} ({module})" for stage, module in islice(described.stages.items(), 8))
         _row(screen, "stages", ", ".join(shown))
 
 
-def _show_verdict(screen: Console, part: PartResult) -> None:
+def _searched(search: MapSearch) -> str:
+    how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
+    tried = f" with each of {search.deviations} deviations" if search.deviations else ""
+    heads = f", and {search.head_counts} numbers of heads" if search.head_counts > 1 else ""
+    return f"{search.maps} maps{tried}{heads}: {how}"
+
+
+def _show_judged(screen: Console, part: PartResult) -> None:
     assert part.layer is not None
     as_what = f"as {part.layer.layer}" if part.as_told else "as what was read"
     rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
@@ -119,17 +144,19 @@ def _show_verdict(screen: Console, part: PartResult) -> None:
     if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
         _row(screen, "way back", f"{', '.join(asked)}: as they should be")
     _show_asked(screen, part)
+    _show_failures(screen, part, len(part.records))
+
+
+def _show_failures(screen: Console, part: PartResult, most: int) -> None:
     failed = [record for record in part.records if record.outcome not in EXPECTED]
-    for record in failed[:_SHOWN_FAILURES]:
+    for record in failed[:most]:
         situation = record.case.rpartition("/")[2]
         own = ", its own parameters" if "-own/" in record.case else ""
         message = record.message.splitlines()[0] if record.message else ""
-        text = f"    ✗ {situation}{own} {record.dtype} {record.check}: {record.outcome.value}: {message}"
+        text = f"✗ {situation}{own} {record.dtype} {record.check}: {record.outcome.value}: {message}"
         show_line(screen, text[:400], "red")
-    if len(failed) > _SHOWN_FAILURES:
-        show_line(screen, f"      and {len(failed) - _SHOWN_FAILURES} more", "dim")
-    for diagnosis in part.diagnoses:
-        show_line(screen, diagnosis_text(diagnosis), "bold")
+    if len(failed) > most:
+        show_line(screen, f"  and {len(failed) - most} more", "dim")
 
 
 def _show_asked(screen: Console, part: PartResult) -> None:
@@ -139,37 +166,6 @@ def _show_asked(screen: Console, part: PartResult) -> None:
         masked = f"with masks up to {each.longest_masked} positions" if each.longest_masked else "without masks"
         _row(screen, label, f"{each.dtype}: {sizes}, {masked}: {', '.join(each.checks)}")
     _row(screen, "not asked", ", ".join(not_asked(part)))
-
-
-def last_line(part: PartResult) -> str:
-    """The verdict, and as what; never that it does what it should where nobody said what that is."""
-    count = f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"
-    without = f", without {', '.join(part.without)}" if part.without else ""
-    layer = part.layer
-    if layer is None and part.status == 1:
-        return f"It does what no layer does: it answers one question in two ways. It was not judged further, {count}"
-    if layer is None or part.status == 2:
-        beyond = part.described.not_read is not None and part.described.not_read.beyond
-        hint = "" if part.as_told or beyond else " With --layer ID|YAML it is judged as that layer."
-        return f"It could not be judged: see above.{hint}"
-    verb = "does what" if part.status == 0 else "does not do what"
-    if part.as_told:
-        return f"It {verb} {layer.layer} says{without} ({choices(layer)}){_covering(part)}, {count}"
-    read = f"It {verb} it was read to be{without}: {choices(layer)}{_covering(part)}"
-    return f"{read}, {count}" if part.status else f"{read}. Whether it should be that, --layer can say; {count}"
-
-
-def _covering(part: PartResult) -> str:
-    """What a verdict that it is right covers."""
-    if part.status:
-        return ""
-    if part.like:
-        return f", like {part.like}, which was asked in its place"
-    masks = [mask.argument for mask in part.described.masks] if any(each.longest_masked for each in part.asked) else []
-    given = f"with {listed(masks)} and without" if masks else "without masks"
-    attention = f", by {part.described.attention} attention" if part.described.attention else ""
-    back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
-    return f", asked {up_to(part.asked)}, {given}{attention}{back}"
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

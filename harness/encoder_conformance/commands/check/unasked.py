@@ -17,7 +17,10 @@ def not_asked(part: PartResult) -> Iterator[str]:
         yield from _other_forms(mask)
     if any("positions of all items" in said for said in part.described.called):
         yield "packed rows of unequal lengths"
-    if lengths := part.described.lengths:
+    lengths = part.described.lengths
+    if lengths and lengths == tuple(range(1, len(lengths) + 1)):
+        yield f"more than {len(lengths)} positions, which what it was given has no numbers for"
+    elif lengths:
         step = lengths[0]
         whole = len(lengths) > 1 and all(length % step == 0 for length in lengths)
         taken = f"multiples of {step}" if whole and step > 1 else listed([*map(str, lengths)])

@@ -7,6 +7,7 @@ from typing import Any
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
@@ -14,12 +15,13 @@ from encoder_conformance.spec.axes import Array
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 
 
-class _Asked(dict[str, Any]):
-    """A mapping of nothing, which notes what it is asked for, and gives x for the first that may be x."""
+class Asked(dict[str, Any]):
+    """A mapping of nothing, which notes what it is asked for, and gives x for the first that may be x. `attributes`:
+    whether they may be what it is asked for."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: Any, *, attributes: bool) -> None:
         super().__init__()
-        self._x = x
+        self._x, self._attributes = x, attributes
         self.needed: list[str] = []
         self.optional: list[str] = []
 
@@ -39,21 +41,31 @@ class _Asked(dict[str, Any]):
         return False
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or hasattr(self._x, name):  # x itself is asked for its shape, and is no mapping
+        # x itself is asked for its shape, and is no mapping
+        if name.startswith("_") or not self._attributes or hasattr(self._x, name):
             raise AttributeError(name)
         return self[name]
+
+    def keys_for(self, known: Arrangement) -> Arrangement | None:
+        """How a module that asked so is called; None where it asked for nothing that may be x."""
+        first = next((key for key in self.needed if not may_be_mask(key)), None)
+        if first is None:
+            return None
+        others = [key for key in dict.fromkeys((*self.needed, *self.optional)) if key != first]
+        return replace(known, keys=(first, *others), offered=tuple(key for key in others if may_be_mask(key)))
 
 
 @dataclass(frozen=True)
 class _Listening(Arrangement):
     """Calls a module with nothing but such a mapping."""
 
-    heard: list[_Asked] = field(default_factory=list, compare=False)
+    heard: list[Asked] = field(default_factory=list, compare=False)
+    attributes: bool = True
 
     def call(
-        self, module: Callable[..., Any], x_name: str, x: Any, given: Mapping[str, Any], tensor: Callable[..., Any]
+        self, module: Callable[..., Any], x_name: str, x: Any, given: Mapping[str, Any], arrays: Arrays
     ) -> tuple[Any, Any]:
-        asked = _Asked(x)
+        asked = Asked(x, attributes=self.attributes)
         self.heard.append(asked)
         return module(asked, **given), x
 
@@ -61,7 +73,7 @@ class _Listening(Arrangement):
 def bundled(module: LiveModule, x: Array) -> Arrangement | None:
     """How it is called where its one argument holds x [B, S, D] and what is beside; None where it is none such."""
     known = module.signature.arrangement
-    listening = _Listening(beside=known.beside)
+    listening = _Listening(beside=known.beside, attributes=module.may_take_objects)
     if (other := module.arranged(listening)) is None:
         return None
     try:
@@ -70,14 +82,7 @@ def bundled(module: LiveModule, x: Array) -> Arrangement | None:
         if found := _UNPACKED.search(str(error)):
             keys = tuple(str(place) for place in range(int(found[1])))
             return replace(known, keys=keys, offered=keys[1:2]) if len(keys) <= _MOST_IN_TUPLE else None
-    if not listening.heard or not listening.heard[0].needed:
-        return None
-    asked = listening.heard[0]
-    first = next((key for key in asked.needed if not may_be_mask(key)), None)
-    if first is None:
-        return None
-    others = [key for key in dict.fromkeys((*asked.needed, *asked.optional)) if key != first]
-    return replace(known, keys=(first, *others), offered=tuple(key for key in others if may_be_mask(key)))
+    return listening.heard[0].keys_for(known) if listening.heard else None
 
 
 _MOST_IN_TUPLE = 3

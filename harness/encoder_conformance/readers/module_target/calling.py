@@ -32,7 +32,8 @@ _EVALUATION: Mapping[str, bool] = {
     **dict.fromkeys(("train", "training", "is_training", "enable_dropout"), False),
 }
 """What an argument that turns dropout off is given."""
-_RANDOM = ("key", "rng", "rngs", "prng_key")
+RANDOM = ("key", "rng", "rngs", "prng_key")
+"""Names of what random numbers are drawn of."""
 
 
 def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, flags: bool = True) -> Signature:
@@ -49,18 +50,20 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     first = _x_of(parameters)
     others = [p for p in parameters if p is not first]
     by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
-    arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in _RANDOM)]
+    arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in RANDOM)]
     masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
     told = {p.name: _EVALUATION[p.name] for p in others if p.name in _EVALUATION} if flags else {}
     needed = [p.name for p in others if p.default is p.empty and p.name not in told]
-    random = [each for each in needed if flags and each in _RANDOM]
+    random = [each for each in needed if flags and each in RANDOM]
     if second := next((each for each in needed if each in _SECOND and each not in random), None):
         problem = f"it is a layer of a decoder: {name} needs {second} beside {first.name}, which it attends to"
         raise BadTarget(f"{problem}{_line_of(forward)}", "the layers of encoders are judged, which take one sequence")
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
-    return Signature(first.name, masks, fixed, left, places, by_name)
+    free = any(p.kind == p.VAR_KEYWORD for p in every)
+    names = () if free else tuple(p.name for p in others)
+    return Signature(first.name, masks, fixed, left, places, by_name, names)
 
 
 def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:
@@ -81,7 +84,7 @@ def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, An
     """The arguments that turn dropout on, and what it is drawn from: `key`, where there is one."""
     names = inspect.signature(forward).parameters
     told = {name: not value for name, value in _EVALUATION.items() if name in names}
-    return told | ({} if key is None else {name: key for name in _RANDOM if name in names})
+    return told | ({} if key is None else {name: key for name in RANDOM if name in names})
 
 
 def may_be_mask(name: str) -> bool:

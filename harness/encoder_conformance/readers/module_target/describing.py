@@ -4,8 +4,8 @@ from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.description import ModuleDescription, ModuleSource, NotRead
-from encoder_conformance.readers.module_target.arranging import FORMS
 from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import misnamed
 from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
 
@@ -66,6 +66,7 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "given": found.given,
         "given_by": found.given_by,
         "lengths": found.lengths,
+        "lines": dict(found.exported.lines),
         "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }
@@ -90,7 +91,7 @@ def _x(found: Examination) -> XArgument:
     arrangement = found.module.signature.arrangement
     return XArgument(
         argument=found.module.signature.x,
-        layout=LAYOUTS[found.semantics.layout] if arrangement.form == "BSD" else FORMS[arrangement.form],
+        layout=LAYOUTS[found.semantics.layout] if arrangement.form == "BSD" else FORMS[arrangement.form].said,
         d_model=found.semantics.d_model,
         evidence="changing one position of x changes others along this axis alone",
         before=next(iter(found.module.signature.places), "") if found.module.signature.named else "",

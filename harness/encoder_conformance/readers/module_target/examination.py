@@ -1,6 +1,6 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -34,8 +34,8 @@ from encoder_conformance.readers.module_target.reading import (
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
+from encoder_conformance.readers.module_target.supplies import Told
 from encoder_conformance.readers.module_target.supplying import (
-    Told,
     called_as_it_takes,
     lengths_taken,
     of_one_row,
@@ -49,6 +49,8 @@ from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
 _MOST_UNUSED = 16
+ToldOf = Callable[[str], Told]
+"""The name of x → what a user says that other arguments are given."""
 _CHANGED = 1e-5
 """Of an output's largest number: more than rounding leaves."""
 
@@ -142,7 +144,7 @@ def examine(
     *,
     resize: bool = False,
     dtypes: tuple[DtypeName, ...] = (),
-    told: Told = lambda _: {},
+    told: ToldOf = lambda _: Told(),
 ) -> Examination:
     """`given`, a module, stays as it is: all is done with copies of it. Raises BadTarget if it cannot be called at all.
 
@@ -165,7 +167,7 @@ def examine(
         return found
 
 
-def _opened(framework: ModuleFramework, given: object, told: Told) -> Examination:
+def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     live = framework.live(given)
     held = live.held()
@@ -190,7 +192,9 @@ def _opened(framework: ModuleFramework, given: object, told: Told) -> Examinatio
     return found
 
 
-def _examined(framework: ModuleFramework, given: object, stated: Layer | None, resize: bool, told: Told) -> Examination:
+def _examined(
+    framework: ModuleFramework, given: object, stated: Layer | None, resize: bool, told: ToldOf
+) -> Examination:
     examination = _opened(framework, given, told)
     semantics, exported = examination.semantics, examination.exported
     examination.given, examination.given_by = examination.module.supplied, examination.module.supplied_by

@@ -1,15 +1,16 @@
 """Reads a layer off a module's exported graph. Its parameters are marked: no two elements of them are equal, so that
 each number in the graph tells where it comes from, whatever the exporter did to names and shapes."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import onnx
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
+from encoder_conformance.readers.module_target.source_lines import SourceLines
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
@@ -24,7 +25,6 @@ _ROUNDED = 2.0**-23
 """How far a mark may have moved that 1 was added to, in float32."""
 _NEAR_MARK = 1e-5
 """Of the largest: what is left of a mark where others were added to it, in float32."""
-_TRACE = "pkg.torch.onnx.stack_trace"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Exported:
     traced: bool = False
     named: bool = False
     taken_for: tuple[str, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """Own parameter that the graph reads, or key of the layer → the line of source."""
 
 
 def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplified: bool = True) -> Exported:
@@ -72,14 +74,17 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         inferred = infer_layer(graph, named, ModelRunner(graph.model), findings, verified=False)
     except Exception as error:  # a graph that the reader was never shown is no reason to judge nothing
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
+    lines = SourceLines(model, module.library)
     errors = [finding.message for finding in findings.errors()]
     notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
-        where = _source_line(model, problem, module.library)
+        where = lines.of_problem(problem)
         return Exported(problem=problem, where=where, notes=notes, traced=True, named=bool(findings.features))
     taken_for = tuple(finding.message for finding in findings.in_order() if finding.severity == "warning")
-    return replace(_placed(own, inferred, marks, before), notes=notes, taken_for=taken_for)
+    at = dict(lines.of_parameters(own, marks))
+    at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
+    return replace(_placed(own, inferred, marks, before), notes=notes, taken_for=taken_for, lines=at)
 
 
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:
@@ -159,15 +164,3 @@ def _cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _source_line(model: onnx.ModelProto, problem: str, library: str) -> str:
-    """The line of the user's source that made the first value that the problem names."""
-    for node in model.graph.node:
-        if any(f"'{name}'" in problem for name in node.output):
-            trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
-            lines = [line.strip() for line in trace.splitlines() if line.strip()]
-            frames = [at for at, line in enumerate(lines) if line.startswith("File")]
-            own = [at for at in frames if not library or library not in lines[at]] or frames
-            return " ".join(lines[own[-1] : own[-1] + 2]) if own else ""
-    return ""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import onnx
 
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
-from encoder_conformance.readers.module_target.arranging import Arrangement, fields_of
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.errors import last_frames
+from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
@@ -37,6 +38,8 @@ class Signature:
     arrays: tuple[str, ...] = field(default=(), repr=False)
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
     named: bool = False
+    names: tuple[str, ...] = field(default=(), repr=False)
+    """Of all arguments beside x; () where any is taken."""
     arrangement: Arrangement = field(default_factory=Arrangement)
     """How it is called for an x [batch, sequence, d_model]."""
 
@@ -45,14 +48,14 @@ class Signature:
         by_name = {**self.fixed, **more}
         return ((), {self.x: x, **by_name}) if self.named else ((x,), by_name)
 
-    def called(self, module: Callable[..., Any], x: Any, masks: Mapping[str, Any], tensor: Any, is_tensor: Any) -> Any:
+    def called(self, module: Callable[..., Any], x: Any, masks: Mapping[str, Any], arrays: Arrays) -> Any:
         """The answer of a module, in the form of x. Raises ExecutionError, or whatever the module does."""
         if self.arrangement.is_plain:
             by_place, by_name = self.given(x, masks)
-            return like_x(module(*by_place, **by_name), x, is_tensor)
+            return like_x(module(*by_place, **by_name), x, arrays.is_array)
         given = {**self.fixed, **masks}
-        answer, laid = self.arrangement.call(module, self.x if self.named else "", x, given, tensor)
-        return self.arrangement.taken_back(like_x(answer, laid, is_tensor), x)
+        answer, laid = self.arrangement.call(module, self.x if self.named else "", x, given, arrays)
+        return self.arrangement.taken_back(like_x(answer, laid, arrays.is_array), x, arrays)
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,12 @@ class LiveModule(ABC):
     """The format that a copy of it takes and gives with its parameters in theirs; "": as any copy in that format."""
     called_with: str = ""
     """The shape of x that its model calls it with, and for which batch; "" where it is called by itself."""
+    may_take_items: bool = False
+    """Whether it may take one item of the batch, and be mapped over it."""
+    may_take_objects: bool = True
+    """Whether its one argument may be an object with attributes."""
+    draws_of_keys: bool = False
+    """Whether its framework draws random numbers of a key that is given."""
     library: str = ""
     """The folder of the framework, whose lines of source are not the user's."""
 
@@ -182,6 +191,13 @@ class LiveModule(ABC):
     def arranged(self, arrangement: Arrangement) -> "LiveModule | None":
         """The same, called in another way; None where its framework knows one way alone."""
         return None
+
+    def takes(self, x: Array) -> bool:
+        """Whether it gives numbers for x [B, S, D]."""
+        try:
+            return bool(np.isfinite(self.run({"x": x})["output"]).any())
+        except ExecutionError:
+            return False
 
     def bare(self) -> "LiveModule":
         """The same module without what it was given in, to be read."""
@@ -273,7 +289,7 @@ def leaves(answer: Any) -> Iterator[Any]:
     elif isinstance(answer, (tuple, list)):
         for value in answer:
             yield from leaves(value)
-    elif (held := fields_of(answer)) is not None:
-        yield from leaves(held)
+    elif is_dataclass(answer) and not isinstance(answer, type):
+        yield from leaves([getattr(answer, each.name) for each in fields(answer)])
     else:
         yield answer

@@ -1,18 +1,20 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product
 
 import numpy as np
 
 from encoder_conformance.protocol.description import Port
-from encoder_conformance.readers.module_target.arranging import Arrangement, Supply
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import bundled
-from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
+from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -50,18 +52,11 @@ _MASKS = tuple(
 )
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 
-Told = Callable[[str], Mapping[str, Supply]]
-"""The name of x → what a user says that other arguments are given."""
 
-
-def called_as_it_takes(module: LiveModule, told: Mapping[str, Supply] | None = None) -> tuple[LiveModule, Array]:
+def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[LiveModule, Array]:
     """The module as it is to be called, and an x that it takes. Raises BadTarget if it takes none in any way."""
-    if told:
-        known = module.signature.arrangement
-        said = module.arranged(replace(known, beside={**known.beside, **told}))
-        if said is None:
-            raise BadTarget("what its arguments are given cannot be said of a module of this framework")
-        module = said
+    if told is not None and told.beside:
+        module = _as_told(module, told)
     bare = module.bare()
     if (x := usual_x(bare)) is not None:
         return module, x
@@ -74,6 +69,29 @@ def called_as_it_takes(module: LiveModule, told: Mapping[str, Supply] | None = N
     except BadTarget as error:
         likeliest = likeliest_problem(bare) if by_itself else ""
         raise BadTarget(likeliest or error.problem, error.hint) from None
+
+
+def _as_told(module: LiveModule, told: Told) -> LiveModule:
+    """Raises BadTarget for an argument that it has not, and where it does not take what a file has."""
+    signature = module.signature
+    unknown = [name for name in told.beside if signature.names and name not in signature.names]
+    if unknown:
+        meant = difflib.get_close_matches(unknown[0], signature.names, n=1)
+        hint = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(signature.names)}"
+        raise BadTarget(f"it has no argument {unknown[0]!r} to be given", hint)
+    known = signature.arrangement
+    said = module.arranged(replace(known, beside={**known.beside, **told.beside}))
+    if said is None:
+        raise BadTarget("what its arguments are given cannot be said of a module of this framework")
+    needs_more = any(value is None and name not in told.beside for name, value in signature.fixed.items())
+    if told.x is not None and not needs_more:
+        try:
+            said.bare().run({"x": told.x.astype(np.float32)})
+        except ExecutionError as error:
+            held = [f"{name} {list(np.shape(each.value))}" for name, each in told.beside.items() if each.kind == "held"]
+            shapes = ", ".join([f"{signature.x} {list(told.x.shape)}", *held])
+            raise BadTarget(f"it does not take what {told.source} has, {shapes}: {error}") from None
+    return said
 
 
 def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
@@ -90,22 +108,24 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
     for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in LENGTHS)):
-        for arrangement in islice(_arrangements(module, widths), most):
+        for arrangement in islice(_ways_of(module, widths), most):
             other = module.arranged(arrangement)
             if other is None:
                 return None
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
-                if _runs(other, x):
+                if other.takes(x):
                     return _opened(other, x), x
     return None
 
 
 def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
-    """The numbers of positions up to 65 that it takes, as it takes x; () where it is taken with 5 as any is."""
-    if x.shape[1] == SEQUENCE:
+    """The numbers of positions up to 65 that it takes, as it takes x; () where it is taken with 5 as any is. Of what a
+    file has a number for so many positions, all up to that."""
+    longest = min((each.longest for each in module.signature.arrangement.beside.values() if each.longest), default=0)
+    if x.shape[1] == SEQUENCE and not longest:
         return ()
-    return tuple(n for n in range(1, LONGEST_TRIED + 1) if _runs(module, drawn((BATCH, n, x.shape[-1]))))
+    return tuple(n for n in range(1, (longest or LONGEST_TRIED) + 1) if module.takes(drawn((BATCH, n, x.shape[-1]))))
 
 
 def likeliest_problem(module: LiveModule) -> str:
@@ -115,7 +135,7 @@ def likeliest_problem(module: LiveModule) -> str:
     if not needed or not all(may_be_mask(name) or any(_speaks(name, kind) for kind in _SPOKEN) for name in needed):
         return ""
     first = next(
-        (each for each in _arrangements(module, widths) if "none" not in {s.kind for s in each.beside.values()}), None
+        (each for each in _ways_of(module, widths) if "none" not in {s.kind for s in each.beside.values()}), None
     )
     other = None if first is None else module.arranged(first)
     if other is None or not widths:
@@ -128,30 +148,38 @@ def likeliest_problem(module: LiveModule) -> str:
     return ""
 
 
-def _runs(module: LiveModule, x: Array) -> bool:
-    try:
-        return bool(np.isfinite(module.run({"x": x})["output"]).any())
-    except ExecutionError:
-        return False
+def _ways_of(module: LiveModule, widths: Iterable[int]) -> Iterator[Arrangement]:
+    return ways_to_call(module.signature, widths, items=module.may_take_items, keys=module.draws_of_keys)
 
 
-def _arrangements(module: LiveModule, widths: Iterable[int]) -> Iterator[Arrangement]:
-    """The likeliest first: each form of x with all that its arguments may be."""
-    signature = module.signature
+def ways_to_call(
+    signature: Signature, widths: Iterable[int], *, items: bool = False, keys: bool = False
+) -> Iterator[Arrangement]:
+    """The likeliest first: each form of x with all that its arguments may be.
+
+    `items`: it may take one item, and be mapped over the batch. `keys`: random numbers are drawn of keys.
+    """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
-    options = [_options(name, widths) for name in needed]
-    choices = list(islice(product(*options), _MOST // 4))
+    choices = list(islice(_by_rank([_options(name, widths, keys=keys) for name in needed]), _MOST // 4))
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
     forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
-    for chosen in choices:
-        beside = {**known.beside, **dict(zip(needed, chosen, strict=True))}
-        yield replace(known, form=forms[0], beside=beside)
-    for form in forms[1:]:
-        for chosen in choices[:_MOST_LONG]:
+    whole = {forms[0]}
+    if items and known.form == "BSD":
+        forms, whole = ["BSD", "SD", *forms[1:]], {"BSD", "SD"}
+    for form in forms:
+        for chosen in choices if form in whole else choices[:_MOST_LONG]:
             yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+
+
+def _by_rank(options: list[list[Supply]]) -> Iterator[tuple[Supply, ...]]:
+    """One of each, those first that are likely together."""
+    most = {0: 1, 1: _MOST, 2: 40, 3: 12}.get(len(options), 6)
+    ranked = [list(enumerate(each[:most])) for each in options]
+    for chosen in sorted(product(*ranked), key=lambda each: sum(rank for rank, _ in each)):
+        yield tuple(supply for _, supply in chosen)
 
 
 def _speaks(name: str, kind: str) -> bool:
@@ -159,12 +187,14 @@ def _speaks(name: str, kind: str) -> bool:
     return any(word == lower if len(word) == 1 else word in lower for word in _SPOKEN[kind])
 
 
-def _options(name: str, widths: Iterable[int]) -> list[Supply]:
+def _options(name: str, widths: Iterable[int], *, keys: bool) -> list[Supply]:
     """What an argument may be, by its name first, and then by what it turns out to be."""
     named: list[Supply] = []
     for kind in _SPOKEN:
         if _speaks(name, kind):
             named += _of_kind(kind, widths)
+    if keys and name in RANDOM:
+        named.insert(0, Supply("seed"))
     if may_be_mask(name):
         named = [Supply("none"), *_MASKS, *named]
     others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4]]

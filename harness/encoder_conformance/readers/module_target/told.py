@@ -4,23 +4,28 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from encoder_conformance.readers.module_target.arranging import Supply
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.errors import BadTarget, error_line, last_frames
 from encoder_conformance.readers.module_target.loading import value_of
-from encoder_conformance.readers.onnx_file.interface.mask_semantics import axes_at
+from encoder_conformance.readers.module_target.supplies import Supply, Told
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.words import listed
 
 HOOK = "conform_inputs"
 _SIZES = 3, 5
+_FORM = "numpy.savez(path, x=…, NAME=…), each by the name of its argument"
 
 
-def told_by(message: Mapping[str, Any], x_name: str, module: object) -> dict[str, Supply]:
-    """Argument → what it is given. Raises BadTarget for a file or a function that gives nothing of use."""
+def told_by(message: Mapping[str, Any], x_name: str, module: object) -> Told:
+    """Raises BadTarget for a file or a function that gives nothing of use."""
     found = {name: Supply("value", value=value_of(text)) for name, text in message["given"].items()}
-    if message["inputs"]:
-        found |= _of_file(Path(message["folder"]) / message["inputs"], x_name)
+    x, source = None, message["inputs"] or ""
+    if source:
+        x, held = _of_file(Path(message["folder"]) / source, x_name)
+        found |= held
     if (hook := _hook_beside(message["target"], module)) is not None:
         try:
             names = hook(*_SIZES)
@@ -29,24 +34,35 @@ def told_by(message: Mapping[str, Any], x_name: str, module: object) -> dict[str
         if not isinstance(names, Mapping):
             raise BadTarget(f"{HOOK}(batch, sequence) gives {type(names).__name__}", "it gives a dict by argument")
         found |= {name: Supply("made", value=hook) for name in names if name != x_name}
-    return found
+    return Told(found, x, source)
 
 
-def _of_file(path: Path, x_name: str) -> dict[str, Supply]:
-    """The arrays of a file, whose axes of the batch and the sequence are those of its x."""
-    if path.suffix != ".npz" or not path.is_file():
-        raise BadTarget(f"--inputs: {path.name} is no .npz file that is there", "numpy.savez(path, x=…, NAME=…)")
-    with np.load(path, allow_pickle=False) as arrays:
-        held = {name: arrays[name] for name in arrays.files}
-    if x_name not in held or held[x_name].ndim != 3:
-        raise BadTarget(
-            f"--inputs: {path.name} has no {x_name} [batch, sequence, d_model]", "its sizes tell the others"
-        )
-    batch, sequence, _ = held.pop(x_name).shape
-    return {
-        name: Supply("held", axes_at(value.shape, batch, sequence), str(value.dtype), value=value)
-        for name, value in held.items()
-    }
+def _of_file(path: Path, x_name: str) -> tuple[Array, dict[str, Supply]]:
+    """Its x, and the other arrays: their axes of the batch and the sequence are those of that size in x."""
+    held = _arrays_of(path)
+    if x_name not in held:
+        raise BadTarget(f"--inputs: {path.name} has {listed(list(held))}, and no {x_name}", _FORM)
+    x = held.pop(x_name)
+    if x.ndim != 3 or x.dtype.kind != "f":
+        problem = f"--inputs: {x_name} of {path.name} is {x.dtype} {list(x.shape)}"
+        raise BadTarget(problem, f"it is floating-point numbers [batch, sequence, d_model]. {_FORM}")
+    batch, sequence, _ = x.shape
+    if batch == sequence:
+        problem = f"--inputs: {x_name} of {path.name} has {batch} items of {batch} positions"
+        raise BadTarget(problem, "with two different numbers the axes of the other arrays can be told apart")
+    letters = {batch: "B", sequence: "S"}
+    axes = {name: "".join(letters.get(size, "n") for size in value.shape) for name, value in held.items()}
+    return x, {name: Supply("held", axes[name], str(value.dtype), value=value) for name, value in held.items()}
+
+
+def _arrays_of(path: Path) -> dict[str, Array]:
+    if not path.is_file():
+        raise BadTarget(f"--inputs: there is no file {path.name}", f"it is looked for in {path.parent}")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (ValueError, OSError, EOFError, AttributeError, BadZipFile) as error:  # AttributeError: of one .npy array
+        raise BadTarget(f"--inputs: {path.name} is no .npz file of arrays ({error_line(error)})", _FORM) from None
 
 
 def _hook_beside(target: str, module: object) -> Callable[[int, int], Any] | None:

@@ -14,9 +14,10 @@ from encoder_conformance.spec.axes import Array
 _SOURCE = '''"""Drives {target}{part}, as `conform check` found it."""
 
 from encoder_conformance import ParameterMap, Take, serve
-from encoder_conformance.readers.module_target.arranging import Arrangement, Supply
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.live import Signature
 from encoder_conformance.readers.module_target.locating import Place
+from encoder_conformance.readers.module_target.supplies import Supply
 from encoder_conformance.readers.module_target.written import WrittenAdapter
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskSemantics, Polarity

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,8 +41,17 @@ def console() -> Console:
 
 
 def show_line(screen: Console, text: str, style: str = "") -> None:
-    """The text as it is: it may hold what Rich takes for markup."""
+    """The text as it is: it may hold what Rich takes for markup. On a terminal it is broken between words."""
+    if screen.is_terminal:
+        text = "\n".join(_broken(line, screen.width) for line in text.splitlines())
     screen.print(text, style=style or None, highlight=False, soft_wrap=True, markup=False)
+
+
+def _broken(line: str, width: int) -> str:
+    if len(line) <= width:
+        return line
+    rest = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
@@ -119,23 +129,28 @@ def diagnosis_text(diagnosis: Diagnosis) -> str:
     prefix = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
     if diagnosis.of == "backward":
         prefix += ": the forward pass is right, and the backward pass is not"
+    return f"{prefix}: {diagnosis_rest(diagnosis)}"
+
+
+def diagnosis_rest(diagnosis: Diagnosis) -> str:
+    """The same without whose it is, and how sure."""
     stage = _stage_text(diagnosis)
     if diagnosis.fault:
-        return f"{prefix}: {fault_text(diagnosis.fault)}."
+        return f"{fault_text(diagnosis.fault)}."
     if diagnosis.cut_short:
-        return f"{prefix}: the time ended before the catalogue was tried; run it without --budget.{stage}"
+        return f"the time ended before the catalogue was tried; run it without --budget.{stage}"
     if diagnosis.confidence == "seen":
         more = len(diagnosis.cases) - 1
         others = f" and {more} more case{'s' * (more > 1)}" if more else ""
-        return f"{prefix}: {' '.join(diagnosis.sentences)} {diagnosis.advice}. In {diagnosis.cases[0]}{others}."
+        return f"{' '.join(diagnosis.sentences)} {diagnosis.advice}. In {diagnosis.cases[0]}{others}."
     if diagnosis.confidence == "unknown":
         text = f"no deviation of the catalogue, nor any two, account for most of it.{stage}"
         if diagnosis.of == "backward":
             text = "no term of the backward pass, left out or multiplied, accounts for it."
-        return f"{prefix}: {text}{_identified(diagnosis)}"
+        return f"{text}{_identified(diagnosis)}"
     if diagnosis.equations and not diagnosis.deviations:
-        return f"{prefix}: {_equations_text(diagnosis)}{stage}{_observed(diagnosis)}"
-    return f"{prefix}: {_deviations_text(diagnosis)}{stage}{_doubts(diagnosis)}"
+        return f"{_equations_text(diagnosis)}{stage}{_observed(diagnosis)}"
+    return f"{_deviations_text(diagnosis)}{stage}{_doubts(diagnosis)}"
 
 
 def fault_text(fault: Fault) -> str:

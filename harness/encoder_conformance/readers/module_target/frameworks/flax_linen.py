@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import flax.linen as nn
@@ -14,9 +16,20 @@ from flax.errors import ModifyScopeVariableError
 from encoder_conformance.readers.module_target.calling import in_training, signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
-from encoder_conformance.readers.module_target.frameworks.jax_tree import SEED, Functional, JaxModule, Keep, Masks
+from encoder_conformance.readers.module_target.frameworks.jax_tree import (
+    ARRAYS,
+    SEED,
+    Called,
+    Functional,
+    JaxModule,
+    Keep,
+)
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
+from encoder_conformance.readers.module_target.supplying import ways_to_call
+
+_MOST_WAYS = 60
+"""Ways to call a module that are tried to make its variables."""
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -109,34 +122,40 @@ class _Linen(JaxFramework):
             variables = _initialised(unbound, signature)
         rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
 
-        def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
-            """The answer to x [B, S, D] and masks, as the module takes them. What it writes is written in vain."""
-            by_place, by_name = signature.given(x, masks)
+        def bind(tree: Any, keep: Keep | None) -> Called:
+            """The module with these parameters. What it writes is written in vain."""
             held = {"params": tree, **rest}
-            with _told(keep) if keep else nullcontext():
-                try:
-                    return unbound.apply(held, *by_place, **by_name)
-                except ModifyScopeVariableError:
-                    return unbound.apply(held, *by_place, **by_name, mutable=list(rest))[0]
 
-        def step(tree: Any, held: Any, x: jax.Array) -> tuple[Any, Any]:
-            """The answer to x [B, S, D], and what it holds after it."""
-            by_place, by_name = signature.given(x, {})
-            answer, after = unbound.apply({"params": tree, **held}, *by_place, **by_name, mutable=list(held))
-            return answer, after
+            def called(*given: Any, **named: Any) -> Any:
+                with _told(keep) if keep else nullcontext():
+                    try:
+                        return unbound.apply(held, *given, **named)
+                    except ModifyScopeVariableError:
+                        return unbound.apply(held, *given, **named, mutable=list(rest))[0]
+
+            return called
+
+        def step(tree: Any, held: Any, call: Callable[[Called], Any]) -> tuple[Any, Any]:
+            """What it returns, and what it holds after it."""
+            after: dict[str, Any] = {}
+
+            def called(*given: Any, **named: Any) -> Any:
+                answer, written = unbound.apply({"params": tree, **held}, *given, **named, mutable=list(held))
+                after.update(written)
+                return answer
+
+            return call(called), after
 
         told = in_training(unbound.__call__)
         trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
 
-        def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
-            """The answer to x [B, S, D] and masks, in training."""
-            by_place, by_name = signature.given(x, {**told, **masks})
+        def training(tree: Any) -> Called:
             rngs = {"dropout": jax.random.key(SEED)}
-            return trained.apply({"params": tree, **rest}, *by_place, **by_name, rngs=rngs)
+            return partial(trained.apply, {"params": tree, **rest}, rngs=rngs)
 
         name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
-        found = Functional(apply, variables["params"], signature, name, parts, training=training)
-        return JaxModule(replace(found, held=rest, step=step))
+        found = Functional(bind, variables["params"], signature, name, parts, training=training)
+        return JaxModule(replace(found, held=rest, step=step, told_in_training=told))
 
 
 def _module_of(found: object) -> object:
@@ -155,21 +174,44 @@ def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
 
 
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
-    """Its variables, for the first width that it takes and gives. Raises BadTarget."""
-    problem = "it gives another width than it takes"
-    variables: Mapping[str, Any]
-    for width in _widths(module):
-        x = jnp.zeros((3, 5, width), jnp.float32)
-        try:
-            by_place, by_name = signature.given(x, {})
-            output, variables = module.init_with_output(jax.random.key(0), *by_place, **by_name)
-        except Exception as error:  # whatever a module does with a width that is not its own
-            problem = last_frames(error)
-            continue
-        if any(np.shape(leaf) == x.shape for leaf in jax.tree.leaves(output)) and variables.get("params"):
-            return variables
+    """Its variables, for the first width that it takes and gives, called in the first way that it takes. Raises
+    BadTarget, with what the first that made sense raises."""
+    problems: list[str] = []
+    widths = list(_widths(module))
+    for way in islice(ways_to_call(signature, widths, keys=True), _MOST_WAYS):
+        for width in widths:
+            x = jnp.zeros((3, 5, width), jnp.float32)
+            made = partial(_made, module, replace(signature, arrangement=way))
+            try:
+                jax.eval_shape(made, x)
+            except jax.errors.JAXTypeError:  # where numbers decide, which are not known
+                pass
+            except Exception as error:  # whatever a module does with what is not its own
+                problems.append(last_frames(error))
+                continue
+            try:
+                variables = made(x)
+            except Exception as error:
+                problems.append(last_frames(error))
+                continue
+            if variables.get("params"):
+                return variables
     hint = "name a pair of the module and its variables, or a function that makes one"
+    problem = problems[0] if problems else "it has none"
     raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", hint)
+
+
+def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:
+    """The variables of a module that gives something of the shape of x."""
+    variables: dict[str, Any] = {}
+
+    def called(*given: Any, **named: Any) -> Any:
+        answer, made = module.init_with_output(jax.random.key(0), *given, **named)
+        variables.update(made)
+        return answer
+
+    signature.called(called, x, {}, ARRAYS)
+    return variables
 
 
 def _widths(module: nn.Module) -> Iterable[int]:

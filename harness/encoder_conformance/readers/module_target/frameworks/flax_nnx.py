@@ -1,5 +1,6 @@
 """Flax NNX: nnx.Module, and what nnx.jit makes of one."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -9,7 +10,7 @@ from flax import nnx
 
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
-from encoder_conformance.readers.module_target.frameworks.jax_tree import JaxModule, functional_of
+from encoder_conformance.readers.module_target.frameworks.jax_tree import Called, JaxModule, functional_of
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree
 
@@ -53,14 +54,13 @@ class _Nnx(JaxFramework):
         pure = nnx.to_pure_dict(parameters)
         _, _, drawing, state = nnx.split(still, nnx.Param, nnx.RngState, ...)
 
-        def step(tree: Any, held: Any, x: jax.Array) -> tuple[Any, Any]:
-            """The answer to x [B, S, D], and what it holds after it, but for its random numbers."""
+        def step(tree: Any, held: Any, call: Callable[[Called], Any]) -> tuple[Any, Any]:
+            """What it returns, and what it holds after it, but for its random numbers."""
             own, now = nnx.state(still, nnx.Param), jax.tree.map(lambda leaf: leaf, state)
             nnx.replace_by_pure_dict(own, tree)
             nnx.replace_by_pure_dict(now, held)
             live = nnx.merge(graph, own, drawing, now)
-            by_place, by_name = signature.given(x, {})
-            answer = live(*by_place, **by_name)
+            answer = call(live)
             return answer, nnx.to_pure_dict(nnx.split(live, nnx.Param, nnx.RngState, ...)[3])
 
         found = functional_of(still, self.tree, made, pure, signature, training)

@@ -1,6 +1,7 @@
 """JAX: a pair of a function of parameters and inputs, and its parameters."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,10 +11,10 @@ from encoder_conformance.readers.module_target.calling import in_training, signa
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     SEED,
+    Called,
     Functional,
     JaxModule,
     Keep,
-    Masks,
     batched,
 )
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -40,16 +41,12 @@ class _Function(JaxFramework):
         name = getattr(function, "__qualname__", type(function).__name__)
         signature = signature_of(function, name, skipped=1)
 
-        def apply(tree: Any, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
-            """The answer to x [B, S, D] and masks, as the module takes them."""
-            return function(tree, x, **{**signature.fixed, **masks})
+        def bind(tree: Any, _: Keep | None = None) -> Called:
+            return partial(function, tree)
 
-        def training(tree: Any, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
-            """The answer to x [B, S, D] and masks, in training."""
-            return function(tree, x, **{**signature.fixed, **in_training(function, jax.random.key(SEED)), **masks})
-
+        told = in_training(function, jax.random.key(SEED))
         type_name = f"{getattr(function, '__module__', '')}.{name}"
-        made = Functional(apply, parameters, signature, type_name, shown=False, training=training)
+        made = Functional(bind, parameters, signature, type_name, shown=False, training=bind, told_in_training=told)
         return JaxModule(batched(made))
 
 

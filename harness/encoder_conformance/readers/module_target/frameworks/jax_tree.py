@@ -3,7 +3,7 @@ functions have in common."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -15,7 +15,9 @@ from jax.interpreters import partial_eval as pe
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from encoder_conformance.protocol.description import Kept
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
+from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -24,7 +26,6 @@ from encoder_conformance.readers.module_target.live import (
     Seen,
     Signature,
     joined,
-    like_x,
 )
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
@@ -34,14 +35,16 @@ from encoder_conformance.spec.axes import Array
 
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 """Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
+ITEM = "SD"
+"""The form of x of a module that takes one item, and is mapped over the batch, as are its masks."""
 SEED = 1
 """Of the key that dropout is drawn from, in training."""
 Tree = Any
-Masks = Mapping[str, jax.Array]
+Masks = Mapping[str, Any]
 Keep = Callable[[str, str, Any], None]
 """(path of a submodule, "input" or "output", what that takes or gives)."""
-Apply = Callable[[Tree, jax.Array, Masks, Keep | None], Any]
-"""(tree of parameters, x, masks, who is told of the submodules) → what the module returns."""
+Called = Callable[..., Any]
+"""A module with its parameters, as its owner calls it."""
 
 
 class Compiled:
@@ -67,25 +70,30 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Functional:
-    """`parameters`: a tree of arrays. `parts`: for their attributes. `shown`: whether `apply` tells of them.
+    """`bind`: (tree of parameters, who is told of the submodules) → the module. `parameters`: a tree of arrays.
+    `parts`: for their attributes. `shown`: whether `bind` tells of them.
 
     A module's copies in every dtype are run by its programs, which are compiled.
     """
 
-    apply: Apply
+    bind: Callable[[Tree, Keep | None], Called]
     parameters: Tree
     signature: Signature
     type_name: str
     parts: tuple[object, ...] = ()
     shown: bool = True
-    training: Apply | None = None
-    """`apply` with dropout on, drawn from one key; None where that is not known."""
+    training: Callable[[Tree], Called] | None = None
+    """The module with dropout on, where `told` is given; None where it is not known how."""
+    told_in_training: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments that turn dropout on, and the key that it is drawn from."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What every call is told."""
     wide: bool = False
     """Whether it computes without narrow formats that it casts to by itself."""
     held: Tree = None
     """What it holds beside its parameters, in a tree of arrays."""
-    step: Callable[[Tree, Tree, jax.Array], tuple[Any, Tree]] | None = None
-    """(parameters, what is held, x) → what the module returns, and what is held after it; None where it is nothing."""
+    step: Callable[[Tree, Tree, Callable[[Called], Any]], tuple[Any, Tree]] | None = None
+    """(parameters, what is held, who calls the module) → what that returns, and what is held after it."""
 
     @cached_property
     def widened(self) -> "Functional":
@@ -137,11 +145,33 @@ class Functional:
         if self.wide:
             return widened(replace(self, wide=False).output)(tree, feeds)
         masks = {name: value for name, value in feeds.items() if name != "x"}
-        answer = self.apply(tree, feeds["x"], masks, keep)
-        return like_x(answer, feeds["x"], lambda value: isinstance(value, jax.Array))
+        module = self.bind(tree, keep)
+        if self.signature.arrangement.form == ITEM:
+            return jax.vmap(lambda x, masks: self.called(module, x[None], masks)[0])(feeds["x"], masks)
+        return self.called(module, feeds["x"], masks)
+
+    def called(self, module: Called, x: jax.Array, masks: Masks) -> Any:
+        """The output for x [B, S, D]; B is 1 where it takes one item."""
+        return self.signature.called(module, x, {**self.told, **masks}, ARRAYS)
+
+    def arranged(self, arrangement: Arrangement) -> "Functional":
+        masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))
+        signature = replace(self.signature, arrangement=arrangement, masks=masks)
+        return replace(self, signature=signature, shown=self.shown and arrangement.form != ITEM)
+
+    def takes(self, x: Array) -> bool:
+        """Whether it gives something of the shape of x, as far as shapes alone decide."""
+        try:
+            jax.eval_shape(self.output, self.parameters, {"x": jnp.asarray(x)})
+        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+            return True
+        except Exception:  # whatever it does with what is not its own
+            return False
+        return True
 
 
 class JaxModule(HeldModule):
+    may_take_items = draws_of_keys = True
     given_in: tuple[str, ...] = ()
     """What compiled it already."""
 
@@ -170,7 +200,8 @@ class JaxModule(HeldModule):
     def in_training(self, feeds: Feeds) -> LiveModule:
         if self.of.training is None:
             return super().in_training(feeds)
-        of = replace(self.of, apply=self.of.training, shown=False)
+        trained = self.of.training
+        of = replace(self.of, bind=lambda tree, _: trained(tree), shown=False, told=self.of.told_in_training)
         with wide(self.dtype):
             traced = str(jax.make_jaxpr(of.output)(self._tree(), _arrays(feeds)))
         if not any(drawn in traced for drawn in ("random_bits", "threefry", "rng_bit_generator")):
@@ -188,8 +219,8 @@ class JaxModule(HeldModule):
 
         def step(values: State, feeds: Feeds) -> tuple[Array, State]:
             given = jax.tree.unflatten(structure, [jnp.asarray(values[name]) for name in names])
-            answer, after = inner(self._tree(), given, jnp.asarray(feeds["x"]))
-            output = like_x(answer, feeds["x"], lambda value: isinstance(value, jax.Array))
+            x = jnp.asarray(feeds["x"])
+            output, after = inner(self._tree(), given, lambda module: self.of.called(module, x, {}))
             return np.asarray(output), dict(zip(names, map(np.asarray, jax.tree.leaves(after)), strict=True))
 
         values = (np.asarray(value) for _, value in held)
@@ -224,6 +255,15 @@ class JaxModule(HeldModule):
         made.values, made.own_format = self.values, self.own_format
         return {"compiled by jax.jit and step by step": made}
 
+    def arranged(self, arrangement: Arrangement) -> "JaxModule":
+        made = JaxModule(self.of.arranged(arrangement), self.dtype)
+        made.values, made.own_format, made.given_in = self.values, self.own_format, self.given_in
+        return made
+
+    def takes(self, x: Array) -> bool:
+        """Before it is compiled, which takes longer than all else."""
+        return self.of.takes(x) and super().takes(x)
+
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         tree = self._tree()
         return exported(lambda x: self._program.output(tree, {"x": x}), x_shape)
@@ -238,6 +278,17 @@ class _StepByStep(JaxModule):
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype), jax.disable_jit():
             return np.asarray(self._program.output(self._tree(), _arrays(feeds)))
+
+
+def _beside(value: Array | jax.Array, x: jax.Array) -> jax.Array:
+    """An array beside x: numbers in its format."""
+    made = jnp.asarray(value)
+    if jnp.issubdtype(made.dtype, jnp.complexfloating):
+        return made.astype(jnp.complex128 if x.dtype == jnp.float64 else jnp.complex64)
+    return made.astype(x.dtype) if jnp.issubdtype(made.dtype, jnp.floating) else made
+
+
+ARRAYS = Arrays(_beside, lambda value: isinstance(value, jax.Array))
 
 
 def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
@@ -281,47 +332,24 @@ def functional_of(
 ) -> Functional:
     """The function of a module that is an object; `made` gives it other parameters, and `trained` one in training."""
 
-    def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
-        """The answer to x [B, S, D] and masks, as the module takes them."""
-        live, (by_place, by_name) = made(tree), signature.given(x, masks)
-        call = partial(live, *by_place, **by_name)
-        return calls(parts, live, keep, call) if keep else call()
-
-    def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
-        """The answer to x [B, S, D] and masks, in training."""
-        told = in_training(module.__call__, jax.random.key(SEED))
-        by_place, by_name = signature.given(x, {**told, **masks})
-        return trained(tree)(*by_place, **by_name)
+    def bind(tree: Tree, keep: Keep | None) -> Called:
+        live = made(tree)
+        if keep is None:
+            return live  # type: ignore[no-any-return]
+        return lambda *by_place, **by_name: calls(parts, live, keep, partial(live, *by_place, **by_name))
 
     kind, inside = type(module), tuple(part for _, part in walk(parts, module))
     name = f"{kind.__module__}.{kind.__qualname__}"
-    return Functional(apply, parameters, signature, name, inside, training=training)
+    told = in_training(module.__call__, jax.random.key(SEED))
+    found = Functional(bind, parameters, signature, name, inside, training=trained)
+    return replace(found, told_in_training=told)
 
 
 def batched(functional: Functional) -> Functional:
-    """The function itself where it takes x [3, 5, d_model]; else it takes one item [S, D], as most modules of Equinox,
-    and is mapped over the batch, as are its masks."""
+    """The function itself where it takes x [3, 5, d_model], or nothing that is tried; else it takes one item [S, D], as
+    most modules of Equinox, and is mapped over the batch."""
     sizes = [size for leaf in jax.tree.leaves(functional.parameters) for size in np.shape(leaf)]
-
-    def plain(tree: Tree, x: jax.Array) -> Any:
-        return functional.apply(tree, x, {}, None)
-
-    for width in sorted(set(sizes), key=sizes.count, reverse=True):
-        try:
-            answer = jax.eval_shape(plain, functional.parameters, jnp.zeros((3, 5, width)))
-        except Exception:  # whatever it does with a shape that is not its own
-            continue
-        if any(np.shape(leaf) == (3, 5, width) for leaf in jax.tree.leaves(answer)):
-            return functional
-
-    def apply(tree: Tree, x: jax.Array, masks: Masks, keep: Keep | None) -> Any:
-        """The answers to x [B, S, D] and masks, item by item."""
-        return jax.vmap(lambda x, masks: functional.apply(tree, x, masks, keep))(x, masks)
-
-    def training(tree: Tree, x: jax.Array, masks: Masks, _: Keep | None) -> Any:
-        """The answer to x [B, S, D] and masks, in training."""
-        assert functional.training is not None
-        trained = functional.training
-        return jax.vmap(lambda x, masks: trained(tree, x, masks, None))(x, masks)
-
-    return replace(functional, apply=apply, shown=False, training=functional.training and training)
+    widths = sorted(set(sizes), key=sizes.count, reverse=True)
+    by_item = functional.arranged(replace(functional.signature.arrangement, form=ITEM))
+    tried = (each for each in (functional, by_item) for width in widths if each.takes(np.zeros((3, 5, width), "f4")))
+    return next(tried, functional)

@@ -4,8 +4,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ import numpy as np
 import onnx
 
 from encoder_conformance.protocol.description import Kept
+from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import signature_of
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
+from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build
 from encoder_conformance.readers.module_target.live import (
-    USUAL_WIDTHS,
     Feeds,
     HeldModule,
     LiveModule,
@@ -32,15 +32,12 @@ from encoder_conformance.readers.module_target.live import (
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
-_LEAST = 8
-"""A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
-_NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
-B, S = 3, 5
-Call = Callable[..., Any]
-"""(x, masks, training=) → what the layer returns; in evaluation where it is not told."""
+Called = Callable[..., Any]
+"""The layer, as its owner calls it."""
 
 
 class KerasModule(HeldModule):
@@ -50,10 +47,12 @@ class KerasModule(HeldModule):
     """
 
     library = str(Path(keras.__file__).parent)
+    may_take_objects = False
 
-    def __init__(self, layer: Any, signature: Signature, values: list[Array], call: Call) -> None:
+    def __init__(self, layer: Any, signature: Signature, values: list[Array], call: Called) -> None:
         super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
         self.layer, self._weights, self._call, self._by_policy = layer, list(layer.weights), call, False
+        self._told: Mapping[str, bool] = {}
         self.formats = {name: str(weight.dtype) for name, weight in zip(self.names, self._weights, strict=True)}
         self.formats |= {f"{name}, its policy": each.compute_dtype for name, each in walk(FRAMEWORK.tree, layer)}
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
@@ -74,7 +73,13 @@ class KerasModule(HeldModule):
 
     def in_training(self, feeds: Feeds) -> LiveModule:
         """Seeds lie in variables, which a call without state leaves as they are."""
-        return self._like(partial(self._call, training=True))
+        made = self._like(self.signature)
+        made._told = {"training": True}
+        return made
+
+    def arranged(self, arrangement: Arrangement) -> "KerasModule":
+        masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))
+        return self._like(replace(self.signature, arrangement=arrangement, masks=masks))
 
     def kept(self, feeds: Feeds) -> Kept | None:
         """Of weights that no gradient trains: calls have values in their place, and so leave each as it is."""
@@ -117,24 +122,27 @@ class KerasModule(HeldModule):
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
         x, wide = tensors.pop("x"), nullcontext() if self._by_policy else _in_float32(self.layer)
         with wide, _eagerly(self.layer), keras.StatelessScope(list(zip(self._weights, values, strict=True))) as scope:
-            answer = like_x(self._call(x, tensors), x, keras.ops.is_tensor)
+            answer = self._called(x, tensors)
             then(scope)
             return answer
+
+    def _called(self, x: Any, masks: Mapping[str, Any]) -> Any:
+        return self.signature.called(self._call, x, {**masks, **self._told}, ARRAYS)
 
     def in_dtype(self, dtype: str) -> "KerasModule":
         """A layer casts what it is given to the dtype of its policy."""
         if dtype not in ("float32", self.own_format):
             raise ExecutionError(f"a layer of Keras computes in the dtype of its policy, and not in {dtype}")
-        made = self._like(self._call)
+        made = self._like(self.signature)
         made._by_policy = dtype == self.own_format
         if made._by_policy:
             pairs = zip(made.values, self._weights, strict=True)
             made.values = [value.astype(FORMATS[str(weight.dtype)].numpy) for value, weight in pairs]
         return made
 
-    def _like(self, call: Call) -> "KerasModule":
-        made = type(self)(self.layer, self.signature, [value.copy() for value in self.values], call)
-        made.own_format, made._by_policy = self.own_format, self._by_policy
+    def _like(self, signature: Signature) -> "KerasModule":
+        made = type(self)(self.layer, signature, [value.copy() for value in self.values], self._call)
+        made.own_format, made._by_policy, made._told = self.own_format, self._by_policy, self._told
         return made
 
     @property
@@ -198,7 +206,7 @@ class _InFunction(_Held):
     def _answer(self, feeds: Feeds) -> Array:
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
         x = tensors.pop("x")
-        return np.asarray(keras.ops.convert_to_numpy(like_x(self._call(x, tensors), x, keras.ops.is_tensor)))
+        return np.asarray(keras.ops.convert_to_numpy(self._called(x, tensors)))
 
 
 def _is_compiled_model(layer: Any) -> bool:
@@ -252,7 +260,7 @@ class _WithEveryInput:
     x_name: str
     open_number: int
 
-    def __call__(self, x: Any, masks: Mapping[str, Any], *, training: bool = False) -> Any:
+    def __call__(self, x: Any, *, training: bool = False, **masks: Any) -> Any:
         given = self.given(x, masks)
         return self.model(given if len(given) > 1 else given[0], training=training)
 
@@ -297,13 +305,8 @@ class _Keras(ModuleFramework):
         if isinstance(module, keras.Model) and getattr(module, "inputs", None):
             return self._functional(module)
         signature = signature_of(module.call, f"{type(module).__name__}.call")
-        _build(module, signature)
-
-        def call(x: Any, masks: Mapping[str, Any], **told: bool) -> Any:
-            by_place, by_name = signature.given(x, {**masks, **told})
-            return module(*by_place, **by_name)
-
-        return KerasModule(module, signature, _values(module), call)
+        bundled = build(module, signature)
+        return KerasModule(module, signature, _values(module), module).arranged(bundled)
 
     def _functional(self, model: Any) -> LiveModule:
         """x is the first input [batch, positions, features] of floating-point numbers; the others are masks."""
@@ -312,7 +315,7 @@ class _Keras(ModuleFramework):
             shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in model.inputs)
             raise BadTarget(f"it takes {shapes}, and no x [batch, sequence, d_model]", "--at names a part of a model")
         signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
-        x = np.random.default_rng(0).normal(size=(B, S, inputs[0].shape[-1])).astype(np.float32)
+        x = np.random.default_rng(0).normal(size=(BATCH, SEQUENCE, inputs[0].shape[-1])).astype(np.float32)
         openings = (_WithEveryInput(model, signature.x, number) for number in (1, 0))
         made = [KerasModule(model, signature, _values(model), call) for call in openings]
         return next((each for each in made if _mixes(each, x)), made[0])
@@ -344,37 +347,6 @@ def _mixes(module: KerasModule, x: Array) -> bool:
         return bool(np.isfinite(before).all() and np.abs(after - before)[:, 0].max() > 0)
     except ExecutionError:
         return False
-
-
-def _build(layer: Any, signature: Signature) -> None:
-    """Have it make its weights, for the first width that it takes and gives. Raises BadTarget."""
-    if layer.built and layer.weights:
-        return
-    problem = ""
-    for width in dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]):
-        x = np.zeros((B, S, width), np.float32)
-        try:
-            given = keras.KerasTensor(x.shape, layer.compute_dtype or "float32")
-            shapes = [tuple(each.shape) for each in leaves(layer.compute_output_spec(given, **signature.fixed))]
-        except Exception as error:  # whatever a layer does with a width that is not its own
-            problem = problem or last_frames(error)
-            continue
-        if any(shape[-1:] == (width,) for shape in shapes):
-            layer(x, **signature.fixed)
-            return
-    problem = problem or "it gives another width than it takes"
-    raise BadTarget(f"it cannot be built with x [{B}, {S}, d_model]: {problem}", "name a function that builds it")
-
-
-def _likely(layer: Any) -> Iterator[int]:
-    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones."""
-    parts = [layer, *layer._flatten_layers()]
-    for part in parts:
-        if isinstance(part, keras.layers.MultiHeadAttention):
-            yield part.num_heads * part.key_dim
-    own = {name: value for part in parts for name, value in vars(part).items() if type(value) is int and value > 1}
-    yield from (own[name] for name in _NAMED if name in own)
-    yield from sorted(value for value in own.values() if value >= _LEAST)
 
 
 FRAMEWORK = _Keras()

@@ -19,6 +19,7 @@ from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_te
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
     as_given,
     bare,
@@ -376,7 +377,7 @@ class Undropped(TorchModule):
 
 def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
-    found: Tensor = signature.called(module, x, masks, _beside, lambda value: isinstance(value, Tensor))
+    found: Tensor = signature.called(module, x, masks, _ARRAYS)
     return found
 
 
@@ -390,3 +391,6 @@ def _beside(value: Array | Tensor, x: Tensor) -> Tensor:
     if made.is_complex():
         return made.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64)
     return made.to(x.dtype) if made.is_floating_point() else made
+
+
+_ARRAYS = Arrays(_beside, lambda value: isinstance(value, Tensor))

@@ -143,7 +143,8 @@ class Walk:
             self.reach(step.reads[0], found, step)
         else:
             stage = stage_of(step.step)
-            raise UnsupportedPattern(f"{stage} is missing: {called} was looked for, and there is {formula(found)}")
+            there = f"{formula(found)} at '{found.name}'"
+            raise UnsupportedPattern(f"{stage} is missing: {called} was looked for, and there is {there}")
 
     def take_if_there(self, step: Step) -> None:
         """Takes a step that a layer may leave out, or that no operation shows by itself."""

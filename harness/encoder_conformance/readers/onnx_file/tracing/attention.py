@@ -27,6 +27,10 @@ from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positio
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
+_NOT_TURNED = (
+    "heads are cut without a transpose, or otherwise of positions: a product's features differ from one to the next"
+)
+
 
 def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: View) -> View:
     """Scores (query by key), or context (weights by value)."""
@@ -66,7 +70,7 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
 def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
     """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
     position = constant_along(index // F, 2, "a product that sums over positions")
-    features = constant_along(index % F, 1, "a product whose features differ from one position to the next")
+    features = constant_along(index % F, 1, _NOT_TURNED)
     item = constant_along(position // S, 1, "a product that goes from one item of the batch to another")
     return position % S, item, features
 

@@ -1,0 +1,141 @@
+"""The last lines of a check: the verdict, its causes, the place in the source, the number, and what to run next."""
+
+import re
+from collections.abc import Iterator
+
+from encoder_conformance.commands.check.covered import up_to
+from encoder_conformance.commands.check.results import PartResult
+from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.oracle.layer_differences import differences
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.reports.run.matrix import format_sigma
+from encoder_conformance.reports.run.terminal import diagnosis_rest
+from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.words import listed, more_choices
+
+_PLACE = re.compile(r"\(([\w./-]+\.py:\d+)")
+_SIGMA = "1 σ: the rounding noise of a right layer"
+
+
+def choices(layer: Layer) -> str:
+    """`post-norm layer_norm ε 1e-05, relu, D = 64, H = 4, F = 128, 3 layers`."""
+    heads, d_ff, norm, stack = layer.attention.num_heads, layer.feed_forward.d_ff, layer.norm, layer.stack
+    text = f"{norm.placement}-norm {norm.kind} ε {norm.epsilon:.6g}, {layer.feed_forward.activation}"
+    text = ", ".join([text, *more_choices(layer), f"D = {layer.d_model}, H = {heads}, F = {d_ff}"])
+    more = f", {stack.layers} layers" if stack.layers > 1 else ""
+    return text + more + (", final norm" if stack.final_norm else "")
+
+
+def closing(part: PartResult) -> Iterator[str]:
+    """Line by line, the verdict first."""
+    yield verdict(part)
+    yield from causes(part)
+    if part.status and (place := _place(part)):
+        yield f"At: {place}"
+    if covered := _covered(part):
+        yield covered
+    if part.status == 1:
+        yield "Next: the same command with -v shows each check that fails."
+
+
+def verdict(part: PartResult) -> str:
+    """What it is, and as what; never that it is right where nobody said what it should be."""
+    layer = part.layer
+    if layer is None and part.status == 1:
+        return "It gives two answers to one question, which no layer does. It was not judged further."
+    if layer is None or part.status == 2:
+        beyond = part.described.not_read is not None and part.described.not_read.beyond
+        hint = "" if part.as_told or beyond else " To have it compared with a layer, pass --layer NAME."
+        return f"It could not be judged: see above.{hint}"
+    if part.as_told and part.status:
+        return f"This is not {layer.layer}: {_numbers(part)}."
+    if part.as_told:
+        return f"This is {layer.layer} ({choices(layer)})."
+    if part.status:
+        return f"This layer is wrong, read as {choices(layer)}: {_numbers(part)}."
+    kind, _, rest = choices(layer).partition(" ")
+    return f"This is a correct {kind} layer ({rest}). It was not compared with a reference: pass --layer NAME."
+
+
+def _covered(part: PartResult) -> str:
+    """What a verdict that it is right covers, and what no verdict does."""
+    without = [f"not given: {', '.join(part.without)}"] if part.without else []
+    warnings = [f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"] if part.warnings else []
+    if part.layer is None or part.status == 2:
+        return ""
+    if part.status:
+        return "; ".join([*without, *warnings]).capitalize()
+    if part.like:
+        return f"It is like {part.like}, which was asked in its place."
+    return "; ".join([f"{_numbers(part)}, {up_to(part.asked)}, {_given(part)}", *without, *warnings]) + "."
+
+
+def _numbers(part: PartResult) -> str:
+    """How many checks passed, and how large the largest error is."""
+    rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
+    tally = part.tally
+    declared = f", {tally.deviating} of them with declared deviations" if tally.deviating else ""
+    size = f"largest error {format_sigma(rms)} σ ({_SIGMA})"
+    return f"{tally.as_expected} of {tally.applicable} checks pass{declared}, {size}"
+
+
+def _given(part: PartResult) -> str:
+    masks = [mask.argument for mask in part.described.masks] if any(each.longest_masked for each in part.asked) else []
+    given = f"with {listed(masks)} and without" if masks else "without masks"
+    attention = f", by {part.described.attention} attention" if part.described.attention else ""
+    back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
+    return f"{given}{attention}{back}"
+
+
+def causes(part: PartResult) -> Iterator[str]:
+    """One line a cause, however many formats show it."""
+    formats: dict[tuple[object, ...], list[Diagnosis]] = {}
+    for each in part.diagnoses:
+        key = (each.confidence, each.of, each.deviations, each.sentences, each.first_stage, each.fault)
+        formats.setdefault(key, []).append(each)
+    for several in formats.values():
+        yield _cause(several[0], listed([each.dtype for each in several]))
+
+
+def _cause(found: Diagnosis, formats: str) -> str:
+    back = "the forward pass is right, and the backward pass is not: " if found.of == "backward" else ""
+    rest = f"{back}{diagnosis_rest(found)} [{formats}]"
+    match found.confidence:
+        case "explained" if found.deviations and not found.by_size and found.of == "forward":
+            names = f"{' and '.join(found.deviations)}, {format_sigma(found.rms or 0)} σ, {formats}"
+            alike = [" and ".join(each) for each in found.indistinguishable]
+            others = f" These cases cannot tell it from {listed(alike)}." if alike else ""
+            stage = f" First wrong stage: {found.first_stage}." if found.first_stage else ""
+            return f"Cause: {' '.join(found.sentences).rstrip('.')} ({names}).{stage}{others}"
+        case "explained":
+            return f"Cause: {rest}"
+        case "closest":
+            return f"Closest known cause, which does not account for all: {rest}"
+        case "seen":
+            return f"Seen: {rest}"
+    return f"Cause unknown: {rest}"
+
+
+def _place(part: PartResult) -> str:
+    """The line of source that the first error names; else of a key in which it is another, or of the first stage that
+    is wrong."""
+    described = part.described
+    for finding in (*part.errors, *part.warnings):
+        if found := _PLACE.search(finding.message):
+            return found[1]
+    read, stated = described.layer, described.stated
+    keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
+    stages = [each.first_stage for each in part.diagnoses if each.first_stage]
+    names = [*keys, *(name for stage in stages for name in _of_stage(described, stage))]
+    return next((described.lines[name] for name in names if name in described.lines), "")
+
+
+def _of_stage(described: ModuleDescription, stage: str) -> Iterator[str]:
+    """The own parameters of a stage, and the keys of the layer that make it so."""
+    step = stage.rpartition(".")[2]
+    of_ffn = {"ffn_hidden": "feed_forward.hidden", "ffn_output": "feed_forward.output"}
+    part = {"attention_output": "attention.output", **of_ffn}.get(step, step)
+    for name, own in described.own_names.items():
+        if name.rpartition(".")[0].endswith(part):
+            yield own
+    yield from {"scores": ("attention.scale",), "ffn_activation": ("feed_forward.activation",)}.get(step, ())

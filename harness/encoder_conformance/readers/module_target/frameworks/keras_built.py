@@ -1,0 +1,96 @@
+"""Has a layer of Keras make its weights, called as it takes."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice, product
+from typing import Any
+
+import keras
+
+from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.bundles import Asked
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
+from encoder_conformance.readers.module_target.supplying import ways_to_call
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+
+_LEAST = 8
+"""A number of heads is seldom d_model too, and two features that are normed are ±1, whatever they were."""
+_NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
+_MOST_WAYS = 60
+"""Ways to call a layer that are tried to have it build."""
+
+
+def build(layer: Any, signature: Signature) -> Arrangement:
+    """Have it make its weights, for the first width that it takes and gives, called in the first way that it takes; and
+    the mapping that x is in, if it is in one. Raises BadTarget."""
+    bundled = _bundled(layer, signature) or signature.arrangement
+    if layer.built and layer.weights:
+        return bundled
+    problems: list[str] = []
+    widths = list(dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]))
+    signature = replace(signature, arrangement=bundled)
+    for way, width in product(islice(ways_to_call(signature, widths), _MOST_WAYS), widths):
+        arranged, tried = replace(signature, arrangement=way), _another(layer)
+        x = keras.KerasTensor((BATCH, SEQUENCE, width), layer.compute_dtype or "float32")
+        try:
+            arranged.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
+        except Exception as error:  # whatever a layer does with a width that is not its own
+            problems.append(last_frames(error))
+            continue
+        arranged.called(layer, keras.ops.zeros((BATCH, SEQUENCE, width)), {}, ARRAYS)
+        return bundled
+    problem = problems[0] if problems else "it gives another width than it takes"
+    problem = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {problem}"
+    raise BadTarget(problem, "name a function that builds it")
+
+
+def _is_symbol(value: Any) -> bool:
+    return isinstance(value, keras.KerasTensor)
+
+
+def _another(layer: Any) -> Any:
+    """One made in the same way, to be tried: a wrong width leaves parts built. The layer itself where that is not
+    known."""
+    with suppress(Exception):
+        return type(layer).from_config(layer.get_config())
+    return layer
+
+
+def _bundled(layer: Any, signature: Signature) -> Arrangement | None:
+    """How it is called where it takes x out of a mapping; it is given nothing that can be computed with."""
+    asked, tried = Asked(object(), attributes=False), _another(layer)
+    if tried is layer:
+        return None
+    with suppress(Exception):
+        tried.call(asked, **signature.fixed)
+    return asked.keys_for(signature.arrangement)
+
+
+def _beside(value: Any, x: Any) -> Any:
+    """An array beside x: numbers in its format."""
+    made = keras.ops.convert_to_tensor(value)
+    return keras.ops.cast(made, x.dtype) if "float" in str(made.dtype) else made
+
+
+ARRAYS = Arrays(
+    _beside,
+    keras.ops.is_tensor,
+    keras.ops.swapaxes,
+    keras.ops.reshape,
+    lambda x: keras.ops.sum(x, -1),
+    dict,
+)
+
+
+def _likely(layer: Any) -> Iterator[int]:
+    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones."""
+    parts = [layer, *layer._flatten_layers()]
+    for part in parts:
+        if isinstance(part, keras.layers.MultiHeadAttention):
+            yield part.num_heads * part.key_dim
+    own = {name: value for part in parts for name, value in vars(part).items() if type(value) is int and value > 1}
+    yield from (own[name] for name in _NAMED if name in own)
+    yield from sorted(value for value in own.values() if value >= _LEAST)

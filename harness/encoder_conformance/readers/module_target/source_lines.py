@@ -1,0 +1,76 @@
+"""The lines of the user's source that a graph was exported from: of its values, and of the parameters that it reads."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.readers.module_target.mapping import OwnParameters
+from encoder_conformance.spec.axes import Array
+
+_TRACE = "pkg.torch.onnx.stack_trace"
+_OURS = str(PACKAGE)
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+class SourceLines:
+    """Lines as `model.py:12`. `library`: the folder of the framework, whose lines are not the user's."""
+
+    def __init__(self, model: onnx.ModelProto, library: str) -> None:
+        self._model, self._library = model, library
+
+    def of_problem(self, problem: str) -> str:
+        """The line that made the first value or node that a sentence quotes, and what stands there; "" for none."""
+        for node in self._model.graph.node:
+            if any(f"'{name}'" in problem for name in (node.name, *node.output)):
+                return ": ".join(filter(None, self._own(node)))
+        return ""
+
+    def at(self, evidence: str) -> str:
+        """The same, without what stands there."""
+        return self.of_problem(evidence).partition(": ")[0]
+
+    def of_parameters(self, own: OwnParameters, marks: Array) -> Iterator[tuple[str, str]]:
+        """Own parameter → the line that reads it. `marks`: the number of each own element [n]."""
+        readers = {name: node for node in reversed(self._model.graph.node) for name in node.input}
+        order = np.argsort(marks)
+        owners = list(_owners(own))
+        for tensor in self._model.graph.initializer:
+            values = numpy_helper.to_array(tensor).reshape(-1)
+            if tensor.name not in readers or values.dtype != marks.dtype or not values.size:
+                continue
+            at = order[min(int(np.searchsorted(marks[order], values[0])), len(marks) - 1)]
+            if marks[at] == values[0]:
+                line, _ = self._own(self._with_a_line(tensor.name, readers))
+                yield next(name for end, name in owners if at < end), line
+
+    def _with_a_line(self, name: str, readers: dict[str, onnx.NodeProto]) -> onnx.NodeProto:
+        """The node that reads a value, or what is made of it, and is of a line."""
+        node = readers[name]
+        while not self._own(node)[0] and node.output and node.output[0] in readers:
+            node = readers[node.output[0]]
+        return node
+
+    def _own(self, node: onnx.NodeProto) -> tuple[str, str]:
+        trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
+        lines = [line.strip() for line in trace.splitlines() if line.strip()]
+        frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
+        theirs = (self._library or _OURS, _OURS)
+        own = [each for each in frames if not each[0][1].startswith(theirs)] or frames
+        if not own:
+            return "", ""
+        found, at = own[-1]
+        code = lines[at + 1] if at + 1 < len(lines) and not _FRAME.match(lines[at + 1]) else ""
+        return f"{Path(found[1]).name}:{found[2]}", code
+
+
+def _owners(own: OwnParameters) -> Iterable[tuple[int, str]]:
+    """The number of the element after its last, and the parameter, in order."""
+    end = 0
+    for name, shape in own.shapes.items():
+        end += int(np.prod(shape, dtype=int))
+        yield end, name

@@ -1,0 +1,118 @@
+"""What an argument beside x is given, made anew for the sizes of each x."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance.protocol.arguments import axes_text
+from encoder_conformance.readers.module_target.forms_of_x import height_of
+from encoder_conformance.spec.axes import Array
+
+THETA = 1e4
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What one argument is given. `axes`: a letter each: B, S, 1, and d or e for the features of a head or half of
+    them, which are `number` then. `what`: the function of angles. `value`: of a kind that nothing else says, and no
+    adapter can write down."""
+
+    kind: str
+    axes: str = ""
+    dtype: str = "int64"
+    number: float = 0.0
+    what: str = ""
+    value: Any = field(default=None, repr=False, compare=False)
+
+    @property
+    def said(self) -> str:
+        """What it is, as a report says it."""
+        form = f"{self.dtype} {axes_text(self.axes)}"
+        words = {
+            "x": "x again",
+            "count": f"positions, {form}",
+            "lengths": f"lengths, {form}",
+            "cumulative": f"cumulative lengths, {self.dtype} [batch + 1]",
+            "size": {"S": "the length", "B": "the size of the batch", "H": "the height", "W": "the width"}.get(
+                self.axes, "a size"
+            ),
+            "full": f"a mask that hides nothing, {form} of {self.number:g}",
+            "turning": f"{self.what or 'angles'} of theta 10000, {form}",
+            "value": f"{self.value!r}, as you said",
+            "made": "what conform_inputs makes",
+            "held": f"that of the file, {self.dtype} {self._held_form}",
+            "none": "None",
+            "seed": "a key of random numbers",
+        }
+        return words[self.kind]
+
+    def of(self, batch: int, sequence: int) -> Any:
+        """An array, or a number, for these sizes. Raises ValueError where there is none."""
+        match self.kind:
+            case "count":
+                return np.broadcast_to(np.arange(sequence), self._shape(batch, sequence)).astype(self.dtype)
+            case "lengths":
+                return np.full(self._shape(batch, sequence), sequence, self.dtype)
+            case "cumulative":
+                return (np.arange(batch + 1) * sequence).astype(self.dtype)
+            case "size":
+                height = height_of(sequence)
+                return {"S": sequence, "B": batch, "H": height, "W": sequence // height}[self.axes]
+            case "full":
+                return np.full(self._shape(batch, sequence), self.number, np.dtype(self.dtype))
+            case "turning":
+                return self._turning(batch, sequence)
+            case "seed":
+                return np.zeros(2, np.uint32)
+            case "made":
+                return self.value(batch, sequence)
+            case "held":
+                return self._held(batch, sequence)
+        return self.value
+
+    def _shape(self, batch: int, sequence: int) -> tuple[int, ...]:
+        sizes = {"B": batch, "S": sequence, "d": int(self.number), "e": int(self.number) // 2}
+        return tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
+
+    def _turning(self, batch: int, sequence: int) -> Array:
+        """Angles, or a function of them, of each position and each pair of features."""
+        d = int(self.number)
+        angles = np.arange(sequence)[:, None] * THETA ** (-np.arange(0, d, 2) / d)
+        angles = np.concatenate([angles, angles], -1) if self.axes.endswith("d") else angles
+        turned = {"cosines": np.cos(angles), "sines": np.sin(angles), "turns": np.exp(1j * angles)}
+        made = turned.get(self.what, angles)
+        middle = self.axes[:-1]
+        shaped = made.reshape([sequence if axis == "S" else 1 for axis in middle] + [made.shape[-1]])
+        return np.ascontiguousarray(np.broadcast_to(shaped, self._shape(batch, sequence)).astype(self.dtype))
+
+    @property
+    def _held_form(self) -> str:
+        shape = zip(self.axes, np.shape(self.value), strict=False)  # nothing, of another kind
+        return f"[{', '.join({'B': 'batch', 'S': 'sequence'}.get(axis, str(size)) for axis, size in shape)}]"
+
+    @property
+    def longest(self) -> int:
+        """The largest number of positions that there are numbers for; 0: any."""
+        at = self.axes.find("S") if self.kind == "held" else -1
+        return 0 if at < 0 else int(np.shape(self.value)[at])
+
+    def _held(self, batch: int, sequence: int) -> Array:
+        """The first positions of an array of a file, of its items one after the other, and again from the first."""
+        value: Array = np.asarray(self.value)
+        for at, (axis, size) in enumerate(zip(self.axes, value.shape, strict=True)):
+            if axis == "S" and sequence > size:
+                raise ValueError(f"the file has {size} positions, and {sequence} were asked for")
+            if axis in "BS":
+                value = value.take(np.arange({"B": batch, "S": sequence}[axis]) % size, at)
+        return value
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a user says that arguments are given. `x`: that of the file `source`, which was made to fit."""
+
+    beside: Mapping[str, Supply] = field(default_factory=dict)
+    x: Array | None = None
+    source: str = ""

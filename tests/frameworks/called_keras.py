@@ -1,0 +1,52 @@
+"""Right layers of Keras that are called otherwise than with x [batch, sequence, d_model] and a mask."""
+
+from typing import Any
+
+import bare_keras as bare
+import keras
+
+
+class Plain(bare.Block):
+    pass
+
+
+class OfPositions(bare.Block):
+    """Built when it is first called, which needs positions, too."""
+
+    def call(self, x: Any, positions: Any, mask: Any = None, training: bool | None = None) -> Any:
+        if tuple(positions.shape) != tuple(x.shape)[:2]:
+            raise ValueError(f"positions {positions.shape}")
+        return super().call(x + 0 * keras.ops.cast(positions, x.dtype)[..., None], mask, training)
+
+
+class OfAMask(bare.Block):
+    """A mask that it needs, true at positions that are there."""
+
+    def call(self, x: Any, attention_mask: Any, training: bool | None = None) -> Any:
+        return super().call(x, attention_mask, training)
+
+
+class OfAMapping(bare.Block):
+    def call(self, batch: Any, training: bool | None = None) -> Any:
+        return {"hidden": super().call(batch["hidden"], batch.get("padding_mask"), training)}
+
+
+class ByKeywordAlone(bare.Block):
+    def call(self, *, hidden_states: Any, mask: Any = None, training: bool | None = None) -> Any:
+        return super().call(hidden_states, mask, training)
+
+
+class SequenceLast(bare.Block):
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        return keras.ops.swapaxes(super().call(keras.ops.swapaxes(x, 1, 2), mask, training), 1, 2)
+
+
+class MapOfRows(bare.Block):
+    """[batch, height, width, d_model]"""
+
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        if len(x.shape) != 4:
+            raise ValueError(f"no map: {x.shape}")
+        batch, height, width, d = x.shape
+        rows = super().call(keras.ops.reshape(x, (batch, height * width, d)), None, training)
+        return keras.ops.reshape(rows, (batch, height, width, d))

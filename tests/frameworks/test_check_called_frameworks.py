@@ -1,0 +1,90 @@
+"""How a module on JAX, or of Keras, is called that does not take x alone: found as it is in PyTorch."""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder_conformance.readers.module_target.frameworks import framework_of
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.supplying import called_as_it_takes
+
+_ON_JAX = {
+    "of_positions": ("BSD", {"positions": "count"}, ()),
+    "of_a_key": ("BSD", {"key": "seed"}, ()),
+    "of_a_mask": ("BSD", {"attention_mask": "full"}, ()),
+    "of_lengths": ("BSD", {"lengths": "lengths"}, ()),
+    "of_a_mapping": ("BSD", {"padding_mask": "none"}, ("hidden", "padding_mask")),
+    "of_a_tuple": ("BSD", {"1": "none"}, ("0", "1")),
+    "by_keyword_alone": ("BSD", {}, ()),
+    "sequence_last": ("BDS", {}, ()),
+}
+_OF_OTHERS = {
+    "LinenOfPositions": ("BSD", {"positions": "count"}, ()),
+    "EquinoxOfAKey": ("SD", {"key": "seed"}, ()),
+    "EquinoxOfPositions": ("SD", {"positions": "count"}, ()),
+}
+_OF_KERAS = {
+    "OfPositions": ("BSD", {"positions": "count"}, ()),
+    "OfAMask": ("BSD", {}, ()),
+    "OfAMapping": ("BSD", {}, ("hidden", "padding_mask")),
+    "ByKeywordAlone": ("BSD", {}, ()),
+    "SequenceLast": ("BDS", {}, ()),
+    "MapOfRows": ("BHWD", {}, ()),
+}
+_RELEASE = {*_OF_OTHERS, "of_a_mask", "of_a_tuple", "of_a_key", "OfAMask", "ByKeywordAlone"}
+
+
+def _rows(rows: dict[str, Any]) -> list[Any]:
+    return [
+        pytest.param(name, *row, marks=pytest.mark.release if name in _RELEASE else ()) for name, row in rows.items()
+    ]
+
+
+@pytest.fixture(autouse=True)
+def _beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Targets import each other, as files of one folder do."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+def _called(cases: ModuleType, name: str) -> tuple[LiveModule, np.ndarray]:
+    module = getattr(cases, name)()
+    framework = framework_of(module)
+    assert framework is not None
+    with framework.undisturbed():
+        return called_as_it_takes(framework.live(module))
+
+
+def _found(live: LiveModule) -> tuple[str, dict[str, str], tuple[str, ...]]:
+    way = live.signature.arrangement
+    return way.form, {name: supply.kind for name, supply in way.beside.items()}, way.keys
+
+
+@pytest.mark.parametrize(("name", "form", "beside", "keys"), _rows(_ON_JAX | _OF_OTHERS))
+def test_a_module_on_jax_is_called_with_what_it_needs(
+    name: str, form: str, beside: dict[str, str], keys: tuple[str, ...]
+) -> None:
+    pytest.importorskip("equinox")
+    pytest.importorskip("flax")
+    cases = importlib.import_module("called_jax")
+    live, x = _called(cases, name)
+    assert _found(live) == (form, beside, keys)
+    if name in _ON_JAX:  # the others have parameters of their own
+        plain, _ = _called(cases, "plain")
+        np.testing.assert_allclose(live.run({"x": x})["output"], plain.run({"x": x})["output"], atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "form", "beside", "keys"), _rows(_OF_KERAS))
+def test_a_layer_of_keras_is_called_with_what_it_needs(
+    name: str, form: str, beside: dict[str, str], keys: tuple[str, ...]
+) -> None:
+    pytest.importorskip("keras")
+    cases = importlib.import_module("called_keras")
+    live, x = _called(cases, name)
+    assert _found(live) == (form, beside, keys)
+    plain, _ = _called(cases, "Plain")
+    plain.assign(live.flat())
+    np.testing.assert_allclose(live.run({"x": x})["output"], plain.run({"x": x})["output"], atol=1e-5)
