@@ -96,7 +96,8 @@ def offer(implementations: Sequence[str], device: Device) -> Offer:
                 absent[text] = f"runs on {', '.join(implementation.capabilities.devices)}, not on {device}"
             else:
                 needed = {normal(name_of(line)) for line in requirements_of(implementation, folder)}
-                lines = (packages_of(ready.command[0]) or "").splitlines() if implementation.requires else []
+                interpreter = ready.interpreter if implementation.requires else None
+                lines = (packages_of(interpreter) or "").splitlines() if interpreter else []
                 found = (line for line in lines if normal(line.split(" ")[0]) in needed)
                 packages[text] = (*sorted(found), f"adapter {source_digest(folder)[:8]}")
         except InputError as error:
