@@ -48,7 +48,6 @@ def reproduce(
 
     CASE is a case or a pattern; of several that failed, the one with the smallest layer and the fewest masks is taken.
     The script of a run with --isolate is run in a sandbox too; by yourself, you run it with your rights.
-    Exit status: 0 the script shows the failure; 1 it does not; 2 wrong usage or bad input.
     """
     report = read_report(out)
     failure = failure_of(report, case, dtype, ready_to_show(report, impl, pythons))

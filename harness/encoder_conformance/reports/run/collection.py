@@ -142,7 +142,7 @@ class Collection:
             self._run.abort()
             for record in self._run.left():
                 self._add(record)
-            self.close(_ended_by(error))
+            self.close(ended_by(error))
             where = f"is in {self._ledger.path}, marked incomplete"
             if problem := self._ledger.problem:
                 where = f"is not kept: {problem}"
@@ -150,7 +150,7 @@ class Collection:
             raise
 
 
-def _ended_by(error: BaseException) -> EndedBy | None:
+def ended_by(error: BaseException) -> EndedBy | None:
     """What ends a run early; None for what the user is told instead of a result."""
     if isinstance(error, InputError):
         return None
