@@ -62,8 +62,9 @@ def connected(
         raise InputError("needs the package distributed", where="--scheduler", hint=_INSTALL)
     from distributed import Client  # a second of the command's start
 
-    for of_dask in ("distributed", "asyncio"):  # tracebacks of what is said here in a line
-        logging.getLogger(of_dask).setLevel(logging.CRITICAL)
+    for name in (*logging.root.manager.loggerDict, "distributed", "asyncio"):  # each has a level of its own
+        if name.partition(".")[0] in ("distributed", "asyncio"):  # tracebacks of what is said here in a line
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

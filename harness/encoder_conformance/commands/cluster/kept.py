@@ -108,19 +108,21 @@ def _begun(plans: Sequence[tuple[Implementation, Sequence[Task]]], question: Run
                 "situations": len({task.case.situation.situation for task in tasks}),
             },
         ),
-        implementations=tuple(
-            Judged(
-                name=each.name,
-                title=each.title,
-                framework=each.framework,
-                command=each.command,
-                versions={},
-                settings={},
-                log="",
-                isolated=question.isolate,
-            )
-            for each, _ in plans
-        ),
+        implementations=tuple(_unstarted(each, question) for each, _ in plans),
         absent=(),
         records=(),
+    )
+
+
+def _unstarted(implementation: Implementation, question: RunQuestion) -> Judged:
+    """An implementation that no worker has started yet."""
+    return Judged(
+        name=implementation.name,
+        title=implementation.title,
+        framework=implementation.framework,
+        command=implementation.command,
+        versions={},
+        settings={},
+        log="",
+        isolated=question.isolate,
     )
