@@ -45,7 +45,7 @@ MISSING = {
     "reproduce": ("--impl", "no_such", "--out", "no/such"),
     "compare": ("no/such", "nor/this"),
     "merge": ("no/such", "--to", "merged"),
-    "summarize": ("--out", "no/such", "--junit", "junit.xml"),
+    "summarize": ("no/such", "--junit", "junit.xml"),
     "run": ("--impl", "no/such"),
     "versions": ("no_such",),
     "new": ("Not-A-Name", "--framework", "pytorch"),
