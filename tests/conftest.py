@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import forked
+import other_user
 import pytest
 from acting import acting_in_required_cases
 from alone import alone
@@ -51,7 +52,10 @@ NOT_TESTED = pytest.StashKey[list[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test whose marker says what it needs is not selected where that is missing: none is green, and the end of the
     session says how many and why."""
-    for name, why_not in (("linux", _not_linux), ("sandbox", _no_sandbox), ("cpp", _no_compiler), ("jax", _no_jax)):
+    for name, why_not in (
+        *(("linux", _not_linux), ("sandbox", _no_sandbox), ("other_user", other_user.why_not)),
+        *(("cpp", _no_compiler), ("jax", _no_jax)),
+    ):
         marked = [item for item in items if item.get_closest_marker(name)]
         if marked and (reason := why_not()):
             items[:] = [item for item in items if item not in marked]

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from importlib import import_module
+from inspect import cleandoc
 from typing import TYPE_CHECKING
 
 import click
 
+from encoder_conformance.commands.exit_statuses import STATUSES
 from encoder_conformance.platform.interrupts import ended_at_once
 
 if TYPE_CHECKING:
@@ -57,11 +59,19 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
+        attribute = _COMMANDS[cmd_name][0].partition(":")[2]
         with ended_at_once():
-            command = getattr(import_module(f"encoder_conformance.commands.{module}"), attribute)
+            command = getattr(import_module(self.module_of(cmd_name)), attribute)
         assert isinstance(command, click.Command)
+        told = STATUSES[cmd_name].line
+        if told not in (command.help or ""):
+            command.help = f"{cleandoc(command.help or '')}\n\n{told}"
         return command
+
+    @staticmethod
+    def module_of(command: str) -> str:
+        """The module that has a command."""
+        return f"encoder_conformance.commands.{_COMMANDS[command][0].partition(':')[0]}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -38,9 +38,6 @@ def compare_(runs: tuple[Path, ...], as_json: bool, folder: Path | None, overwri
 
     OLD and NEW are folders of runs, or their report.json. More than two are compared each with the one before it, and a
     trend says since which of them what is so.
-
-    Exit status: 0 nothing got worse; 1 something did: a check that conformed is out of line, deviates in another way,
-    or is opted out of; 2 bad input; 3 a run is incomplete, and nothing of what both asked got worse.
     """
     if len(runs) < 2:
         raise InputError("compare needs two runs", where=str(runs[0]), hint="conform compare OLD NEW")

@@ -70,8 +70,7 @@ def export(
 ) -> None:
     """Export a layer to ONNX by one of the exporters (conform list impls), with dynamic batch and sequence axes.
 
-    The file has passed the ONNX checker; `conform validate` judges what it computes. Exit status: 0 written; 1 the
-    exporter failed; 2 wrong usage or bad input.
+    The file has passed the ONNX checker; `conform validate` judges what it computes.
     """
     chosen = encoder_layer_of(find_layer(layer), "`export` writes encoder layers")
     ready = _find_exporter(exporter, pythons)

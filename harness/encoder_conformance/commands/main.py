@@ -11,7 +11,7 @@ import click
 
 import encoder_conformance
 from encoder_conformance.commands.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
-from encoder_conformance.platform.errors import InputError, MachineError, Unanswered
+from encoder_conformance.platform.errors import InputError, Unanswered, fault_of_machine
 from encoder_conformance.platform.files import UnwritableError
 from encoder_conformance.platform.interrupts import INTERRUPTS
 from encoder_conformance.platform.memory import collect_no_more, collect_rarely
@@ -79,9 +79,6 @@ def _run(command: click.Command) -> int:
     except Unanswered as failure:
         click.echo(f"conform: {failure}", err=True)
         return NOT_AS_EXPECTED
-    except MachineError as missing:
-        click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
-        return INCOMPLETE
     except UnwritableError as error:
         click.echo(f"conform: {error.filename}: cannot be written: {error.strerror}", err=True)
         return INCOMPLETE
@@ -91,6 +88,9 @@ def _run(command: click.Command) -> int:
         if isinstance(error, OSError) and error.errno in _FULL:
             _write_no_more()
             click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
+            return INCOMPLETE
+        if missing := fault_of_machine(error):
+            click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
             return INCOMPLETE
         traceback.print_exc()
         click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)

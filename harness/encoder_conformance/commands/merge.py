@@ -32,9 +32,6 @@ def merge_(runs: tuple[Path, ...], to: Path) -> int:
     """Unite runs into one report: the parts of `conform run --shard`, or runs of different implementations.
 
     Runs that contradict each other are refused: in versions, in what a case specifies, in the seed, or in an outcome.
-
-    Exit status: as of a run with all these records: 0 all as expected; 1 something did not conform; 2 bad input or a
-    contradiction; 3 incomplete, as when a part is missing.
     """
     if (to / NAME).exists():
         raise InputError("is there already", where=str(to / NAME), hint="choose another folder")

@@ -1,11 +1,12 @@
 """`conform reproduce`: a failing case of an earlier run, as a script of the framework alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from encoder_conformance.commands.commands import NOT_AS_EXPECTED
-from encoder_conformance.commands.options import FILE, interpreters_option, run_option
+from encoder_conformance.commands.options import FILE, interpreters_option, run_option, worker_limits
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.reproduce.failure import failure_of, ready_to_show
@@ -13,6 +14,8 @@ from encoder_conformance.reports.reproduce.running import run_script
 from encoder_conformance.reports.reproduce.script import script_of
 from encoder_conformance.reports.run.reading import read_report
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.sandbox import require_sandbox
 
 _EXAMPLES = """
 \b
@@ -30,6 +33,7 @@ Examples:
 @interpreters_option("the implementation")
 @click.option("--to", "target", type=FILE, help="The file; default: named after the case.")
 @click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
+@worker_limits
 def reproduce(
     case: str,
     impl: str,
@@ -38,15 +42,20 @@ def reproduce(
     pythons: dict[str, str],
     target: Path | None,
     overwrite: bool,
+    limits: WorkerLimits,
 ) -> int:
     """Write the smallest failing case as a script that needs the framework and NumPy alone, and run it once.
 
     CASE is a case or a pattern; of several that failed, the one with the smallest layer and the fewest masks is taken.
-    Exit status: 0 the script shows the failure; 1 it does not; 2 wrong usage or bad input.
+    The script of a run with --isolate is run in a sandbox too; by yourself, you run it with your rights.
     """
     report = read_report(out)
     failure = failure_of(report, case, dtype, ready_to_show(report, impl, pythons))
     record = failure.record
+    if failure.judged.isolated and not limits.isolate:
+        require_sandbox()
+        limits = replace(limits, isolate=True)
+    failure = replace(failure, limits=limits)
     name = "-".join((record.implementation.partition(":")[0], *record.case.split("/"), record.dtype))
     target = target or Path(f"{name}.py")
     if target.exists() and not overwrite:
@@ -54,7 +63,7 @@ def reproduce(
     text = script_of(failure)
     with writable(f"--to {target}"):
         replace_file(target, text.encode())
-    ended = run_script(target, failure.ready, record)
+    ended = run_script(target, failure.ready, record, limits)
     click.echo(f"{target}: {record.case} {record.dtype} {record.check}, {len(text.splitlines())} lines")
     click.echo(f"{'It shows' if ended.shows else 'It does not show the failure'}: {ended.last_line}")
     return 0 if ended.shows else NOT_AS_EXPECTED

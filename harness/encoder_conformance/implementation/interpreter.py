@@ -22,11 +22,21 @@ ADAPTER_NEEDS = ("numpy", "safetensors")
 
 @dataclass(frozen=True)
 class Ready:
-    """An implementation that can be started, with its command line."""
+    """An implementation that can be started, with its command line.
+
+    `program`: the first word of it where the user has named that, or this harness has chosen it. None: it is a word of
+    the manifest's, by which nothing is executed outside of a worker, nor shown inside a sandbox.
+    """
 
     implementation: Implementation
     folder: Path
     command: tuple[str, ...]
+    program: str | None = None
+
+    @property
+    def interpreter(self) -> str | None:
+        """The Python that starts it; None in another language."""
+        return self.program if self.implementation.command[0] == "python" else None
 
 
 @dataclass(frozen=True)
@@ -42,14 +52,15 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     """Find a command that starts the implementation.
 
     A Python adapter gets the interpreter that `named` maps its name to (--python NAME=PATH). By default it gets this
-    interpreter, or that of its tox environment in this project's own folder; no other program is executed. Raises
-    InputError if a named interpreter does not run or the manifest names a missing adapter.
+    interpreter, or that of its tox environment in this project's own folder; no other program is executed. One in
+    another language gets the program that is named, or the one of its manifest. Raises InputError if a named
+    interpreter does not run or the manifest names a missing adapter.
     """
     program, *arguments = implementation.command
-    if program != "python":
-        return _other_language(implementation, folder, program)
-    modules = (*implementation.requires, *ADAPTER_NEEDS)
     name = implementation.folder_name
+    if program != "python":
+        return _other_language(implementation, folder, named.get(name))
+    modules = (*implementation.requires, *ADAPTER_NEEDS)
     if name in named:
         interpreter, by = named[name], f" by {named[name]}"
         absent = _absent_modules(interpreter, modules)
@@ -66,14 +77,20 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     return _python(implementation, folder, interpreter, arguments)
 
 
-def _other_language(implementation: Implementation, folder: Path, program: str) -> Ready | Missing:
+def _other_language(implementation: Implementation, folder: Path, named: str | None) -> Ready | Missing:
     install = implementation.install.replace("{folder}", shown(folder))
+    program, *arguments = implementation.command
+    if named is not None:
+        if (found := shutil.which(named)) is None:
+            hint = f"give {implementation.folder_name}=PATH of a {program}"
+            raise InputError(f"{named!r} does not run", where="--python", hint=hint)
+        program = named = str(Path(found).absolute())
     if shutil.which(program) is None and not (folder / program).is_file():
         return Missing(implementation, f"its command {program!r} is not found", f"install {program}, then: {install}")
     absent = [path for path in implementation.requires if not (folder / path).exists()]
     if absent:
         return Missing(implementation, f"{', '.join(absent)} not in {shown(folder)}", install)
-    return Ready(implementation, folder, implementation.command)
+    return Ready(implementation, folder, (program, *arguments), named)
 
 
 def _python(implementation: Implementation, folder: Path, interpreter: str, arguments: list[str]) -> Ready:
@@ -81,7 +98,7 @@ def _python(implementation: Implementation, folder: Path, interpreter: str, argu
     if not (folder / name).is_file():
         where = f"{shown(folder / 'impl.yaml')}: key command"
         raise InputError(f"names the adapter {name!r}, which is not there", where=where)
-    return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments))
+    return Ready(implementation, folder, (interpreter, str(LAUNCH), *arguments), interpreter)
 
 
 def _of_tox(name: str) -> str | None:
@@ -91,12 +108,9 @@ def _of_tox(name: str) -> str | None:
     return str(interpreter) if is_checkout and interpreter.is_file() else None
 
 
-def imported_from(ready: Ready) -> tuple[Path, ...]:
-    """The folders and files that the implementation's interpreter imports from; () in another language."""
-    if ready.implementation.command[0] != "python":
-        return ()
-    found = _ask(ready.command[0], "--places", *ready.implementation.requires)
-    return tuple(map(Path, (found or "").splitlines()))
+def places_of(interpreter: str) -> tuple[str, ...]:
+    """An interpreter's own path, and after it the folders and files that it needs; () if it does not run at all."""
+    return tuple((_ask(interpreter, "--places") or "").splitlines())
 
 
 def _absent_modules(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:

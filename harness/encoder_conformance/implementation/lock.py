@@ -5,7 +5,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from encoder_conformance.implementation.interpreter import LAUNCH, Ready, packages_of
+from encoder_conformance.implementation.interpreter import Ready, packages_of
 from encoder_conformance.implementation.lookup import installed
 from encoder_conformance.platform.paths import IMPLS, PACKAGE
 from encoder_conformance.platform.processors import processor
@@ -21,11 +21,11 @@ def lock_of(ready: Ready) -> str | None:
     None if it cannot be known: of other languages. Code that the adapter imports from elsewhere counts by the version
     of its package; an editable installation keeps its version.
     """
-    interpreter, *arguments = ready.command
-    packages = _installed(interpreter) if str(LAUNCH) in arguments else None
+    arguments = ready.command[1:]
+    packages = _installed(ready.interpreter) if ready.interpreter else None
     if packages is None:
         return None
-    state = hashlib.sha256(repr((tuple(arguments), processor(), ready.implementation.chosen)).encode())
+    state = hashlib.sha256(repr((arguments, processor(), ready.implementation.chosen)).encode())
     state.update(packages.encode())
     for folder in (ready.folder, _SHARED, PACKAGE):
         state.update(source_digest(folder).encode())

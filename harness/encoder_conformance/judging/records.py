@@ -63,6 +63,8 @@ class Judged(Frozen):
     """A digest of what its answers depend on (impl/lock.py); None if that cannot be known."""
     peak_memory: int | None = None
     """The largest resident bytes of one of its workers, of those that have ended."""
+    isolated: bool = False
+    """Whether its workers ran in a sandbox (`--isolate`); what follows from this report does, then."""
 
     @property
     def made_with(self) -> str:
@@ -276,6 +278,10 @@ class Report(Frozen):
     shard: Shard | None = None
     merged: tuple[MergedRun, ...] = ()
     """The runs that a merged report was made of."""
+
+    def is_isolated(self, implementation: str) -> bool:
+        """Whether its workers ran in a sandbox."""
+        return any(each.isolated for each in self.implementations if each.name == implementation)
 
     def diagnoses_of(self, record: Record) -> list[Diagnosis]:
         """The diagnoses of its implementation in its dtype."""

@@ -1,6 +1,7 @@
 """Exceptions that end a command with a message and no traceback: bad input, and a worker without an answer."""
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -23,6 +24,25 @@ class InputError(Exception):
 class MachineError(Exception):
     """The machine lacks what any run needs (descriptors, /dev/null, room for temporary files), so that what a worker
     did says nothing of its implementation: the command exits with status 3. The message says what is missing."""
+
+
+_OF_MACHINE = frozenset(
+    {
+        *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EROFS, errno.ESTALE, errno.EAGAIN),
+        *(errno.ENOLCK, errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    }
+)
+
+
+def fault_of_machine(error: BaseException) -> str:
+    """What the system could not do, in words, where an error is of that kind; "" else."""
+    if isinstance(error, MachineError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    if isinstance(error, OSError) and error.errno in _OF_MACHINE:
+        return f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+    return ""
 
 
 class Unanswered(Exception):

@@ -80,10 +80,15 @@ def new_session(
 
 
 @contextmanager
-def open_session(ready: Ready, threads: int = 1, variables: Mapping[str, str] | None = None) -> Iterator[Session]:
+def open_session(
+    ready: Ready,
+    threads: int = 1,
+    variables: Mapping[str, str] | None = None,
+    limits: WorkerLimits | None = None,
+) -> Iterator[Session]:
     """A session with a log that is gone with it, closed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:
-        session = new_session(ready, Path(folder) / "worker.log", threads, variables=variables)
+        session = new_session(ready, Path(folder) / "worker.log", threads, variables=variables, limits=limits)
         try:
             yield session
             session.close()

@@ -1,12 +1,12 @@
 """The guard of one worker: a small process between the harness and the adapter. Run as a script, never imported.
 
-    python -I -S guard.py REQUESTS ANSWERS CONTROL LOG ROOM MEMORY COMMAND…
+    python -I -S guard.py REQUESTS ANSWERS CONTROL LOG ROOM MEMORY SCRATCH COMMAND…
 
 It starts COMMAND, stays beside it, and ends everything that COMMAND has started: when COMMAND ends, when the harness
 says so, and when the harness itself is gone. As its child subreaper (prctl(2), PR_SET_CHILD_SUBREAPER) it inherits
 every descendant whose own parent has ended, so that neither setsid() nor a double fork leaves one behind. It copies the
 adapter's standard error into the log, up to ROOM bytes and the last few, and ends a worker that holds more than MEMORY
-bytes.
+bytes. SCRATCH: the folders of its sandbox that lie in memory, with colons between them, or "".
 
 REQUESTS, ANSWERS: the adapter's ends of the wire. CONTROL: a socket to the harness. Lines to the harness:
 `started PID`, or `cannot TEXT` of the command, or `unprepared TEXT` of all before it; `written`, in answer to an `s`;
@@ -35,6 +35,8 @@ _LAST = 1 << 14
 _SECONDS_BETWEEN_LOOKS = 0.1
 _LOOKS_BETWEEN_WALKS = 10
 """The worker's own memory is read at every look; which descendants it has, at every tenth."""
+_MOST_DESCRIPTORS = 4096
+"""Descriptors of a process at which a look stops."""
 _SECONDS_TO_END = 3.0
 _BEYOND_THE_WIRE = 10
 """The lowest descriptor that is none of the worker's."""
@@ -87,23 +89,80 @@ class Log:
 
 
 class ResidentMemory:
-    """The memory of a worker and its descendants, read from /proc."""
+    """The memory of a worker and its descendants, read from /proc. `scratch`: the folders of a sandbox that lie in
+    memory; without a sandbox, others may have put there what is there."""
 
-    def __init__(self, worker: int, limit: int) -> None:
-        self._worker, self._limit, self._looks = worker, limit, 0
+    def __init__(self, worker: int, limit: int, scratch: list[str]) -> None:
+        self._worker, self._limit, self._looks, self._scratch = worker, limit, 0, scratch
         self._descendants: list[int] = []
+        self._unnamed = self._mapped = 0
         self.peak = self.held_at_end = 0
 
     def is_too_much(self) -> bool:
         if not self._looks % _LOOKS_BETWEEN_WALKS:
             self._descendants = [pid for pid in descendants(os.getpid()) if pid != self._worker]
+            if self._scratch:
+                self._unnamed, self._mapped = _unnamed(self._descendants), sum(map(_mapped, self._descendants))
         self._looks += 1
         # Pages that a descendant shares with its parent are counted once.
         held = _pages(self._worker, shared=True) + sum(_pages(pid, shared=False) for pid in self._descendants)
-        self.peak = max(self.peak, held * _PAGE)
-        if held * _PAGE > self._limit:
-            self.held_at_end = held * _PAGE
+        # Of what is shared by being a file in memory, the larger of what lies there and of what is mapped: it may be
+        # both, and is never counted twice.
+        held = held * _PAGE + max(self._unnamed + self._lying(), self._mapped)
+        self.peak = max(self.peak, held)
+        if held > self._limit:
+            self.held_at_end = held
         return bool(self.held_at_end)
+
+    def _lying(self) -> int:
+        """The bytes in the sandbox's folders. A process that is still on its way into it sees those of the machine."""
+        for pid in self._descendants if self._scratch else ():
+            held = [_held_by_files(f"/proc/{pid}/root{place}", place) for place in self._scratch]
+            if any(held):
+                return sum(held)
+        return 0
+
+
+def _held_by_files(seen: str, place: str) -> int:
+    """The bytes in a file system in memory, as a process sees it; 0 where that is the machine's own."""
+    try:
+        if os.stat(seen).st_dev == _device(place):  # noqa: PTH116
+            return 0
+        found = os.statvfs(seen)
+    except OSError:  # it has ended, or has no such place yet
+        return 0
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _device(place: str) -> int | None:
+    try:
+        return os.stat(place).st_dev  # noqa: PTH116
+    except OSError:
+        return None
+
+
+def _unnamed(pids: list[int]) -> int:
+    """The bytes of files in memory that have no name (memfd_create(2)), each once."""
+    sizes = {}
+    for pid in pids:
+        for path in _descriptors(pid):
+            with contextlib.suppress(OSError):
+                if os.readlink(path).startswith("/memfd:"):  # noqa: PTH115
+                    found = os.stat(path)  # noqa: PTH116
+                    sizes[found.st_ino] = found.st_blocks * 512
+    return sum(sizes.values())
+
+
+def _descriptors(pid: int) -> list[str]:
+    with contextlib.suppress(OSError):  # it has ended
+        return [f"/proc/{pid}/fd/{each}" for each in os.listdir(f"/proc/{pid}/fd")[:_MOST_DESCRIPTORS]]  # noqa: PTH208
+    return []
+
+
+def _mapped(pid: int) -> int:
+    """The bytes of files in memory that a process has mapped, of those that several have its part."""
+    lines = _read(pid, "smaps_rollup").splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss_Shmem:"))
 
 
 def _read(pid: int, file: str) -> bytes:
@@ -283,17 +342,19 @@ def _say(control: int, line: str) -> None:
 
 def main(arguments: list[str]) -> None:
     requests, answers, control, log_at, room, limit = map(int, arguments[:6])
+    scratch, *command = arguments[6:]
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        worker, errors = _start(arguments[6:], requests, answers)
+        worker, errors = _start(command, requests, answers)
     except CommandError as error:
         _say(control, f"cannot {error}")
         return
     except OSError as error:
         _say(control, f"unprepared {error.strerror}")
         return
-    guard, memory, log = Guard(worker), ResidentMemory(worker, limit), Log(errors, log_at, room)
+    guard, log = Guard(worker), Log(errors, log_at, room)
+    memory = ResidentMemory(worker, limit, [place for place in scratch.split(os.pathsep) if place])
     _say(control, f"started {worker}")
     try:
         _watch(guard, log, errors, control, memory)

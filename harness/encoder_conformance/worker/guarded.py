@@ -67,6 +67,7 @@ class GuardedProcess:
             room = max(_LOG_ROOM - log_file.tell(), 0)
             descriptors = (its_requests, its_answers, its_control.fileno(), log_file.fileno())
             guard = [sys.executable, "-I", "-S", str(_GUARD), *map(str, (*descriptors, room, launch.memory))]
+            guard.append(os.pathsep.join(launch.scratch))
             self._guard = subprocess.Popen(
                 [*guard, *launch.command],
                 cwd=launch.folder,

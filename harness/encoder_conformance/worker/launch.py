@@ -9,7 +9,7 @@ from pathlib import Path
 from encoder_conformance.implementation.interpreter import Ready, passed_on
 from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.worker.limits import WorkerLimits
-from encoder_conformance.worker.sandbox import sandboxed
+from encoder_conformance.worker.sandbox import SCRATCH, sandboxed
 
 _END = 1 << 16
 """Bytes, which hold a long traceback."""
@@ -18,13 +18,15 @@ _NOT_IN_FILE_NAMES = re.compile(r"[^\w.,=-]+")
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a worker's start depends on. `memory`: the bytes that it and its descendants may hold."""
+    """All that a worker's start depends on. `memory`: the bytes that it and its descendants may hold, those of the
+    folders `scratch` of its sandbox included."""
 
     command: tuple[str, ...]
     folder: Path
     environment: Mapping[str, str]
     log: Path
     memory: int
+    scratch: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -34,9 +36,10 @@ class Launch:
         named = () if limits.isolate else ready.implementation.environment
         own = {"PYTHONUNBUFFERED": "1", **blas_threads(threads), **(variables or {})}
         command, environment = ready.command, {**passed_on(os.environ, named), **own}
-        if limits.isolate:
-            command, environment = sandboxed(ready, environment)
-        return cls(command, ready.folder, environment, log, limits.memory)
+        if not limits.isolate:
+            return cls(command, ready.folder, environment, log, limits.memory)
+        inside = sandboxed(ready, environment, limits.memory)
+        return cls(inside.command, ready.folder, inside.environment, log, limits.memory, SCRATCH)
 
 
 def log_of(folder: Path, implementation: str, number: int = 1) -> Path:

@@ -1,12 +1,12 @@
 """Parts and the workers of a cluster, without a cluster: who gets what, and what a lost worker costs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from encoder_conformance.commands.cluster.dispatch import MOST_LOSSES, dispatch
+from encoder_conformance.commands.cluster.dispatch import MOST_LOSSES, Dispatched, Dispatcher
 from encoder_conformance.commands.cluster.worker import PlanPart, Result, RunQuestion, judge, offer
 from encoder_conformance.judging.records import Report, Shard
 
@@ -45,6 +45,14 @@ class FakeRunning:
         self.cluster.dropped.append(self.part.name)
 
 
+def dispatch(cluster: Fake, asked: list[PlanPart], say: Callable[[str], None]) -> Dispatched:
+    """All that is kept is what there is at the end."""
+    kept: dict[PlanPart, Result] = {}
+    found = Dispatcher(cluster, asked, say, kept.__setitem__).run()
+    assert kept == found.results
+    return found
+
+
 def parts(name: str, count: int) -> list[PlanPart]:
     return [
         PlanPart(implementation=name, shard=Shard(number=n, of=count), jobs=1, question=RunQuestion())
@@ -81,7 +89,7 @@ def test_what_nobody_can_run_any_more_and_what_ends_every_worker_is_given_up() -
     workers = {f"w{number}": {"torch"} for number in range(MOST_LOSSES + 2)}
     [part] = parts("torch", 1)
     deadly = dispatch(Fake(workers, dies=dict.fromkeys(workers, 0)), [part], print)
-    assert deadly.given_up == {part: f"it lost {MOST_LOSSES} workers"}
+    assert deadly.given_up == {part: f"it was lost {MOST_LOSSES} times, the last on w2"}
     assert len(deadly.lost) == MOST_LOSSES
 
 

@@ -103,9 +103,6 @@ def check(
 
     It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
     What it should be nobody can read off it: --layer says so, and what is unusual is a warning otherwise.
-
-    Exit status: 0 it does what it was judged as; 1 it does not; 2 it could not be judged, or wrong usage; 3 it does,
-    and conform itself failed in a diagnosis.
     """
     refuse_pickle(target)
     limits = WorkerLimits(memory) if memory else None

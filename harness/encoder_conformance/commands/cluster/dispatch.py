@@ -1,210 +1,123 @@
-"""A Dask cluster, whose workers get parts, one at a time each, and again what a lost worker had."""
+"""Which part goes to which worker of a cluster: one at a time each, and again elsewhere what a lost worker had."""
 
-import contextlib
-import importlib.util
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
-from encoder_conformance.commands.cluster.worker import Offer, PlanPart, Result, judge, offer
-from encoder_conformance.implementation.manifest import Device
-from encoder_conformance.platform.errors import InputError
+from encoder_conformance.commands.cluster.worker import PlanPart, Result
 
-_INSTALL = "pip install 'encoder-conformance[dask]'"
-_SECONDS_TO_CONNECT, _SECONDS_BETWEEN_LOOKS = 10, 0.25
 MOST_LOSSES = 3
-"""Workers that a part may lose before it is given up: it may be what ends them."""
+"""Workers or processes that a part may lose before it is given up: it may be what ends them."""
+_There = Mapping[str, frozenset[str]]
 
 
-@contextlib.contextmanager
-def connected(address: str, implementations: Sequence[str], device: Device) -> "Generator[DaskCluster]":
-    """The cluster of a scheduler. Raises InputError if it cannot be reached, or has no worker."""
-    if importlib.util.find_spec("distributed") is None:
-        raise InputError("needs the package distributed", where="--scheduler", hint=_INSTALL)
-    from distributed import Client  # a second of the command's start
-
-    try:
-        client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        problem = f"cannot be reached: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise InputError(problem, where=f"--scheduler {address}", hint="dask scheduler prints its address") from None
-    with client:
-        yield DaskCluster(client, address, implementations, device)
-
-
-class DaskCluster:
-    """Its workers with their offers, asked once each. One that joins later and contradicts the others gets no part."""
-
-    def __init__(self, client: Any, address: str, implementations: Sequence[str], device: Device) -> None:
-        self._client, self._address = client, address
-        self._implementations, self._device = tuple(implementations), device
-        self.offers: dict[str, Offer] = {}
-        self.threads: dict[str, int] = {}
-
-    def workers(self) -> Mapping[str, frozenset[str]]:
-        """Address → the implementations that it can run, of all workers that are there now.
-
-        Raises InputError if a worker contradicts another, by its harness or by the packages of an implementation.
-        """
-        try:
-            # Not scheduler_info(): it may return what the client asks for itself meanwhile, which has no workers.
-            self.threads = self._client.nthreads()
-        except OSError:  # the scheduler is gone, and its workers with it
-            self.threads = {}
-        new = [address for address in self.threads if address not in self.offers]
-        if new:
-            asked = self._ask(new)
-            try:
-                _agree({**self.offers, **asked})
-            except InputError:
-                if not self.offers:
-                    raise
-                asked = {address: Offer(conform="", harness="") for address in asked}  # it came late, and gets nothing
-            self.offers |= asked
-        return {address: frozenset(self.offers[address].packages) for address in self.threads if address in self.offers}
-
-    def _ask(self, addresses: list[str]) -> dict[str, Offer]:
-        try:
-            found = self._client.run(offer, self._implementations, self._device, workers=addresses, on_error="return")
-        except OSError:  # all of them are gone already
-            return {}
-        offers = {}
-        for address, each in found.items():
-            if isinstance(each, ModuleNotFoundError):
-                where = f"--scheduler {self._address}"
-                raise InputError(f"worker {address} has no encoder_conformance", where=where, hint=_INSTALL)
-            if isinstance(each, Offer):
-                offers[address] = each
-        return offers
-
-    def start(self, part: PlanPart, worker: str) -> "DaskRunning":
-        future = self._client.submit(
-            judge, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
-        )
-        return DaskRunning(future)
-
-    def wait(self) -> None:
-        """Return when something may have changed."""
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
-
-
-class DaskRunning:
+class Running(Protocol):
     """A part that a worker has begun."""
 
-    def __init__(self, future: Any) -> None:
-        self._future = future
-
-    def result(self) -> Result | None:
-        """The result; None while it runs."""
-        if not self._future.done():
-            return None
-        if self._future.status == "finished":
-            result: Result = self._future.result()
-            return result
-        return Result(problem=f"{self._future.status}: {self._future.exception()!r}")
-
-    def drop(self) -> None:
-        with contextlib.suppress(Exception):
-            self._future.cancel(force=True)
+    def result(self) -> Result | None: ...
+    def drop(self) -> None: ...
 
 
-def _agree(offers: Mapping[str, Offer]) -> None:
-    """Raise InputError if two workers would judge differently: their reports could not be merged."""
-    if not offers:
-        return
-    first, one = next(iter(offers.items()))
-    for address, each in offers.items():
-        if each.conform and (each.conform, each.harness) != (one.conform, one.harness):
-            own, other = (f"{offer.conform} ({offer.harness})" for offer in (each, one))
-            problem = f"{address} has conform {own}, and {first} {other}"
-            raise InputError(problem, where="--scheduler", hint="install the same conform on every worker")
-    known: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for address, each in offers.items():
-        for name, packages in each.packages.items():
-            where, theirs = known.setdefault(name, (address, packages))
-            if packages != theirs:
-                ours = ", ".join(sorted(set(packages) - set(theirs))) or "none of these"
-                others = ", ".join(sorted(set(theirs) - set(packages))) or "none of these"
-                problem = f"{name} differs: {address} has {ours}, and {where} has {others}"
-                raise InputError(problem, where="--scheduler", hint="install the same packages on every worker")
+class Cluster(Protocol):
+    """Workers, each with the implementations that it can run."""
+
+    def workers(self) -> _There: ...
+    def start(self, part: PlanPart, worker: str) -> Running: ...
+    def wait(self) -> None: ...
 
 
 @dataclass
 class Dispatched:
-    """`results`: part → its result. `given_up`: part → why it has none. `lost`: the workers that went away at work."""
+    """`results`: part → its result. `given_up`: part → why it has none, and `refused`: those that a worker could not
+    judge. `lost`: the workers that went away at work."""
 
     results: dict[PlanPart, Result] = field(default_factory=dict)
     given_up: dict[PlanPart, str] = field(default_factory=dict)
+    refused: list[PlanPart] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
 
 
-def dispatch(cluster: DaskCluster, parts: Iterable[PlanPart], say: Callable[[str], None]) -> Dispatched:
-    """Have all parts judged. `say` gets a line about each that ends, and about each worker that is lost."""
-    waiting, running = deque(parts), dict[str, tuple[PlanPart, DaskRunning]]()
-    losses: dict[PlanPart, int] = {}
-    found = Dispatched()
-    try:
-        while waiting or running:
-            there = cluster.workers()
-            for worker in [worker for worker in running if worker not in there]:
-                part, work = running.pop(worker)
+class Dispatcher:
+    """Has parts judged. `say` gets a line about each that ends, and about each that is lost; `keep` each result, as
+    soon as it is there."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        parts: Iterable[PlanPart],
+        say: Callable[[str], None],
+        keep: Callable[[PlanPart, Result], None],
+    ) -> None:
+        self._cluster, self._say, self._keep = cluster, say, keep
+        self._waiting, self._running = deque(parts), dict[str, tuple[PlanPart, Running]]()
+        self._lost_at: dict[PlanPart, list[str]] = {}
+        self.found = Dispatched()
+
+    def run(self) -> Dispatched:
+        """Until every part has a result or is given up. However else it ends, what runs is dropped."""
+        try:
+            while self._waiting or self._running:
+                there = self._cluster.workers()
+                for worker in [worker for worker in self._running if worker not in there]:
+                    self._lose(worker, f"{worker} is lost")
+                    self.found.lost.append(worker)
+                for worker, (part, work) in list(self._running.items()):
+                    if (result := work.result()) is not None:
+                        self._take(worker, part, result)
+                self._start(there)
+                if self._waiting and not self._running:
+                    self._give_up(there)
+                if self._running:
+                    self._cluster.wait()
+        finally:
+            for _, work in self._running.values():
                 work.drop()
-                found.lost.append(worker)
-                losses[part] = losses.get(part, 0) + 1
-                if losses[part] < MOST_LOSSES:
-                    say(f"{worker} is lost; {part.name} is asked again elsewhere")
-                    waiting.appendleft(part)
-                else:
-                    say(f"{worker} is lost; {part.name} has lost {MOST_LOSSES} workers and is given up")
-                    found.given_up[part] = f"it lost {MOST_LOSSES} workers"
-            for worker, (part, work) in list(running.items()):
-                if (result := work.result()) is not None:
-                    del running[worker]
-                    _keep(found, part, result, worker, say)
-            _start(cluster, there, waiting, running)
-            if waiting and not running:
-                _give_up(found, waiting, there, say)
-            if running:
-                cluster.wait()
-    finally:
-        for _, work in running.values():
-            work.drop()
-    return found
+        return self.found
 
+    def _take(self, worker: str, part: PlanPart, result: Result) -> None:
+        if result.lost:
+            self._lose(worker, f"{part.name} was lost on {worker}: {result.problem}")
+            return
+        del self._running[worker]
+        if result.problem:
+            self._say(f"{part.name} failed on {worker}: {result.problem}")
+            self.found.given_up[part] = result.problem
+            self.found.refused.append(part)
+        else:
+            self.found.results[part] = result
+            self._keep(part, result)
+            self._say(f"{part.name}: judged by {worker}")
 
-def _keep(found: Dispatched, part: PlanPart, result: Result, worker: str, say: Callable[[str], None]) -> None:
-    if result.problem:
-        say(f"{part.name} failed on {worker}: {result.problem}")
-        found.given_up[part] = result.problem
-    else:
-        say(f"{part.name}: judged by {worker}")
-        found.results[part] = result
+    def _lose(self, worker: str, why: str) -> None:
+        """The part of a worker is asked again, unless that has happened often."""
+        part, work = self._running.pop(worker)
+        work.drop()
+        lost_at = self._lost_at.setdefault(part, [])
+        lost_at.append(worker)
+        if len(lost_at) < MOST_LOSSES:
+            self._say(f"{why}; {part.name} is asked again elsewhere")
+            self._waiting.appendleft(part)
+        else:
+            self._say(f"{why}; {part.name} was lost {MOST_LOSSES} times and is given up")
+            self.found.given_up[part] = f"it was lost {MOST_LOSSES} times, the last on {worker}"
 
+    def _start(self, there: _There) -> None:
+        """Start a part on every idle worker that can run one: not where it was lost, if there are others."""
+        for worker, can_run in there.items():
+            if worker in self._running:
+                continue
+            for part in self._waiting:
+                able = {each for each, names in there.items() if part.implementation in names}
+                if part.implementation in can_run and worker in (able - {*self._lost_at.get(part, ())} or able):
+                    self._waiting.remove(part)
+                    self._running[worker] = part, self._cluster.start(part, worker)
+                    break
 
-def _start(
-    cluster: DaskCluster,
-    there: Mapping[str, frozenset[str]],
-    waiting: deque[PlanPart],
-    running: dict[str, tuple[PlanPart, DaskRunning]],
-) -> None:
-    """Start a part on every idle worker that can run one."""
-    for worker, can_run in there.items():
-        if worker in running:
-            continue
-        part = next((part for part in waiting if part.implementation in can_run), None)
-        if part is not None:
-            waiting.remove(part)
-            running[worker] = part, cluster.start(part, worker)
-
-
-def _give_up(
-    found: Dispatched, waiting: deque[PlanPart], there: Mapping[str, frozenset[str]], say: Callable[[str], None]
-) -> None:
-    """No worker is at work, and none of those that are there can run what waits."""
-    for part in waiting:
-        reason = f"none of the {len(there)} workers that are left can run {part.implementation}"
-        say(f"{part.name} is given up: {reason}")
-        found.given_up[part] = reason
-    waiting.clear()
+    def _give_up(self, there: _There) -> None:
+        """No worker is at work, and none of those that are there can run what waits."""
+        for part in self._waiting:
+            reason = f"none of the {len(there)} workers that are left can run {part.implementation}"
+            self._say(f"{part.name} is given up: {reason}")
+            self.found.given_up[part] = reason
+        self._waiting.clear()

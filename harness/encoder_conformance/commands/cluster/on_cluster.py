@@ -1,24 +1,22 @@
 """`conform run --scheduler`: the plan in parts, on the workers of a Dask cluster, and one report of them."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.cluster.dispatch import DaskCluster, Dispatched, connected, dispatch
+from encoder_conformance.commands.cluster.dask_cluster import DaskCluster, connected
+from encoder_conformance.commands.cluster.dispatch import Dispatcher
+from encoder_conformance.commands.cluster.kept import KeptParts
 from encoder_conformance.commands.cluster.worker import PlanPart, RunQuestion, cases_of
-from encoder_conformance.commands.merge import exit_status, show_tallies, write_report
+from encoder_conformance.commands.merge import exit_status, show_tallies
 from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.scheduling import BUILDS_WORTH_A_WORKER
 from encoder_conformance.implementation.declared import check_declared
 from encoder_conformance.implementation.manifest import Implementation, default_implementations, find_implementation
 from encoder_conformance.implementation.task import Task
-from encoder_conformance.judging.asking import not_run
 from encoder_conformance.judging.records import Absent, Report, Shard
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import replace_file
-from encoder_conformance.reports.merge.merge import merge
 from encoder_conformance.reports.run.folder import NAME, begun_run
 from encoder_conformance.reports.run.terminal import console, diagnosis_text
 from encoder_conformance.subjects.plan import asked_of, plan
@@ -38,7 +36,7 @@ def run_on_cluster(arguments: RunArguments) -> int:
         text: plan(implementation, asked_of(implementation, cases), question.dtypes)
         for text, implementation in chosen.items()
     }
-    with connected(address, list(chosen), question.device) as cluster:
+    with connected(address, list(chosen), question.device, _say) as cluster:
         able = _able(cluster, chosen, named)
         parts = [
             part
@@ -46,19 +44,22 @@ def run_on_cluster(arguments: RunArguments) -> int:
             if able[text]
             for part in _parts(text, tasks, able[text], question, jobs or min(cluster.threads[w] for w in able[text]))
         ]
+        absent = [_absent(cluster, text, chosen[text]) for text in chosen if not able[text]]
+        planned = [(chosen[text], plans[text]) for text in chosen if able[text]]
         with begun_run(arguments.out) as folder:
-            quiet = arguments.quiet
-            dispatched = dispatch(cluster, parts, lambda line: None if quiet else click.echo(line, err=True))
-            reports = _kept(dispatched, folder)
-            if not reports:
+            kept = KeptParts(folder, planned, absent, question)
+            with kept.closed_if_interrupted():
+                said = (lambda _: None) if arguments.quiet else _say
+                dispatched = Dispatcher(cluster, parts, said, kept.keep).run()
+            if dispatched.refused and not dispatched.results:
                 reasons = "; ".join(dict.fromkeys(dispatched.given_up.values()))
                 raise InputError(f"no part was judged: {reasons}", where=f"--scheduler {address}")
-            report = _united(reports, [task for text in chosen if able[text] for task in plans[text]])
-            absent = tuple(_absent(cluster, text, chosen[text]) for text in chosen if not able[text])
-            report = report.model_copy(update={"absent": absent})
-            write_report(report, folder)
-            _show(report, [part.name for part in dispatched.given_up], folder)
-            return exit_status(report)
+            _show(kept.report, [part.name for part in dispatched.given_up], folder)
+            return exit_status(kept.report)
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
 
 
 def _question(arguments: RunArguments) -> RunQuestion:
@@ -73,17 +74,6 @@ def _question(arguments: RunArguments) -> RunQuestion:
         memory=None if memory == default_memory() else memory,  # else each machine's own
         isolate=arguments.limits.isolate,
     )
-
-
-def _kept(dispatched: Dispatched, folder: Path) -> dict[str, Report]:
-    """The reports of the parts by name, each of which is also in a folder of its own."""
-    reports = {}
-    for part, result in dispatched.results.items():
-        name = part.implementation.rpartition("/")[2].replace(":", "-").replace(",", "-")
-        place = folder / "parts" / f"{name}-{part.shard.number}-of-{part.shard.of}"
-        replace_file(place / NAME, result.report.encode())
-        reports[part.name] = Report.model_validate_json(result.report)
-    return reports
 
 
 def _show(report: Report, given_up: Sequence[str], folder: Path) -> None:
@@ -138,15 +128,3 @@ def _parts(text: str, tasks: list[Task], workers: list[str], question: RunQuesti
         PlanPart(implementation=text, shard=Shard(number=number, of=count), jobs=jobs, question=question)
         for number in range(1, count + 1)
     ]
-
-
-def _united(reports: dict[str, Report], tasks: list[Task]) -> Report:
-    """One report, in which every planned check has a record: of a part that was given up, that it was not run."""
-    arguments = tuple(sys.argv[1:])
-    told = [report.model_copy(update={"arguments": arguments}) for report in reports.values()]
-    merged = merge(told, list(reports))
-    known = {record.key: record for record in merged.records}
-    records = tuple(known.get(task.key) or not_run(task) for task in tasks)
-    whole = merged.complete and len(known) == len(records)
-    finished = merged.finished if whole else None
-    return merged.model_copy(update={"records": records, "complete": whole, "finished": finished})

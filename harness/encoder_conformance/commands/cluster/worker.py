@@ -1,9 +1,12 @@
 """The part of a cluster's worker: say which implementations it can run, and judge one part in a process of its own."""
 
 import hashlib
+import os
+import selectors
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +67,8 @@ def cases_of(question: RunQuestion) -> list[Case]:
 
 
 _END_OF_LOG = 2000
+SECONDS_WITHOUT_LIFE = 120
+"""The process of a part writes something every second, once it has imported what it needs."""
 
 
 class Offer(Frozen):
@@ -77,10 +82,11 @@ class Offer(Frozen):
 
 
 class Result(Frozen):
-    """A part's report.json, or why there is none."""
+    """A part's report.json, or why there is none. `lost`: its process came to an end that is none of its own."""
 
     report: str = ""
     problem: str = ""
+    lost: bool = False
 
 
 def offer(implementations: Sequence[str], device: Device) -> Offer:
@@ -96,7 +102,8 @@ def offer(implementations: Sequence[str], device: Device) -> Offer:
                 absent[text] = f"runs on {', '.join(implementation.capabilities.devices)}, not on {device}"
             else:
                 needed = {normal(name_of(line)) for line in requirements_of(implementation, folder)}
-                lines = (packages_of(ready.command[0]) or "").splitlines() if implementation.requires else []
+                interpreter = ready.interpreter if implementation.requires else None
+                lines = (packages_of(interpreter) or "").splitlines() if interpreter else []
                 found = (line for line in lines if normal(line.split(" ")[0]) in needed)
                 packages[text] = (*sorted(found), f"adapter {source_digest(folder)[:8]}")
         except InputError as error:
@@ -111,12 +118,35 @@ def judge(part: PlanPart) -> Result:
         folder = Path(temporary)
         (folder / REQUEST).write_text(part.model_dump_json(), encoding="utf-8")
         log = folder / "part.log"
-        with log.open("wb") as said:
-            command = [sys.executable, "-m", "encoder_conformance.commands.cluster.part_command", temporary]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said) as process:
-                status = process.wait()
+        command = [sys.executable, "-m", "encoder_conformance.commands.cluster.part_command", temporary]
+        with (
+            log.open("wb") as said,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as process,
+        ):
+            silent = not _lives(process)
+            if silent:
+                process.kill()
+            status = process.wait()
         report = folder / NAME
         if status == 0 and report.is_file():
             return Result(report=report.read_text(encoding="utf-8"))
+        if silent:
+            return Result(problem=f"its process showed no life for {SECONDS_WITHOUT_LIFE} s", lost=True)
         end = log.read_text(encoding="utf-8", errors="replace")[-_END_OF_LOG:].strip()
+        if status < 0:
+            return Result(problem=f"its process was ended by signal {-status}", lost=True)
         return Result(problem=end or f"its process ended with status {status}")
+
+
+def _lives(process: "subprocess.Popen[bytes]") -> bool:
+    """Wait for the end of a part's process. False if it shows no life meanwhile: somebody has stopped it."""
+    assert process.stdout is not None
+    heard = time.monotonic()
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        while process.poll() is None and time.monotonic() - heard < SECONDS_WITHOUT_LIFE:
+            if waiting.select(1):
+                if not os.read(process.stdout.fileno(), 1 << 16):
+                    return True  # it ends
+                heard = time.monotonic()
+    return process.poll() is not None

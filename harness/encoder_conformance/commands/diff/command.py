@@ -63,9 +63,6 @@ def diff(
     A and B are each a module (as of `conform check`; MODULE@PATH names a part), an implementation, or an ONNX file.
     Where they are apart it says which of them is off, and by which known bug. Two modules of which no layer can be read
     are compared by their outputs, each with its own parameters.
-
-    Exit status: 0 they agree; 1 they do not; 2 they cannot be compared, or wrong usage; 3 they agree, and conform
-    itself failed in a diagnosis.
     """
     stated = CheckRequest(first).stating(layer, "`diff` compares encoder layers")
     if first == second:

@@ -117,8 +117,7 @@ def parameters(
     """Show the parameters of a live layer: the name and shape of each, and the total and trainable counts.
 
     The shapes are those that the live layer returned. --batch and --sequence set the input for --gradients; the
-    gradients are of the sum of output times a drawn cotangent. Exit status: 0; 1 there was no answer, or the layer
-    does not return the parameters that it was sent; 2 wrong usage or bad input.
+    gradients are of the sum of output times a drawn cotangent.
     """
     case = layer.case(batch, sequence)
     check: Check = "gradients" if gradients else "output"

@@ -66,8 +66,7 @@ def trace(
     """Show every stage of a layer: its name, shape and description, and with a golden its rms error in σ.
 
     The shapes are those of the tensors that the implementation returns at these sizes. For a stack, the stages inside
-    each layer are shown too: the layer is run by itself, on its input in the stack. Exit status: 0 all stages are as
-    specified; 1 a stage is not, or there was no answer; 2 wrong usage or bad input.
+    each layer are shown too: the layer is run by itself, on its input in the stack.
     """
     if case is not None:
         sizes = (*astuple(layer), batch, sequence, lengths or None)

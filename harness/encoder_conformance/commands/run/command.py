@@ -124,8 +124,6 @@ def run(**given: Any) -> int:
 
     Without --level and --case it runs the core: the few cases that detect every known deviation. The cases that
     exclude most deviations come first.
-
-    Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
     arguments = RunArguments(begun=time.monotonic(), **given)
     arguments.refuse_contradictions()

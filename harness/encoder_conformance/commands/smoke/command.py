@@ -55,9 +55,6 @@ def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool,
     """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.
 
     The cases use small layers that its manifest does not opt out of, or --layer.
-
-    Exit status: 0 every step is right; 1 a step failed; 2 no manifest, or no interpreter to start it with; 3 every step
-    is right, and conform itself failed in a diagnosis.
     """
     warn_of_left_out()
     with tempfile.TemporaryDirectory(prefix="conform-") as folder:

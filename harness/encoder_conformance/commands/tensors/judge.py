@@ -48,8 +48,6 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
     """Judge a file of answers to the questions of `conform ask`, and print the matrix.
 
     Stages and gradients are judged where the file has them. A question without an answer is an error of the run.
-
-    Exit status: 0 all as expected; 1 something did not conform; 2 wrong usage or bad input; 3 incomplete.
     """
     asked = asked or answers.with_name("asked.safetensors")
     asking, digest = files.read_asking(asked)

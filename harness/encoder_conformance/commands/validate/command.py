@@ -124,9 +124,6 @@ def validate_(
 ) -> int:
     """Validate an ONNX file: its structure, sizes, masks, numbers, runtimes and levels. No specification is needed:
     the layer is inferred from the graph, and judged with the file's own parameters.
-
-    Exit status: 0 it does what --layer states, or conforms to itself where nothing is stated; 1 it was judged and
-    does not; 2 it could not be judged, or wrong usage; 3 it does, and conform itself failed in a diagnosis.
     """
     command = "`validate` judges files of encoder layers"
     stated["layer"] = encoder_layer_of(find_layer(layer), command) if layer else None

@@ -106,9 +106,6 @@ def versions(
 
     Each version is installed by pip in an environment of its own, wheels only, and kept in the user's cache folder. A
     series such as 3.14 counts by its newest version. Versions whose packages have not changed are not asked again.
-
-    Exit status: 0 all versions were judged; 1 the newest is out of line where an older one was not; 2 bad input; 3 a
-    version could not be installed, or its run is incomplete.
     """
     folder, implementation = find_implementation(name)
     check_declared(implementation, folder)

@@ -116,7 +116,11 @@ def _implementations(reports: Iterable[Report]) -> tuple[Judged, ...]:
         for each in report.implementations:
             known = found.setdefault(each.name, each)
             started = known if known.versions else each
-            found[each.name] = started.model_copy(update={"peak_memory": larger(known.peak_memory, each.peak_memory)})
+            of_both = {
+                "peak_memory": larger(known.peak_memory, each.peak_memory),
+                "isolated": known.isolated or each.isolated,
+            }
+            found[each.name] = started.model_copy(update=of_both)
     return tuple(found.values())
 
 

@@ -1,7 +1,7 @@
 """Chooses what a script shows, the smallest failing check of a run, and gathers what is expected of it."""
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.situation import WITH_GOLDEN, Check
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.subjects.starting import require_ready
+from encoder_conformance.worker.limits import WorkerLimits
 
 _PLAIN = 100.0
 """The rms in σ from which a failure is plain."""
@@ -37,6 +38,8 @@ class FailingCheck:
     judged: Judged
     threads: int
     diagnosis: str
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
+    """Of what is run to make the script and to try it: isolated where the run was."""
 
 
 def failure_of(report: Report, pattern: str, dtype: str | None, ready: Ready) -> FailingCheck:

@@ -11,6 +11,8 @@ from encoder_conformance.judging.records import Record
 from encoder_conformance.platform.clean import line
 from encoder_conformance.platform.interrupts import ends_with_parent
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.worker.limits import WorkerLimits
+from encoder_conformance.worker.sandbox import sandboxed_script
 
 
 @dataclass(frozen=True)
@@ -21,16 +23,21 @@ class Ended:
     last_line: str
 
 
-def run_script(script: Path, ready: Ready, record: Record) -> Ended:
+def run_script(script: Path, ready: Ready, record: Record, within: WorkerLimits) -> Ended:
     """Run it apart from this project: no variable, folder or module of this harness is handed on."""
+    command: tuple[str, ...] = (ready.command[0], "-I", str(script.resolve()))
+    environment = passed_on(os.environ)
+    if within.isolate:
+        inside = sandboxed_script(ready, script.resolve(), ("-I",), environment, within.memory)
+        command, environment = inside.command, inside.environment
     limits = ready.implementation.timeouts
     seconds = limits.start + limits.build + limits.run
     with tempfile.TemporaryDirectory() as folder:
         try:
             ended = subprocess.run(
-                [ready.command[0], "-I", str(script.resolve())],
+                command,
                 cwd=folder,
-                env=passed_on(os.environ),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -25,6 +25,7 @@ from encoder_conformance.spec.case_parameters import drawn
 from encoder_conformance.spec.load import constants
 from encoder_conformance.subjects.starting import open_session
 from encoder_conformance.worker.failure import Failure
+from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.marshalling import run_request
 
 _ADAPTER = "the_adapter"
@@ -77,7 +78,7 @@ def _of_model(shown: FailingCheck) -> str:
         shown,
         given={"layout": "batch_first"},
         inputs=inputs(shown.task),
-        model=exported(shown.task, shown.ready),
+        model=exported(shown.task, shown.ready, shown.limits),
         level=onnx_runtime("onnxruntime").levels[settings["level"]],
         provider=settings["provider"],
         disabled=[settings["disabled"]],
@@ -150,13 +151,13 @@ _LARGEST = 4 << 20
 """Bytes of a model in a script."""
 
 
-def exported(task: Task, ready: Ready) -> bytes:
+def exported(task: Task, ready: Ready, limits: WorkerLimits) -> bytes:
     """The file that the implementation deploys, with the case's parameters. Raises InputError if there is none."""
     where = f"{ready.implementation.name} {task.case.id}"
     if task.case.situation.mask.bias is not None:
         raise InputError("has a bias of the scores, which no deployed model takes", where=where)
     parameters = {name: value.astype(task.format.numpy) for name, value in task.case.parameters().items()}
-    with open_session(ready) as session:
+    with open_session(ready, limits=limits) as session:
         answer = session.deploy(Export(layer=task.case.layer, dtype=task.dtype, mask="full"), parameters)
     if isinstance(answer, Failure):
         raise InputError(f"cannot be exported: {answer.message}", where=where)

@@ -15,7 +15,7 @@ from encoder_conformance.judging.core.order import Exclusion
 from encoder_conformance.judging.observation import Observation
 from encoder_conformance.judging.records import Diagnosis, EndedBy, Record, Report
 from encoder_conformance.oracle.golden.build import compute, constants_for
-from encoder_conformance.platform.errors import InputError, MachineError
+from encoder_conformance.platform.errors import InputError, fault_of_machine
 from encoder_conformance.reports.run.last_lines import implementation_line
 from encoder_conformance.reports.run.ledger import Ledger
 from encoder_conformance.reports.run.terminal import console, record_line
@@ -142,7 +142,7 @@ class Collection:
             self._run.abort()
             for record in self._run.left():
                 self._add(record)
-            self.close(_ended_by(error))
+            self.close(ended_by(error))
             where = f"is in {self._ledger.path}, marked incomplete"
             if problem := self._ledger.problem:
                 where = f"is not kept: {problem}"
@@ -150,10 +150,10 @@ class Collection:
             raise
 
 
-def _ended_by(error: BaseException) -> EndedBy | None:
+def ended_by(error: BaseException) -> EndedBy | None:
     """What ends a run early; None for what the user is told instead of a result."""
     if isinstance(error, InputError):
         return None
-    if isinstance(error, MachineError):
+    if fault_of_machine(error):
         return "fault of the machine"
     return "interrupt" if isinstance(error, KeyboardInterrupt) else "fault of the harness"

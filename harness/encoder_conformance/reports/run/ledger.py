@@ -138,6 +138,7 @@ class Ledger:
                     shows_all_stages=assignment.ready.implementation.capabilities.stages == "all",
                     lock=self._locks[assignment.name],
                     peak_memory=self._run.peak_memory(assignment.name),
+                    isolated=self._run.options.limits.isolate,
                 )
                 for assignment in self._assignments
             ),

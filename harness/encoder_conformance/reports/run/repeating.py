@@ -28,8 +28,10 @@ def repeat_command(report: Report, implementation: str, case: str, dtype: str) -
     if arguments[0] == "versions":  # the environment was this version's own
         interpreter = next(each.command[0] for each in report.implementations if each.name == implementation)
         command += ["--python", f"{implementation.partition(':')[0]}={interpreter}"]
-    for option in ("--layer", "--device", "--python"):
+    for option in ("--layer", "--device", "--python", "--memory"):
         command += [word for i, word in enumerate(arguments) if word == option or (i and arguments[i - 1] == option)]
+        command += [word for word in arguments if word.startswith(f"{option}=")]
+    command += ["--isolate"] * report.is_isolated(implementation)
     if report.environment.seed:
         command += ["--seed", str(report.environment.seed)]
     return shlex.join([*command, "--threads", str(report.environment.threads_per_worker)])
@@ -38,6 +40,7 @@ def repeat_command(report: Report, implementation: str, case: str, dtype: str) -
 def reproduce_command(report: Report, implementation: str, case: str, dtype: str | None) -> str:
     """The command that writes a failing case as a script of the framework alone. `case` may be a pattern."""
     command = ["conform", "reproduce", case, "--impl", _implementation_argument(report, implementation)]
+    command += ["--isolate"] * report.is_isolated(implementation)
     return shlex.join([*command, *(["--dtype", dtype] if dtype else [])])
 
 
