@@ -1,7 +1,7 @@
 """What `conform` says of each layer of planted_kinds.py, right and with each bug: a row a kind, a column a bug.
 
-`python tests/frameworks/planted_table.py` prints the table. A bug is named where a finding that is no note has its words
-and, where code is wrong and no call, a line of the file.
+`python tests/frameworks/planted_table.py` prints the table. A bug is named where a finding that is no note has its
+words and, where code is wrong and no call, a line of the file.
 """
 
 import re
@@ -52,7 +52,7 @@ def right(kind: str) -> ModuleDescription:
 def answer(kind: str, bug: str = "") -> Answer:
     stated = right(kind).layer if bug in OF_A_CALL else None
     found = right(kind) if not bug else _described(kind, bug, stated)
-    findings = [each for each in findings_of(found, declared=False, reference=None, part=False)]
+    findings = list(findings_of(found, declared=False, reference=None, part=False))
     said = tuple(each.message for each in findings if each.severity != "note")
     errors = any(each.severity == "error" for each in findings)
     passes = found.layer is not None and found.proof is not None and found.proof.holds and not errors

@@ -15,7 +15,7 @@ from encoder_conformance.spec.axes import Array
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 
 
-class Asked(dict[str, Any]):
+class ReadOf(dict[str, Any]):
     """A mapping of nothing, which notes what it is asked for, and gives x for the first that may be x. `attributes`:
     whether they may be what it is asked for."""
 
@@ -59,13 +59,13 @@ class Asked(dict[str, Any]):
 class _Listening(Arrangement):
     """Calls a module with nothing but such a mapping."""
 
-    heard: list[Asked] = field(default_factory=list, compare=False)
+    heard: list[ReadOf] = field(default_factory=list, compare=False)
     attributes: bool = True
 
     def call(
         self, module: Callable[..., Any], x_name: str, x: Any, given: Mapping[str, Any], arrays: Arrays
     ) -> tuple[Any, Any]:
-        asked = Asked(x, attributes=self.attributes)
+        asked = ReadOf(x, attributes=self.attributes)
         self.heard.append(asked)
         return module(asked, **given), x
 

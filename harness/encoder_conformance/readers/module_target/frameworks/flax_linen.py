@@ -146,16 +146,20 @@ class _Linen(JaxFramework):
 
             return call(called), after
 
-        told = in_training(unbound.__call__)
-        trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
-
-        def training(tree: Any) -> Called:
-            rngs = {"dropout": jax.random.key(SEED)}
-            return partial(trained.apply, {"params": tree, **rest}, rngs=rngs)
-
         name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
-        found = Functional(bind, variables["params"], signature, name, parts, training=training)
-        return JaxModule(replace(found, held=rest, step=step, told_in_training=told))
+        found = Functional(bind, variables["params"], signature, name, parts, training=_training(unbound, rest))
+        return JaxModule(replace(found, held=rest, step=step, told_in_training=in_training(unbound.__call__)))
+
+
+def _training(unbound: Any, rest: Mapping[str, Any]) -> Callable[[Any], Called]:
+    """The module with these parameters, in training."""
+    trained = unbound.clone(deterministic=False) if hasattr(unbound, "deterministic") else unbound
+
+    def training(tree: Any) -> Called:
+        rngs = {"dropout": jax.random.key(SEED)}
+        return partial(trained.apply, {"params": tree, **rest}, rngs=rngs)
+
+    return training
 
 
 def _module_of(found: object) -> object:
