@@ -149,9 +149,9 @@ workers:
 - Workers that would contradict each other are refused before anything is asked: another conform, or other packages
   of the same implementation.
 - A part is judged in a process of its own on the worker. If the worker or that process is lost (killed, or stopped: a
-  worker that the scheduler has not heard of for a minute, a process that shows no life for two), its part is asked again
-  elsewhere, and nothing else is. A part that was lost three times is given up; the run is then incomplete, with exit
-  status 3.
+  worker that the scheduler has not heard of for a minute, a process that shows no life for two), its part is asked
+  again elsewhere, and nothing else is. A part that was lost three times is given up; the run is then incomplete, with
+  exit status 3.
 - A part's report is kept in `parts` in the run's folder as soon as it is there, and `report.json` says from the first
   moment on how far the run has come. Ctrl-C, SIGTERM and a client that is killed leave both.
 - A scheduler that does not answer is said after ten seconds; after a minute the run ends, with what is kept and exit
