@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from encoder_conformance.commands.check.covered import up_to
-from encoder_conformance.commands.check.show import choices
 from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.commands.check.verdict import choices
 from encoder_conformance.commands.commands import unless_faulty
 from encoder_conformance.commands.diff.comparing import compare
 from encoder_conformance.commands.diff.results import DiffResult, TensorDifference, WholeDiffResult

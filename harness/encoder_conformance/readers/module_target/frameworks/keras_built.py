@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.bundles import Asked
+from encoder_conformance.readers.module_target.bundles import ReadOf
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
@@ -61,7 +61,7 @@ def _another(layer: Any) -> Any:
 
 def _bundled(layer: Any, signature: Signature) -> Arrangement | None:
     """How it is called where it takes x out of a mapping; it is given nothing that can be computed with."""
-    asked, tried = Asked(object(), attributes=False), _another(layer)
+    asked, tried = ReadOf(object(), attributes=False), _another(layer)
     if tried is layer:
         return None
     with suppress(Exception):
