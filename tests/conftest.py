@@ -54,6 +54,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     session says how many and why."""
     for name, why_not in (
         *(("linux", _not_linux), ("sandbox", _no_sandbox), ("other_user", other_user.why_not)),
+        *(("namespaces", _no_namespaces),),
         *(("cpp", _no_compiler), ("jax", _no_jax)),
     ):
         marked = [item for item in items if item.get_closest_marker(name)]
@@ -86,6 +87,15 @@ def _not_linux() -> str:
 
 def _no_jax() -> str:
     return "" if find_spec("jax") else "JAX is in another environment"
+
+
+def _no_namespaces() -> str:
+    ended = (
+        subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False)
+        if shutil.which("unshare")
+        else None
+    )
+    return "" if ended and not ended.returncode else "no mount namespace can be made here (unshare -Urm)"
 
 
 def _no_compiler() -> str:

@@ -268,6 +268,12 @@ def test_a_report_that_no_run_has_written_is_refused(tmp_path: Path, fake: Calla
         (changed(report, "environment", "seed", to=infinite), "it has the number inf"),
         (changed(report, "records", stages, "stage", to="norm9"), "pre-gelu/no-mask has no stage 'norm9'"),
         (changed(report, "records", stages, "tensors", 0, "tensor", to="norm9"), "has no stage 'norm9'"),
+        (changed(report, "records", 0, "rms", to=-1.0), "has an error or a time below 0"),
+        (changed(report, "records", 0, "seconds", to=-1.0), "has an error or a time below 0"),
+        (changed(report, "records", 0, "tensors", 0, "conforms", to=False), "passes, and its output does not conform"),
+        (changed(report, "records", 0, "outcome", to="not-run"), "it says that it is complete, and good pre-gelu/"),
+        (changed(report, "records", 0, "outcome", to="splendid"), "float32 output has the outcome 'splendid'"),
+        (changed(report, "records", 1, to=report["records"][0]), "it has two records of good pre-gelu/no-mask"),
         (changed(report, "shard", to={"number": 0, "of": 0}), "greater than or equal to 1"),
         (changed(report, "shard", to={"number": 3, "of": 2}), "there is no part 3 of 2"),
     ):

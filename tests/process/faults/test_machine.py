@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,54 @@ def test_a_full_disk_of_temporary_files_is_said(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(machine.os, "statvfs", lambda _: Left)
     with pytest.raises(MachineError, match="is full, and temporary files have no other place"):
         require_machine()
+
+
+SMALL = {
+    "full-tmp": ("mount -t tmpfs -o size=256k tmpfs /tmp; head -c 300k /dev/zero > /tmp/fill", "/tmp is full"),
+    "full-shm": (
+        "mount -t tmpfs -o size=4k tmpfs /dev/shm; head -c 8k /dev/zero > /dev/shm/fill",
+        "processes cannot share memory here (/dev/shm): [Errno 28] No space left on device",
+    ),
+    "read-only-shm": (
+        "mount -t tmpfs -o ro,size=4k tmpfs /dev/shm",
+        "processes cannot share memory here (/dev/shm): [Errno 30] Read-only file system",
+    ),
+    "no-devices": (
+        "mount -t tmpfs -o size=1m tmpfs /dev",
+        "processes cannot share memory here (/dev/shm): [Errno 2] No such file or directory",
+    ),
+}
+
+
+@pytest.mark.release
+@pytest.mark.namespaces
+@pytest.mark.parametrize("lacks", SMALL)
+def test_what_a_real_file_system_lacks_is_said_and_nobody_is_accused(honest: Path, lacks: str) -> None:
+    """In a namespace of its own, with a seed whose goldens several processes compute."""
+    before, said = SMALL[lacks]
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        words = ("run", "--impl", honest, *ONE[:-1], "2", "--seed", "3", "--out", "out")
+        shell = f'unset TMPDIR; ({before}) 2> /dev/null; "$@"'
+        program = ["unshare", "-Urm", "bash", "-c", shell, "bash", *START, *map(str, words)]
+        ended = subprocess.run(program, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+        assert (ended.returncode, said in ended.stderr) == (3, True), ended.stderr
+        report = Path(place, "out", "report.json")
+        kept = json.loads(report.read_text())["records"] if report.exists() else []
+        assert {record["outcome"] for record in kept} <= {"not-run"}
+
+
+@pytest.mark.release
+@pytest.mark.namespaces
+def test_a_disk_that_fills_while_a_run_writes_is_said(honest: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        words = ("run", "--impl", honest, "--case", "pre-gelu/*", "--out", "small/out")
+        small = "mkdir small; mount -t tmpfs -o size=64k tmpfs small"
+        shell = f'{small}; "$@"; status=$?; cat small/out/report.json >&2; exit $status'
+        program = ["unshare", "-Urm", "bash", "-c", shell, "bash", *START, *map(str, words)]
+        ended = subprocess.run(program, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+        assert ended.returncode == 3
+        assert "No space left on device: not all of this run is on disk" in ended.stderr
+        assert '"complete": true' not in ended.stderr.replace('"complete":true', '"complete": true')
 
 
 def test_a_null_device_that_is_none_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

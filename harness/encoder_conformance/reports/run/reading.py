@@ -18,6 +18,7 @@ from encoder_conformance.platform.clean import cleaned
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.folder import LATEST, LOGS, NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import is_stage
 
 _LEVELS = 16
@@ -26,6 +27,8 @@ _AGAIN = "run conform run again"
 _RECORDS = b'"records": ['
 """The end of the line after which the ledger writes one record a line."""
 _KEY = ("implementation", "case", "dtype", "check")
+
+_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 Raw = dict[str, Any]
 """A record as JSON, with at least what identifies it, and its outcome."""
@@ -53,18 +56,33 @@ class StoredReport:
 
     def records(self) -> Iterator[Raw]:
         """Every record, in the order of the plan. Raises InputError."""
+        seen = set[int]()
         with (self._path.with_name(JOURNAL) if self._judged else self._path).open("rb") as journal:
             for record in self._whole or self._planned():
                 if not (
                     isinstance(record, dict) and all(isinstance(record.get(key), str) for key in (*_KEY, "outcome"))
                 ):
                     raise InputError("has a record that is none", where=str(self._path), hint=_AGAIN)
+                if problem := self._contradicted_by(record, seen):
+                    raise InputError(f"is no report: {problem}", where=str(self._path), hint=_AGAIN)
                 begin = self._judged.get(_key(record))
                 if begin is None:
                     yield record
                 else:
                     journal.seek(begin)
                     yield json.loads(journal.readline())
+
+    def _contradicted_by(self, record: Raw, seen: set[int]) -> str:
+        """What no run writes beside what came before it; "" if it may. `seen`: of the keys of those before."""
+        key = " ".join(record[name] for name in _KEY)
+        if hash(key) in seen:
+            return f"it has two records of {key}"
+        seen.add(hash(key))
+        if record["outcome"] not in _OUTCOMES:
+            return f"{key} has the outcome {record['outcome']!r}"
+        if self.report.complete and record["outcome"] == Outcome.NOT_RUN:
+            return f"it says that it is complete, and {key} was not run"
+        return ""
 
     def record(self, raw: Raw) -> Record:
         """Validate a record. Raises InputError."""
@@ -74,6 +92,10 @@ class StoredReport:
             unknown = [name for name in names if not is_stage(name)]
             if record.check in ("output", "stages") and unknown:
                 raise ValueError(f"{record.case} has no stage {unknown[0]!r}")
+            if record.outcome is Outcome.PASS and (wrong := [each for each in record.tensors if not each.conforms]):
+                raise ValueError(f"{record.case} passes, and its {wrong[0].tensor} does not conform")
+            if any(number is not None and number < 0 for number in (record.rms, record.max, record.seconds)):
+                raise ValueError(f"{record.case} has an error or a time below 0")
             return record
 
     def _planned(self) -> Iterator[Any]:
