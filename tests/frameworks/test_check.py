@@ -419,7 +419,7 @@ def _words(text: str) -> str:
 @pytest.mark.release
 def test_readme_shows_what_is_printed(conform: Callable) -> None:
     root = MODULES.parents[2]
-    shown = re.findall(r"```\n(?:\$ .*\n)?(.*?)```", (root / "README.md").read_text(), re.DOTALL)[:2]
+    shown = re.findall(r"```\n(?:\$ [^\n]*\n)?(.*?)```", (root / "README.md").read_text(), re.DOTALL)[:2]
     for text, arguments in zip(shown, (("--layer", "post-gelu-bert"), ()), strict=True):
         ended, _ = check(conform, f"{root}/docs/checking/model.py:Block", *arguments)
         printed = _words(ended.stdout)

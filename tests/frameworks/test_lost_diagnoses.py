@@ -35,10 +35,15 @@ def test_a_module_that_hangs_or_ends_its_process_is_said_in_a_line(conform: Call
     mine = conform("check", "hostile.py:Own", "--memory", "4GiB")
     assert mine.status == 2
     assert "could not be examined: the worker exited with status 1; its last words: hostile.Mine: out of" in mine.stderr
+    exits = conform("check", "hostile.py:Exits")
+    assert exits.status == 2
+    assert "it ends its own process, by SystemExit: 4" in exits.stderr
+    assert "hostile.py:27, in forward: sys.exit(4)" in exits.stderr
 
 
 HOSTILE = """
 import signal
+import sys
 from torch import nn
 
 
@@ -54,4 +59,13 @@ class Mine(BaseException):
 class Own(nn.Module):
     def forward(self, x):
         raise Mine("out of luck")
+
+
+class Exits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x):
+        sys.exit(4)
 """

@@ -59,12 +59,12 @@ def verdict(part: PartResult) -> str:
 
 def _covered(part: PartResult) -> str:
     """What a verdict that it is right covers, and what no verdict does."""
-    without = [f"not given: {', '.join(part.without)}"] if part.without else []
+    without = [f"it was asked without {', '.join(part.without)}"] if part.without else []
     warnings = [f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"] if part.warnings else []
     if part.layer is None or part.status == 2:
         return ""
     if part.status:
-        return "; ".join([*without, *warnings]).capitalize()
+        return "; ".join([*without, *warnings])
     if part.like:
         return f"It is like {part.like}, which was asked in its place."
     return "; ".join([f"{_numbers(part)}, {up_to(part.asked)}, {_given(part)}", *without, *warnings]) + "."

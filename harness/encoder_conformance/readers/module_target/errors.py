@@ -32,4 +32,6 @@ def last_frames(error: BaseException) -> str:
         and not frame.name.endswith("_call_impl")
     ]
     text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+    if isinstance(error, SystemExit):
+        text = f"it ends its own process, by {text}"
     return "\n".join([text, *(f"  {frame}" for frame in frames[-_FRAMES:])])

@@ -234,7 +234,7 @@ class LiveModule(ABC):
             return {"output": self.call(feeds)}
         except ExecutionError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ExecutionError(last_frames(error)) from None
 
 

@@ -53,7 +53,7 @@ def _places(module: nn.Module) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Each buffer and attribute: its path, where it lies, and its name there."""
     for prefix, part in module.named_modules():
         attributes = {name: None for name, value in vars(part).items() if name not in _OWN and _is_state(value)}
-        for held, names in ((part._buffers, list(part._buffers)), (vars(part), list(attributes))):
+        for held, names in ((part._buffers, list(part._buffers.keys())), (vars(part), list(attributes))):
             for name in names:
                 yield f"{prefix}.{name}" if prefix else name, held, name
 
