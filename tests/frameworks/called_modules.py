@@ -76,6 +76,13 @@ class Thrice(Plain):
         return self.layer(value, mask)
 
 
+class AsksOfItsMask(Plain):
+    """Its mask has a default that it cannot do with, as in transformers' MraLayer."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attention_mask[:, 0, 0] < 0 if attention_mask.ndim == 4 else attention_mask == 0)
+
+
 class NeedsMask(Plain):
     def forward(self, x: Tensor, attention_mask: Tensor) -> Tensor:
         return self.layer(x, attention_mask[:, 0, 0] == 0)

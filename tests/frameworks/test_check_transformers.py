@@ -1,6 +1,7 @@
 """`conform check` on layers of transformers, made from their configurations: read off them and proved."""
 
 import importlib
+import importlib.util
 import runpy
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import transformers
 
 from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.readers.module_target.describing import described
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
+from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
@@ -186,9 +189,17 @@ def test_a_model_of_transformers_states_what_it_should_be(conform: Any, tmp_path
         ("hf:brt", "transformers has no model type 'brt'"),
         ("hf:bert@encoder.layer.77", "encoder.layer has no part '77'"),
         ("hf:fnet", "it mixes positions by a Fourier transform"),
+        ("hf:segformer", "there is a convolution in it"),
     ],
 )
 def test_a_model_that_states_nothing(conform: Any, named: str, said: str) -> None:
     ended = conform("check", f"{PORT}:Block", "--layer", named, "--jobs", "1", "--out", "o")
     assert ended.status == 2, ended.stdout + ended.stderr
     assert said in ended.stderr
+
+
+@pytest.mark.release
+@pytest.mark.skipif(importlib.util.find_spec("timm") is not None, reason="timm is installed")
+def test_a_library_that_a_model_needs_is_named() -> None:
+    with pytest.raises(BadTarget, match="DetrModel needs the library timm, which is not installed"):
+        load_target("hf:detr", {}, Path())

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+
+_REQUIRED = re.compile(r"requires the (\S+) library")
+"""What transformers says of a library that a model needs."""
 
 
 def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[ModuleFramework, Any]:
@@ -157,7 +161,17 @@ def made_by_transformers(config: Any) -> Any:
     from transformers import AutoModel
 
     model = _class_of(config, AutoModel._model_mapping)
-    return without_input(lambda: model._from_config(config))
+
+    def made() -> Any:
+        try:
+            return model._from_config(config)
+        except ImportError as error:
+            if missing := _REQUIRED.search(str(error)):
+                problem = f"{model.__name__} needs the library {missing[1]}, which is not installed"
+                raise BadTarget(problem, f"pip install {missing[1]}") from None
+            raise
+
+    return without_input(made)
 
 
 def _class_of(config: Any, known: Mapping[Any, Any]) -> Any:

@@ -1,5 +1,6 @@
 """Finds out by perturbation how x lies: on the live module, not on an export."""
 
+import re
 from collections import Counter
 from contextlib import suppress
 from itertools import product
@@ -53,10 +54,18 @@ def first_x(runner: LiveModule) -> Array:
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         raise BadTarget(problem, problems[0])
+    if unmasked := next((name for name in runner.signature.masks if _is_about(name, problems[0])), None):
+        hint = f"a layer takes x alone: give {unmasked} a default that allows every key"
+        raise BadTarget(f"it takes no x without {unmasked}, whose default None it cannot do with: {problems[0]}", hint)
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
     raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {problems[0]}")
+
+
+def _is_about(name: str, problem: str) -> bool:
+    """Whether a call failed for None was given for an argument, which the last line of its frames reads."""
+    return "NoneType" in problem and re.search(rf"\b{re.escape(name)}\b", problem.rpartition(": ")[2]) is not None
 
 
 def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 _WIDTHS = 3
 """The most widths that embedded positions are tried with."""
-_IMAGE_SIZES = (224, 32)
-"""Tried where no attribute says one."""
+_IMAGE_SIZES = (64, 224, 32)
+"""Tried where no attribute says one. The first is small: the first layers of a pyramid have thousands of positions of a
+large one."""
 _SECONDS = 0.25
 _RATE = 16000
 Inputs = Mapping[str, Tensor]
