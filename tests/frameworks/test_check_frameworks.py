@@ -136,6 +136,7 @@ def test_keras_is_judged_on_its_other_backends(
 NAMED = {
     "bare_jax.py:NnxTanh": ("pre-gelu", "gelu-tanh"),
     "bare_jax.py:NnxEpsilon": ("pre-gelu", "norm-eps-1e-3"),
+    "bare_jax.py:NnxFast": ("pre-gelu", "norm-fast-variance"),
     "bare_keras.py:functional_epsilon": ("post-relu", "norm-eps-1e-3"),
 }
 

@@ -1,7 +1,9 @@
 """The parts that all frameworks on JAX have in common as frameworks."""
 
+import random
 from abc import abstractmethod
 from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -13,6 +15,16 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 
 class JaxFramework(ModuleFramework):
     """Its subclasses say how a module is made a function, in `live`. JAX has no random state, and nothing is set."""
+
+    @contextmanager
+    def undisturbed(self) -> Generator[None]:
+        """What exports draws of the random numbers of Python and NumPy, when it is imported."""
+        drawn, drawn_by_numpy = random.getstate(), np.random.get_state()
+        try:
+            yield
+        finally:
+            random.setstate(drawn)
+            np.random.set_state(drawn_by_numpy)
 
     def refuse_unfit(self, module: Any) -> None:
         if not jax.tree.leaves(self.arrays(module)):
