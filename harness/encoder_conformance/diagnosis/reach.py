@@ -9,7 +9,7 @@ from encoder_conformance.diagnosis.in_sigma import in_sigma, rms
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.inputs import given
-from encoder_conformance.spec.axes import BSD, Array, Bools
+from encoder_conformance.spec.axes import BSD, Array, Bools, Elementwise
 from encoder_conformance.spec.case import Case, joined
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.size import is_large
@@ -45,7 +45,7 @@ def out_of_reach(case: Case, output: BSD, sigma: BSD, dtype: Format) -> str | No
     return None
 
 
-def _is_nearer(output: Array, predicted: Array, right: Array) -> bool:
+def _is_nearer(output: Elementwise, predicted: Elementwise, right: Elementwise) -> bool:
     """Whether the output is far nearer to what is predicted than to the right one, as which it is wrong: where the keys
     that are left out are padding the two are one."""
     with np.errstate(invalid="ignore"):

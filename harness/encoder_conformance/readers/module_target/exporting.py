@@ -17,7 +17,7 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
-from encoder_conformance.spec.axes import RH, Array
+from encoder_conformance.spec.axes import RH, Array, Elementwise, P
 from encoder_conformance.spec.layer import Layer
 
 _MARK_SIZE = 0.125
@@ -110,7 +110,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
     return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced))
 
 
-def _nearest(ascending: Array, values: Array) -> Array:
+def _nearest(ascending: P, values: Elementwise) -> Elementwise:
     """The place of the first number that is no smaller, or the last place, for each of the values, in their shape.
 
     They are looked up in order: of millions of numbers one that lies anywhere is not in the processor's cache.

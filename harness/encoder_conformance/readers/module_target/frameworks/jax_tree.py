@@ -281,7 +281,7 @@ class _StepByStep(JaxModule):
 
 
 def _beside(value: Array | jax.Array, x: jax.Array) -> jax.Array:
-    """An array beside x: numbers in its format."""
+    """An array of any shape beside x [..., S, D]: numbers in its format."""
     made = jnp.asarray(value)
     if jnp.issubdtype(made.dtype, jnp.complexfloating):
         return made.astype(jnp.complex128 if x.dtype == jnp.float64 else jnp.complex64)
