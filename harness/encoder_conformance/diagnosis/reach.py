@@ -9,7 +9,7 @@ from encoder_conformance.diagnosis.in_sigma import in_sigma, rms
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.encoder import forward
 from encoder_conformance.oracle.inputs import given
-from encoder_conformance.spec.axes import BSD, Array, Bools, Elementwise
+from encoder_conformance.spec.axes import BSD, Bools, Elementwise
 from encoder_conformance.spec.case import Case, joined
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.size import is_large
