@@ -12,6 +12,8 @@ from encoder_conformance.spec.situation import Situation
 
 _BLOCKS = 256
 """A multiple of every usual block of keys, and beyond every length at which a kernel is chosen."""
+_LONG = 300
+"""As many positions as the longest case without a mask has: where masks are kept for so many, fewer do not show it."""
 _UNSORTED = 4, 6, 1, 5, 2, 6, 3, 6, 1, 4, 6, 2, 5, 3, 6, 1, 5
 """Lengths of an odd number of items, more than one chunk of 8 or of 16."""
 MOST_FEATURES = 128
@@ -33,7 +35,7 @@ def cases_beyond(layer: Layer, dtypes: Collection[str], *, padded: bool) -> Iter
     In these formats alone: σ of a narrow one takes four times the runs.
     """
     yield Case(layer, load().situations["single-position"])
-    for name, lengths, sequence in _sizes(layer):
+    for name, lengths, sequence in _sizes(layer, padded=padded):
         yield Case(layer, _sized(name, lengths, sequence, dtypes, padded=padded))
     wide = [name for name in ("float64", "float32") if name in dtypes]
     for name, base, changed in (("large-mean-raised", "large-mean", _LARGE_MEAN), ("large-values", "no-mask", _LARGE)):
@@ -41,9 +43,11 @@ def cases_beyond(layer: Layer, dtypes: Collection[str], *, padded: bool) -> Iter
             yield Case(layer, _changed(base, {**changed, "situation": name, "dtypes": tuple(wide)}))
 
 
-def _sizes(layer: Layer) -> Iterator[tuple[str, tuple[int, ...], int]]:
+def _sizes(layer: Layer, *, padded: bool) -> Iterator[tuple[str, tuple[int, ...], int]]:
     """The first word of a name, the number of positions of each item that are there, and all positions."""
     yield "blocks", (_BLOCKS - 6,), _BLOCKS
+    if padded:
+        yield "long", (_LONG - 10,), _LONG
     yield "items-many", _UNSORTED, max(_UNSORTED)
     alike = min(max(layer.attention.num_heads, 3), len(_UNSORTED))
     yield "items-as-positions", tuple(alike - 2 * item % alike for item in range(alike)), alike

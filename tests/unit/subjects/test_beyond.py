@@ -40,6 +40,12 @@ def test_sizes_are_one_number_with_padding_and_where_none_can_be_said(name: str)
             assert (case.situation.mask.padding is not None) == padded
 
 
+def test_a_mask_is_given_at_as_many_positions_as_are_asked_without() -> None:
+    without = load().situations["length-300"]
+    padded = [case for case in beyond("post-gelu").values() if case.situation.mask.padding is not None]
+    assert max(case.situation.sequence for case in padded) == without.sequence
+
+
 def test_more_features_than_are_quickly_asked_are_not_the_number_of_positions() -> None:
     layer = load().layers["post-gelu"]
     wide: Layer = layer.model_copy(update={"d_model": 2 * MOST_FEATURES * layer.attention.num_heads})
