@@ -1,7 +1,10 @@
-"""Choices that a layer has no key for, as the number that hides a position: where a module that nobody stated is right
-but for one of these, it does what its owner wrote. That is verified, and said in a warning."""
+"""Choices that a layer has no key for: the number that hides a position, and the formula of a variance.
 
-from collections.abc import Callable, Sequence
+Where a module that nobody stated is right but for these, it does what its owner wrote. That is verified, and said in a
+warning.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.declared import declared_from
@@ -14,11 +17,17 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.subject import Subject
 
-CHOICES = (
-    *("mask-filled-minus-1e9", "mask-added-minus-1e9", "mask-filled-lowest", "mask-filled-minus-1e20"),
-    *("mask-added-minus-1e12", "mask-filled-minus-1e4", "mask-added-minus-1e4"),
-)
-"""What hides, of the scores that occur. −10 is none: it leaves a part of what it hides."""
+_OUTBID = "with scores of ten million it is outbid"
+_CANCELLED = "where features are far from zero little of the variance is left"
+CHOICES = {
+    **dict.fromkeys(("mask-filled-minus-1e9", "mask-added-minus-1e9", "mask-filled-lowest"), _OUTBID),
+    **dict.fromkeys(("mask-filled-minus-1e20", "mask-added-minus-1e12", "mask-filled-minus-1e4"), _OUTBID),
+    "mask-added-minus-1e4": _OUTBID,
+    "norm-fast-variance": _CANCELLED,
+}
+"""What hides, of the scores that occur, and a variance as E[x²] − E[x]² → where it shows. −10 is none: it leaves a part
+of what it hides."""
+_ORDER = [*CHOICES]
 
 
 class _Unseen:
@@ -44,30 +53,40 @@ def chosen(
     diagnoses: Sequence[Diagnosis],
     expected: Callable[[Case], Expected],
 ) -> Chosen | None:
-    """None where another cause is left, or nothing failed. What failed is asked again, as the choice predicts it."""
+    """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it."""
     failed = {record.case for record in records if record.outcome not in EXPECTED}
-    if not failed or not diagnoses or any(not _choices_of(each) for each in diagnoses):
+    fitting = [_choices_of(each) for each in diagnoses]
+    if not failed or not fitting or not all(fitting):
         return None
     assert subject.implementation is not None
-    for name in sorted(set.intersection(*(set(_choices_of(each)) for each in diagnoses)), key=CHOICES.index):
-        known = subject.implementation.model_copy(update={"deviations": declared_from([name])})
+    for names in _tried(fitting):
+        known = subject.implementation.model_copy(update={"deviations": declared_from(names)})
         again = Subject(**{**vars(subject), "implementation": known})
         tasks = again.tasks([case for case in cases if case.id in failed])
         found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, _Unseen())}
         replaced = tuple(found.get(record.key, record) for record in records)
         if all(record.outcome in EXPECTED for record in replaced):
-            return Chosen(replaced, _finding(name, len(failed)))
+            return Chosen(replaced, _finding(names, len(failed)))
     return None
 
 
-def _choices_of(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Those of the choices that explain it, alone."""
-    fitting = (diagnosis.deviations, *diagnosis.indistinguishable) if diagnosis.confidence == "explained" else ()
-    return tuple(name for several in fitting if len(several) == 1 for name in several if name in CHOICES)
+def _tried(fitting: Sequence[Sequence[tuple[str, ...]]]) -> Iterator[list[str]]:
+    """What every diagnosis names; then all that any of them does, for one format may not show what another does."""
+    shared = set.intersection(*map(set, fitting))
+    yield from (list(names) for names in sorted(shared, key=lambda names: (len(names), *map(_ORDER.index, names))))
+    every = sorted({name for several in fitting for name in several[0]}, key=_ORDER.index)
+    if tuple(every) not in shared:
+        yield every
 
 
-def _finding(name: str, cases: int) -> Finding:
-    sentence = catalogue()[name].sentence.rstrip(".")
-    message = f"a choice of its own, {name}: {sentence}"
-    hint = f"with scores of ten million it is outbid, and so in {cases} of the situations: it is judged as that there"
-    return Finding(severity="warning", message=message, hint=hint)
+def _choices_of(diagnosis: Diagnosis) -> tuple[tuple[str, ...], ...]:
+    """The choices that explain it, one or several together; () where something else is needed, too."""
+    found = (diagnosis.deviations, *diagnosis.indistinguishable) if diagnosis.confidence == "explained" else ()
+    return tuple(several for several in found if several and set(several) <= CHOICES.keys())
+
+
+def _finding(names: Sequence[str], cases: int) -> Finding:
+    said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}" for name in names)
+    shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
+    hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
+    return Finding(severity="warning", message=f"a choice of its own, {said}", hint=hint)
