@@ -27,10 +27,10 @@ def test_a_live_module_whose_class_nobody_can_import() -> None:
     assert report.conforms, report
     assert all(torch.equal(before[n], p) for n, p in module.state_dict().items())
     assert torch.equal(random, torch.get_rng_state())
-    assert "It does what pre-gelu says" in repr(report)
+    assert "This is pre-gelu (pre-norm" in repr(report)
     page = report._repr_html_()
     assert page.startswith("<pre")
-    assert "It does what pre-gelu says" in page
+    assert "This is pre-gelu (pre-norm" in page
 
 
 @pytest.mark.release
