@@ -86,6 +86,7 @@ def test_a_window_is_read_as_one(near: int) -> None:
     assert found.layer.attention.window == (None if near > 300 else LocalWindow(left=near, right=near))
 
 
+@pytest.mark.release
 def test_a_weight_that_is_used_the_other_way_round_than_its_kin_is_said() -> None:
     """A square one, which no shape tells; and the order of a fused one, which its name does."""
 
@@ -208,6 +209,7 @@ def test_stated_at_the_module_s_sizes(conform: Callable) -> None:
     assert result["parts"][0]["layer"]["d_model"] == D
 
 
+@pytest.mark.release
 def test_quick_gelu_is_read_and_is_right(conform: Callable) -> None:
     """As in CLIP; few encoders have it, and a warning says so."""
     ended, result = check(conform, "QuickGelu", "--dtype", "float32")

@@ -186,7 +186,9 @@ class CastNorm(nn.LayerNorm):
         return F.layer_norm(x.float(), self.normalized_shape, weight, bias, self.eps).to(x.dtype)
 
 
-@pytest.mark.parametrize(("made", "cast"), [(WrongInFloat64, False), (CastInside, True)])
+@pytest.mark.parametrize(
+    ("made", "cast"), [(WrongInFloat64, False), pytest.param(CastInside, True, marks=pytest.mark.release)]
+)
 def test_what_is_wrong_in_float64_is_not_taken_for_a_cast_to_float32(made: type[nn.Module], cast: bool) -> None:
     found = examined(made)
     assert found.proof is not None

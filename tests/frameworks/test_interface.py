@@ -59,6 +59,7 @@ def test_one_name_with_two_meanings_is_an_error_that_says_both(name: str, exchan
     assert said(compared(*sides, ("A", "B")), "error") == [f"{name}: true = {first} in A, true = {second} in B"]
 
 
+@pytest.mark.release
 def test_two_names_called_by_place_that_mean_opposite_things_are_an_error() -> None:
     ours, theirs = called(taking("padding", IGNORE)), called(taking("keep_mask", ATTEND))
     due = "padding of A and keep_mask of B: true = ignore in A, true = attend in B"

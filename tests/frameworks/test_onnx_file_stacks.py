@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
+from products import of_a_release
 from read_files import layer_of, read
 
 from encoder_conformance.impls.bases.onnx_model.contract import finish
@@ -46,11 +47,11 @@ THOSE = {"first": 0, "every": 2}
 @pytest.mark.parametrize(
     "layer",
     [
-        stack("t5", 2, shared_position_bias=True),
+        of_a_release(stack("t5", 2, shared_position_bias=True)),
         stack("mpnet", 2),
-        stack("modernbert", 3, global_layers=GlobalLayers(**THOSE, theta=160000.0)),
+        of_a_release(stack("modernbert", 3, global_layers=GlobalLayers(**THOSE, theta=160000.0))),
         stack("modernbert", 2, global_layers=GlobalLayers(first=1, every=3, theta=None)),
-        stack("gemma3", 2),
+        of_a_release(stack("gemma3", 2)),
     ],
     ids=("one table", "two tables", "every other", "the last", "windows"),
 )

@@ -129,6 +129,7 @@ def test_it_computes_with_as_many_threads_as_it_is_given(busiest_thread: Callabl
     assert busiest_thread("onnx_pytorch", "OnnxPyTorch", 2) < 0.7
 
 
+@pytest.mark.release
 def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
     looked_at("onnx_pytorch")
 

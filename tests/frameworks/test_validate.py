@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
-from products import daily
 from rich.console import Console
 
 from encoder_conformance.commands.validate.evidence import ValidationRequest
@@ -301,6 +300,7 @@ def test_a_mask_that_is_one_for_all_items_is_no_error(judged: Judge, tmp_path: P
     assert not {name for name in asked if "padd" in name}
 
 
+@pytest.mark.release
 def test_an_epsilon_that_float16_rounds_is_the_one_that_was_stated(
     judged: Judge, told: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -592,7 +592,8 @@ ADDITIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("layer", daily(("pre-buckets",), ADDITIONS))
+@pytest.mark.release
+@pytest.mark.parametrize("layer", ADDITIONS)
 def test_an_export_is_read_with_what_the_language_was_extended_by(
     conform: Callable, tmp_path: Path, layer: str
 ) -> None:

@@ -115,7 +115,7 @@ def test_a_file_of_no_known_layer_has_the_outputs_of_its_source(against: Callabl
     assert "no layer was judged in it" in said
 
 
-@pytest.mark.parametrize("source", ["shifted", "gelu"])
+@pytest.mark.parametrize("source", ["shifted", pytest.param("gelu", marks=pytest.mark.release)])
 def test_what_stands_before_a_layer_or_in_it_is_compared(against: Callable, source: str) -> None:
     status, found, said = against("right.onnx", source)
     assert (status, found["conclusion"]) == (1, "wrong"), said
@@ -123,6 +123,7 @@ def test_what_stands_before_a_layer_or_in_it_is_compared(against: Callable, sour
     assert any(each["phase"] == "whole" and each["severity"] == "error" for each in found["findings"])
 
 
+@pytest.mark.release
 def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:
     assert against("right.onnx", "right.onnx")[0] == 0
     assert against("right.onnx", "shifted.onnx")[0] == 1
