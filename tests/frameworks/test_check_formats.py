@@ -186,6 +186,7 @@ class CastNorm(nn.LayerNorm):
         return F.layer_norm(x.float(), self.normalized_shape, weight, bias, self.eps).to(x.dtype)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("made", "cast"), [(WrongInFloat64, False), pytest.param(CastInside, True, marks=pytest.mark.release)]
 )

@@ -53,6 +53,7 @@ def test_what_cannot_be_handed_over_is_said() -> None:
         encoder_conformance.check(module, "pre-gel")
 
 
+@pytest.mark.release
 def test_a_script_needs_no_guard_of_its_main(tmp_path: Path) -> None:
     """The class is of `__main__`, and the script is not started again by what computes."""
     script = tmp_path / "script.py"

@@ -29,6 +29,7 @@ def test_a_port_agrees_in_every_case_and_that_is_all_that_is_said(conform: Calla
     assert "attention and the feed-forward network stand side by side" in found["unread"][0]
 
 
+@pytest.mark.release
 def test_another_computation_is_apart_everywhere(conform: Callable) -> None:
     ended, found = diff(conform, "Parallel", "Gelu")
     assert ended.status == 1, ended.stdout + ended.stderr

@@ -26,6 +26,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield adapter
 
 
+@pytest.mark.release
 def test_one_export_serves_every_parameter_set_and_shape(
     started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_state_dict_becomes_a_file_with_its_numbers(conform: Callable, tmp_pat
     assert judged.status == 0, judged.stdout
 
 
+@pytest.mark.release
 def test_what_is_no_state_dict_of_the_layer_is_refused(conform: Callable, tmp_path: Path) -> None:
     import torch
 

@@ -27,6 +27,7 @@ def test_a_file_that_a_tool_made_is_proved(benchmark: ModuleType, name: str) -> 
     assert (row["came"], row["differs"]) == ("right", False), row
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "name",
     [

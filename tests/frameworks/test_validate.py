@@ -231,9 +231,9 @@ def test_a_planted_fault_is_found_and_named_by_its_phase(
     [
         pytest.param("quantised", "int8", id="dynamically"),
         pytest.param("quantised_by_column", "int8", id="dynamically-by-column", marks=pytest.mark.release),
-        pytest.param(("statically", "MatMul"), "int8", id="statically"),
+        pytest.param(("statically", "MatMul"), "int8", id="statically", marks=pytest.mark.release),
         pytest.param(("statically",), "int8", id="statically-all-of-it", marks=pytest.mark.release),
-        pytest.param("in_4_bits", "int4", id="weights-of-4-bits"),
+        pytest.param("in_4_bits", "int4", id="weights-of-4-bits", marks=pytest.mark.release),
     ],
 )
 def test_a_right_file_of_integers_is_right_and_is_the_rounding_of_its_source(
@@ -253,6 +253,7 @@ def test_a_right_file_of_integers_is_right_and_is_the_rounding_of_its_source(
     assert [row.passed == row.applicable > 8 for row in as_numbers] == [True]
 
 
+@pytest.mark.release
 def test_weights_of_float16_in_a_file_that_computes_in_float32(
     judged: Judge, told: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -315,6 +316,7 @@ def test_an_epsilon_that_float16_rounds_is_the_one_that_was_stated(
         assert found.status == 0
 
 
+@pytest.mark.release
 def test_a_scale_that_is_off_by_one_percent_is_said_to_be_that(judged: Judge, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(model_of(PLANTS["PRE"], root=np.float32(8**0.5 * 1.01)).SerializeToString())
@@ -334,6 +336,7 @@ def test_one_failure_is_told_once(judged: Judge, tmp_path: Path) -> None:
     assert [finding.message for finding in elsewhere] == ["the activation is no gelu exactly: off by up to 0.033"]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "deviation"),
     [
@@ -447,6 +450,7 @@ def test_quick_gelu_is_read_and_is_right(judged: Judge, told: dict[str, Any], tm
     assert (stated.status, [each.message for each in stated.errors]) == (0, [])
 
 
+@pytest.mark.release
 def test_a_file_is_held_against_another(judged: Judge, right: Path, tmp_path: Path) -> None:
     """The same in another opset; then a step that its source does otherwise, which is named with whose fault it is."""
     same = tmp_path / "same.onnx"
@@ -484,6 +488,7 @@ def test_a_file_is_held_against_its_module_and_its_checkpoint(judged: Judge, tmp
     assert (found.status, found.conclusion, found.compared_with) == (0, "consistent", ("parameters", "source"))
 
 
+@pytest.mark.release
 def test_what_is_mechanical_is_mended_in_a_new_file(conform: Callable[..., Any], tmp_path: Path) -> None:
     model = model_of(PLANTS["PRE"], low=np.float32(-6e4))
     PLANTS["out_of_order"](model)
@@ -522,6 +527,7 @@ def test_the_most_nodes_that_are_read_are_said_and_can_be_others(
     assert "--nodes" in ended.stdout
 
 
+@pytest.mark.release
 def test_a_loop_without_an_end_is_ended(judged: Judge, tmp_path: Path) -> None:
     """Its condition stays true: what it takes is bounded by the time that it is given."""
     body = parser.parse_graph("body (int64 i, bool c) => (bool on) { on = Identity(c) }")

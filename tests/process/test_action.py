@@ -30,6 +30,7 @@ def step(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+@pytest.mark.release
 def test_the_step_judges_and_reports(
     step: Callable[..., subprocess.CompletedProcess[str]], fake: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -285,6 +285,7 @@ def test_the_suite_without_an_implementation_or_a_case_is_no_success(fake: Calla
     assert "opts out of every case" in idle.stdout + idle.stderr
 
 
+@pytest.mark.release
 def test_the_suite_fails_where_one_case_does(fake: Callable) -> None:
     lie = "def output(self, x, masks, run):\n    return super().output(x, masks, run) - (len(x) == 3)"
     folder = fake("liar", lie, checks="[output]", dtypes="[float32]")

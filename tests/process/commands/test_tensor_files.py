@@ -78,6 +78,7 @@ def test_numpy_s_example_conforms(conform: Callable, asked: Path, monkeypatch: p
     assert len(report["records"]) >= 15
 
 
+@pytest.mark.release
 @pytest.mark.cpp
 def test_the_example_in_cpp_conforms(conform: Callable, asked: Path) -> None:
     program = asked.parent / "answer"
@@ -102,6 +103,7 @@ def test_stages_and_gradients_are_judged_where_the_file_has_them(conform: Callab
     assert {record["check"] for record in report["records"]} == {"output", "stages", "gradients"}
 
 
+@pytest.mark.release
 def test_a_bug_is_named(conform: Callable, asked: Path) -> None:
     save_file(answered(asked, stages=True, epsilon=1e-3), asked.with_name("answers.safetensors"))
     ended = conform("judge", "answers.safetensors")

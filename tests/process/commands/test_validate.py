@@ -239,6 +239,7 @@ def test_a_warning_fails_where_it_is_told_to(validated: Callable, strict: bool, 
     assert printed(found)[-1].startswith("It does not do what it should" if strict else "It conforms to itself")
 
 
+@pytest.mark.release
 def test_a_file_forges_no_line(validated: Callable) -> None:
     forged = "me\n\x1b[2K[/][bold green]It does what it should: 0 errors, 0 warnings[/]"
     names = {"name": "mask\r[bold]", "dtype": "bool", "shape": [None]}

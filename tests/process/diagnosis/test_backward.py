@@ -127,6 +127,7 @@ def without_denominator(text: str) -> str:
     return f"{above} / detach(sum({above}, -1))"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("stage", "wrong", "found"),
     [

@@ -170,6 +170,7 @@ def test_in_a_stack_nan_spreads_by_the_next_layers_keys(conform: Callable, fake:
     assert "what reads beyond a row" not in line
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("padding", daily(("padding-nan",), ("padding-huge", "padding-nan", "padding-infinity")))
 def test_padding_that_leaks_is_said(conform: Callable, fake: Callable, padding: str) -> None:
     folder = fake("leaks", PADDING_LEAKS, checks="[output, stages]")
@@ -190,6 +191,7 @@ def test_a_gradient_that_alone_is_nan_is_named(conform: Callable, fake: Callable
     assert line in conform("explain").stdout
 
 
+@pytest.mark.release
 def test_items_that_are_put_back_by_the_wrong_index_are_said_to_be_permuted(conform: Callable, fake: Callable) -> None:
     cases = asking("pre-gelu/items-unsorted", "pre-gelu/padding-right", "pre-gelu/no-mask")
     folder = fake("sorts", SORTS_ITEMS, checks="[output, stages]")

@@ -216,6 +216,7 @@ def test_the_last_half_line_of_a_killed_run_is_no_record(tmp_path: Path, fake: C
     assert "INCOMPLETE: 0 of 3 checks were judged" in explain_here(*out, cwd=tmp_path)
 
 
+@pytest.mark.release
 def test_a_killed_verdict_leaves_none_of_another(tmp_path: Path, fake: Callable) -> None:
     """`diff` stands for every command that writes one file: the green one of another layer is not there any more."""
     fake("good"), fake("murderer", MURDERER)

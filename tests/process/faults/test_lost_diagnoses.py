@@ -14,7 +14,10 @@ NO_RULE = ValueError("there is no rule for its gradient\nand more")
 
 @pytest.mark.parametrize(
     ("fault", "error"),
-    [(NO_RULE, "ValueError: there is no rule for its gradient"), (MemoryError(), "MemoryError")],
+    [
+        (NO_RULE, "ValueError: there is no rule for its gradient"),
+        pytest.param(MemoryError(), "MemoryError", marks=pytest.mark.release),
+    ],
     ids=["ValueError", "MemoryError"],
 )
 def test_a_fault_costs_one_diagnosis(
@@ -48,6 +51,7 @@ def test_what_could_not_be_seen_costs_no_verdict(conform: Callable, fake: Callab
     assert f"⇒ right float32: unknown: {SAID}: ValueError" in ended.stdout
 
 
+@pytest.mark.release
 def test_no_explanation_accounts_for_what_could_not_be_seen(conform: Callable, fake: Callable) -> None:
     epsilon = """
     def build(self, layer, *given, **more):
@@ -77,6 +81,7 @@ UNSEEN = {"diagnosis.observations:as_observed": NO_RULE}
 """What is wrong happens while answers are kept for a diagnosis, and all answers are right."""
 
 
+@pytest.mark.release
 def test_smoke_says_what_it_could_not_see(conform: Callable, fake: Callable) -> None:
     folder = fake("right")
     ended = conform("smoke", folder, faults=UNSEEN)

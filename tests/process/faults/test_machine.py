@@ -50,6 +50,7 @@ def test_a_verdict_outlives_its_reader_and_keeps_its_status(fake: Callable, tmp_
     assert json.loads((tmp_path / "out" / "report.json").read_text())["complete"]
 
 
+@pytest.mark.release
 def test_an_output_that_lacks_characters_shows_the_others(honest: Path, tmp_path: Path) -> None:
     ended = in_a_shell('"$@"', "smoke", honest, cwd=tmp_path, PYTHONIOENCODING="cp1252")
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -185,6 +185,7 @@ def test_wrong_norms_of_a_layer_with_rms_norm() -> None:
         assert simulate(case, [catalogue()[name]])["norm1"] == pytest.approx(due, rel=1e-12), name
 
 
+@pytest.mark.release
 def test_an_empty_selection_says_why_and_what_to_ask(maintain: Callable) -> None:
     ended = maintain("deviations", "--deviation", "embedding-scaled", "--case", f"{E}/*", "--dtype", "float32")
     assert ended.status == 0

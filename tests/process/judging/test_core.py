@@ -54,6 +54,7 @@ def test_the_core_sees_every_deviation_that_small_required_cases_see() -> None:
     assert not wanted - set().union(*of_deviations(core(), table).values()), REBUILD
 
 
+@pytest.mark.release
 def test_no_case_of_the_core_is_redundant_but_for_pairs() -> None:
     """Without pairs, which take minutes to measure, the same choice needs no more cases than the core has."""
     found = choose(small_required(load().cases.values()), read_sensitivity(), {})

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from products import daily
+from products import daily, of_a_release
 
 from encoder_conformance.commands.run.update import update_declared
 from encoder_conformance.diagnosis.dependence import Repeats
@@ -81,6 +81,7 @@ def declaring(*ids: str) -> str:
     return f"[{', '.join(entries)}]"
 
 
+@pytest.mark.release
 @of_a_part_and_all
 def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable, asked: tuple[str, ...]) -> None:
     ended = conform("run", "--impl", fake("epsilon", EPSILON), *asked)
@@ -107,6 +108,7 @@ MISTAKEN = {
 }
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", daily(["gelu-tanh"], MISTAKEN))
 def test_one_wrong_activation_is_named_beside_right_ones(conform: Callable, fake: Callable, name: str) -> None:
     right, wrong = MISTAKEN[name]
@@ -148,7 +150,7 @@ def test_a_deviation_that_needs_what_another_makes_of_the_layer_acts_beside_it()
     assert not np.allclose(alone, both)
 
 
-def of_a_release(*ids: str) -> Any:
+def of_another_pair(*ids: str) -> Any:
     """One more of a kind: a diagnosis of a pair takes seconds."""
     return pytest.param(ids, marks=pytest.mark.release)
 
@@ -182,14 +184,14 @@ def repeats(*ids: str) -> Repeats:
     [
         # The second shows only where a softmax overflows, or where something is masked.
         ("softmax-without-largest", "residual1-missing"),
-        of_a_release("mask-filled-minus-10", "residual2-from-normed"),
+        of_another_pair("mask-filled-minus-10", "residual2-from-normed"),
         # Rounding to a narrow format is as large as the second, and would do in its place.
-        of_a_release("residual2-from-normed", "value-bias-missing"),
-        of_a_release("final-norm-extra", "key-from-query"),
+        of_another_pair("residual2-from-normed", "value-bias-missing"),
+        of_another_pair("final-norm-extra", "key-from-query"),
         # The second is behind what scatters, or is what scatters.
-        of_a_release("dropout-left-on", "attention-output-weight-transposed"),
-        of_a_release("norms-skipped", "attend-in-bfloat16"),
-        of_a_release("linear-in-bfloat16", "ffn-dropout-left-on"),
+        of_another_pair("dropout-left-on", "attention-output-weight-transposed"),
+        of_another_pair("norms-skipped", "attend-in-bfloat16"),
+        of_another_pair("linear-in-bfloat16", "ffn-dropout-left-on"),
     ],
     ids=" + ".join,
 )
@@ -330,6 +332,7 @@ def test_a_declared_deviation_that_is_not_there_is_stale(conform: Callable, fake
     assert "meets the specification without it" in ended.messages()
 
 
+@pytest.mark.release
 def test_a_declared_deviation_hides_no_other(conform: Callable, fake: Callable) -> None:
     folder = fake("half_known", EPSILON + INVERTED, deviations=declaring("norm-eps-1e-3"), unsupported=NO_GRADIENTS)
     ended = conform("run", "--impl", folder, *CASES, diagnosed=False)
@@ -350,16 +353,16 @@ def test_an_unknown_deviation_is_refused(conform: Callable, fake: Callable) -> N
     [
         ("{}", "changes nothing"),
         ("{steps: {norm3: skipped}}", "there is no step 'norm3'"),
-        ("{steps: {norm1: skiped}}", "norm1 has no wrong form 'skiped'"),
-        ("{steps: {norm1: standard}}", "norm1 has no wrong form 'standard'"),
-        ("{parameters: {norm3.gain: zero}}", "norm3.gain"),
-        ("{parameters: {norm1.gain: half}}", "patch.parameters.norm1.gain"),
-        ("{layer: {norm: {epsilon: -1.0}}}", "patch.layer.norm.epsilon"),
+        of_a_release("{steps: {norm1: skiped}}", "norm1 has no wrong form 'skiped'"),
+        of_a_release("{steps: {norm1: standard}}", "norm1 has no wrong form 'standard'"),
+        of_a_release("{parameters: {norm3.gain: zero}}", "norm3.gain"),
+        of_a_release("{parameters: {norm1.gain: half}}", "patch.parameters.norm1.gain"),
+        of_a_release("{layer: {norm: {epsilon: -1.0}}}", "patch.layer.norm.epsilon"),
         ("{parameters: {norm1.gain: from norm1.gain}}", "changes nothing in any case"),
-        ("{layer: {d_model: 7}}", "d_model"),
-        ("{mask: upside-down}", "patch.mask"),
+        of_a_release("{layer: {d_model: 7}}", "d_model"),
+        of_a_release("{mask: upside-down}", "patch.mask"),
         ("{layer: {norm: {epsilon: 1.0e-3}}}", "has the same patch as norm-eps-1e-3"),
-        ("{steps: {norm2: skipped, norm1: skipped}}", "has the same patch as norms-skipped"),
+        of_a_release("{steps: {norm2: skipped, norm1: skipped}}", "has the same patch as norms-skipped"),
     ],
 )
 def test_a_patch_that_is_wrong_is_named(tmp_path: Path, patch: str, said: str) -> None:

@@ -231,6 +231,7 @@ def test_runs_that_cannot_be_shown_are_refused(conform: Callable, failed: Path, 
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set()
 
 
+@pytest.mark.release
 def test_only_a_site_is_overwritten_and_only_where_that_is_asked(
     conform: Callable, failed: Path, tmp_path: Path
 ) -> None:

@@ -286,6 +286,7 @@ def seen(cases: list[Case], *deviations: Deviation) -> list[Observation]:
     return found
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "ids",
     [
@@ -354,6 +355,7 @@ def with_equation(stage: str, specified: str, found: str) -> Deviation:
     return deviation_of({stage: {Equation(specified).form: found}})
 
 
+@pytest.mark.release
 def test_a_step_that_is_wrong_in_every_layer_of_a_stack_has_its_equation() -> None:
     """No catalogue has it, and a stack is all that is seen."""
     wrong = with_equation("residual2", "residual1 + ffn_output", "residual1 + 0.5 * ffn_output")

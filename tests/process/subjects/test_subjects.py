@@ -32,10 +32,12 @@ def calls(name: str) -> Iterator[str]:
                     yield found.as_posix()
 
 
+@pytest.mark.release
 def test_a_worker_is_made_by_the_door_and_by_the_run() -> None:
     assert set(calls("Session")) == {"engine/runner.py", "subjects/starting.py"}
 
 
+@pytest.mark.release
 def test_what_a_diagnosis_needs_is_kept_in_one_place() -> None:
     assert {place for name in ("note", "see") for place in calls(name)} == {"judging/loop.py"}
 
