@@ -56,3 +56,13 @@ def test_what_no_number_shows_is_said(conform: Callable, second: str, status: in
     ended, _ = diff(conform, "Parallel", second)
     assert ended.status == status, ended.stdout + ended.stderr
     assert said in ended.stdout + ended.stderr
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("names", [("Parallel", "Undefined"), ("Undefined", "Parallel")])
+def test_nan_in_one_of_them_is_a_difference_whichever_it_is(conform: Callable, names: tuple[str, str]) -> None:
+    ended, found = diff(conform, *names)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    apart = {each["case"]: each["problem"] for each in found["apart"] if each["problem"]}
+    assert [case.partition(", ")[2] for case in apart] == ["an item of padding alone"]
+    assert "has a number" in "".join(apart.values())

@@ -39,6 +39,14 @@ class Gelu(Port):
     gate = staticmethod(F.gelu)
 
 
+class Undefined(Parallel):
+    """NaN for an item of padding alone, which the others give numbers for."""
+
+    def attend(self, q, k, v, mask):
+        s = q @ k.transpose(-1, -2) / 8**0.5
+        return (s if mask is None else s.masked_fill(mask[:, None, None] == 0, -torch.inf)).softmax(-1) @ v
+
+
 class Causal(Port):
     """Without a mask alone."""
 

@@ -46,6 +46,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
     expected = measure.expected(cases, progress)
     answered = {each.case.name for each in expected}
     outputs, apart = _apart(one, expected)
+    beside = sorted({name for each in expected for name in each.outputs} - {*outputs.values()})
     return WholeDiffResult(
         sides=(first.name, second.name),
         unread=tuple(f"{side.name}: {_why(side)}" for side in (first, second) if is_unread(side)),
@@ -56,6 +57,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
         findings=(
             *interface_findings(first.description, second.description, HELD),
             *_notes(two, measure, left_out),
+            *(Finding(severity="warning", message=f"B's output {name!r} has none in A beside it") for name in beside),
             *_unanswered(one, [case for case in cases if case.name not in answered], measure.failed),
         ),
     )
@@ -123,7 +125,9 @@ def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, 
             continue
         pairs, unpaired = paired(answer, each.outputs)
         for name, theirs in pairs.items():
-            rms, problem, _ = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
+            rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
+            if has_more:  # no better than B, as an export may be than its source: it is another module
+                rms, problem = None, "no finite number in B where A has a number"
             found.append(OutputDifference(case=each.case.name, output=name, rms=rms, problem=problem))
         for name in unpaired:
             problem = f"B has no output of the shape {list(answer[name].shape)}"
