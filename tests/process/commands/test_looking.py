@@ -169,6 +169,7 @@ def test_a_stage_of_another_shape_is_shown_as_it_is_and_said(conform: Callable, 
     assert rows["query"]["conforms"]
 
 
+@pytest.mark.release
 def test_a_case_is_judged_by_its_golden_and_a_size_by_the_oracle(
     conform: Callable, fake: Callable, honest: Path
 ) -> None:

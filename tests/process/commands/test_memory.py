@@ -187,6 +187,7 @@ sys.exit(pytest.main(sys.argv[1:], plugins=[Elsewhere()]))
 """
 
 
+@pytest.mark.release
 def test_what_only_linux_can_do_is_deselected_elsewhere_and_not_skipped() -> None:
     words = ("--collect-only", "-q", "-p", "no:cacheprovider", __file__, "-k", "measurement or fits")
     program = [sys.executable, "-c", ELSEWHERE, *words]
@@ -197,6 +198,7 @@ def test_what_only_linux_can_do_is_deselected_elsewhere_and_not_skipped() -> Non
     assert "deselected" in ended.stdout
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_a_measurement_sees_what_is_held_and_freed(conform: Callable, fake: Callable) -> None:
     lie = """
@@ -236,6 +238,7 @@ def test_states_count_a_stacks_embedding_and_final_norm() -> None:
     assert states(stack, "sgd", 4, 6)["gradients"] == 6 * one + (1000 * 512 + 2 * 512) * 4
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_what_checkpointing_saves_is_measured(conform: Callable, fake: Callable) -> None:
     """A fake that holds 32 MiB for each of three layers, and one by one where activations are to be made again."""

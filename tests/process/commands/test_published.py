@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 PUBLISHED = "[output]\n  layers: published"
 """As the checks of a manifest, whose next key it is."""
 
 
+@pytest.mark.release
 def test_each_is_asked_its_own_layers_beside_the_other(conform: Callable, fake: Callable, honest: Path) -> None:
     """Goldens are computed of one, and read of the other."""
     theirs = fake("theirs", checks=PUBLISHED)

@@ -38,6 +38,7 @@ def test_unused_it_imports_nothing_of_the_harness(pytester: pytest.Pytester, run
     run().assert_outcomes(passed=1)
 
 
+@pytest.mark.release
 def test_a_manifest_that_names_no_deviation(pytester: pytest.Pytester, run) -> None:
     pytester.path.joinpath("conform.yaml").write_text(
         "modules: {m.py:L: {deviations: [{deviation: norm-eps-1e3, reason: a misprint}]}}"

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from products import daily
+from products import daily, of_a_release
 
 from encoder_conformance.commands.smoke.checklist import NAMES
 
@@ -247,18 +248,10 @@ WRONG = {
 SHOWN = {"all": "all", "output-alone": None}
 
 
-EVERY_TIME = {"swapped", "zero", "interleaved"}
-"""Each is told in a way of its own: by a permutation, a value, a split into heads."""
+EVERY_TIME = ("swapped", "all")
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        pytest.param(n, s, marks=() if n in EVERY_TIME and (s == "all" or n == "swapped") else pytest.mark.release)
-        for n in WRONG
-        for s in SHOWN
-    ],
-)
+@pytest.mark.parametrize(("name", "shown"), daily([EVERY_TIME], product(WRONG, SHOWN)))
 def test_the_parameter_that_a_wrong_map_gave_is_named(conform: Callable, fake: Callable, name: str, shown: str) -> None:
     """What came back is right bit for bit: only the numbers can tell."""
     lie, said = WRONG[name]
@@ -282,6 +275,7 @@ def test_the_parameter_that_a_wrong_map_gave_is_named(conform: Callable, fake: C
     assert said in "\n".join(found["numbers"]["do"])
 
 
+@pytest.mark.release
 def test_what_no_parameter_explains_is_explained_by_the_catalogue(conform: Callable, fake: Callable) -> None:
     lie = """
     def build(self, layer, parameters, dtype):
@@ -298,13 +292,13 @@ def test_what_no_parameter_explains_is_explained_by_the_catalogue(conform: Calla
 @pytest.mark.parametrize(
     ("lie", "said"),
     [
-        ("found[Q] = found[Q].T", "the gradient by attention.query.weight is transposed"),
+        of_a_release("found[Q] = found[Q].T", "the gradient by attention.query.weight is transposed"),
         (
             "found[Q], found[K] = found[K], found[Q]",
             "the gradient by attention.query.weight holds what belongs to attention.key.weight",
         ),
         ("found = {n: v / 2 for n, v in found.items()}", "the gradient by norm1.gain is 0.5 times what it should be"),
-        ("found[Q] = np.sqrt(np.abs(found[Q]))", "the gradient by attention.query.weight is another"),
+        of_a_release("found[Q] = np.sqrt(np.abs(found[Q]))", "the gradient by attention.query.weight is another"),
         (
             "blind = masks.attention is not None and not masks.attention.any(-1).all()\n"
             "        found = {n: v + np.nan * blind if blind else v for n, v in found.items()}",
@@ -327,6 +321,7 @@ def test_a_wrong_gradient_is_named(conform: Callable, fake: Callable, lie: str, 
     assert said in "\n".join(found["gradients"]["do"])
 
 
+@pytest.mark.release
 def test_a_mask_that_is_read_the_other_way_round_in_one_form_alone(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks, run):

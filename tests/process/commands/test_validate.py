@@ -197,6 +197,7 @@ def printed(found: Validation) -> list[str]:
 CHOICES_SAID = "post-norm layer_norm ε 1e-05, relu, scores over √head_dim, all biases, D = 20, H = 4, F = 48"
 
 
+@pytest.mark.release
 def test_nothing_said_what_it_should_be_and_so_it_conforms_to_itself(validated: Callable) -> None:
     found = validated()
     assert (found.status, found.conclusion, found.compared_with) == (0, "consistent", ())

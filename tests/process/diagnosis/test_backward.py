@@ -87,6 +87,7 @@ def small_cases_with_gradients() -> list[str]:
     ]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("every", daily([4], [4, 1]))
 def test_equations_give_the_gradients_of_the_oracle(every: int) -> None:
     """Rule V-13, in every small case; what is 0 but for rounding is compared with the largest gradient."""
@@ -203,7 +204,7 @@ def of_wrong_layer(case: Case, deviation: Deviation) -> Gradients:
     return evaluate(replace(case, layer=wrong.layer), Arithmetic(np.float32), cotangent, wrong.given).gradients
 
 
-@pytest.mark.parametrize("name", daily(("mask-ignored", "gelu-tanh"), WRONG))
+@pytest.mark.parametrize("name", daily(("mask-ignored",), WRONG))
 def test_gradients_that_follow_from_what_explains_the_output_are_accounted_for(name: str) -> None:
     found = [(case, of_wrong_layer(case, WRONG[name])) for case in FREE_OF_PADDING if changes(case, WRONG[name])]
     assert found

@@ -152,6 +152,7 @@ def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Cal
     assert "(M-4)" in line
 
 
+@pytest.mark.release
 def test_nan_where_a_query_has_keys_is_not_laid_to_one_that_has_none(conform: Callable, fake: Callable) -> None:
     cases = asking("post-relu-zero-rows/padded-item", "post-relu-zero-rows/no-mask")
     folder = fake("beside", NAN_GOES_ON, checks="[output]")

@@ -136,6 +136,7 @@ def test_a_run_asks_a_live_worker_again(conform: Callable[..., Any], fake: Calla
     assert len(judged) == 2, "what was asked for the diagnosis is no check of the run"
 
 
+@pytest.mark.release
 def test_what_the_catalogue_explains_is_not_asked_again() -> None:
     diagnosis, asked = diagnosed(attention_scores=lambda text: text.replace("head_dim", "d_model"))
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("scale-by-d-model",))

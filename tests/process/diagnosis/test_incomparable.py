@@ -34,6 +34,7 @@ LIES = {
 DAILY = {("shape", 18)}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("lie", "d_model"),
     [

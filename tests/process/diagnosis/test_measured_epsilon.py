@@ -75,7 +75,9 @@ def seen(
         (3e-5, "float64", ("norm1",), "The epsilon of norm1 is 3.00e-05 where the layer says"),
         of_a_release(3e-4, "float32", ("norm2",), "The epsilon of norm2 is 3.00e-04 where the layer says"),
         # As an ONNX attribute has it, in a layer of doubles.
-        (float(np.float32(1e-3)), "float64", ("norm1", "norm2"), "Norm epsilon is float32's 1.00e-03 where the layer"),
+        of_a_release(
+            float(np.float32(1e-3)), "float64", ("norm1", "norm2"), "Norm epsilon is float32's 1.00e-03 where the layer"
+        ),
     ],
 )
 def test_a_fixed_epsilon_is_measured(epsilon: float, dtype: str, norms: tuple[str, ...], said: str) -> None:
@@ -111,13 +113,14 @@ def test_an_epsilon_is_measured_behind_an_output_alone() -> None:
     assert diagnosis.measured[0].value == pytest.approx(3e-5, rel=1e-6)
 
 
+@pytest.mark.release
 def test_an_epsilon_is_measured_beside_another_cause() -> None:
     diagnosis = diagnose(Failing("both", "float32"), seen(3e-5, beside=("value-bias-missing",)))
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", {"norm-epsilon", "value-bias-missing"})
 
 
 @pytest.mark.parametrize(
-    "name", ["norm-eps-1e-3", "norm-eps-12", *map(of_a_release, ("norm-eps-outside-root", "norm-eps-missing"))]
+    "name", ["norm-eps-1e-3", *map(of_a_release, ("norm-eps-12", "norm-eps-outside-root", "norm-eps-missing"))]
 )
 def test_what_the_catalogue_has_keeps_its_name(name: str) -> None:
     diagnosis = diagnose(Failing("known", "float32"), seen_with(name))
@@ -149,6 +152,7 @@ def build(self, layer, parameters, dtype):
 """
 
 
+@pytest.mark.release
 def test_a_measured_epsilon_is_in_the_report_and_declared_nowhere(conform: Callable, fake: Callable) -> None:
     folder = fake("fixed", FIXED, checks="[output]")
     asked = [word for name in CASES[-4:] for word in ("--case", name)]
@@ -164,6 +168,7 @@ LARGE = ["post-gelu-bert/low-variance", "vit-base/vision-no-mask"]
 """Of a small layer that says 1e-12, and of a large one that says 1e-6."""
 
 
+@pytest.mark.release
 def test_the_epsilon_of_a_large_layer_is_named_beside_small_ones(conform: Callable, fake: Callable) -> None:
     folder = fake("fixed", FIXED, checks="[output]")
     ended = conform("run", "--impl", folder, *(w for name in LARGE for w in ("--case", name)), "--dtype", "float32")
@@ -182,6 +187,7 @@ def build(self, layer, parameters, dtype):
 """
 
 
+@pytest.mark.release
 def test_an_epsilon_that_is_not_a_large_layers_does_not_explain_it(conform: Callable, fake: Callable) -> None:
     folder = fake("two", OTHER_IN_LARGE, checks="[output]")
     ended = conform("run", "--impl", folder, *(w for name in LARGE for w in ("--case", name)), "--dtype", "float32")

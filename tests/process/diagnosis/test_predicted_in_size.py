@@ -158,6 +158,7 @@ def test_a_narrow_format_is_explained_by_its_own_values(name: str) -> None:
     assert (name,) in {diagnosis.deviations, *diagnosis.indistinguishable}
 
 
+@pytest.mark.release
 def test_a_result_on_a_narrow_formats_grid_is_explained_wherever_it_rounds_inside() -> None:
     """A norm that also rounds its statistics is off by other values, of the same size, which bfloat16 has."""
 
@@ -213,6 +214,7 @@ def test_a_run_knows_that_answers_repeat(conform: Callable, fake: Callable) -> N
     assert (diagnosis["confidence"], diagnosis["first_stage"]) == ("unknown", "attention_weights")
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("cases", [PRE, of_a_release((*PRE, "pre-gelu/invariant-determinism"))])
 def test_a_run_knows_that_answers_differ(conform: Callable, fake: Callable, cases: tuple[str, ...]) -> None:
     """Where no check asked one question twice, the diagnosis does."""

@@ -58,8 +58,8 @@ def one_of(*values: object) -> object:
     ("steps", "to", "dtype"),
     [
         (("context",), "bfloat16", "float32"),
-        (("norm1", "norm2"), "float32", "float64"),
-        (("query",), "float32", "float64"),
+        one_of(("norm1", "norm2"), "float32", "float64"),
+        one_of(("query",), "float32", "float64"),
         one_of(("attention_scores",), "bfloat16", "float32"),
         one_of(("attention_scores",), "float32", "float64"),
         one_of(("attention_weights",), "bfloat16", "float64"),
@@ -81,6 +81,7 @@ def test_a_rounded_result_is_said_by_its_equation(steps: tuple[str, ...], to: st
     assert all(each.found == f"cast({each.specified}, {to!r})" for each in diagnosis.equations)
 
 
+@pytest.mark.release
 def test_a_format_of_the_same_bits_is_not_told_apart_where_nothing_is_small() -> None:
     """TF32 and float16 have one grid but for the smallest and the largest numbers."""
     diagnosis = rounding(("context",), "tf32", "float32")
@@ -106,6 +107,7 @@ def _cast(name: re.Match[str]) -> str:
     return f"cast({name[0]}, 'bfloat16')"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("steps", "name"),
     [
@@ -122,6 +124,7 @@ def test_a_product_of_rounded_operands_has_its_name_whether_its_result_is_rounde
         assert (diagnosis.confidence, diagnosis.deviations) == ("explained", (name,)), diagnosis_text(diagnosis)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "inside",
     [

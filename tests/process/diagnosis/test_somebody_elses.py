@@ -130,6 +130,7 @@ def seen(
     return observation_of(case, expected, FORMATS["float32"], answers, failed=outcome != Outcome.PASS)
 
 
+@pytest.mark.release
 def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
     """As Lucid 2.9.0 is wrong: it carries uniform rows, where the oracle has zeros, and what stands at padding, into
     valid positions, and gives float64 where a flag says causal."""
@@ -146,6 +147,7 @@ def test_a_head_split_is_named_beside_what_nobody_specifies() -> None:
     assert (diagnosis.confidence, diagnosis.deviations) == ("explained", ("heads-by-reshape",))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("stored_in", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["mask-added-minus-1e9", of_a_release("mask-added-minus-1e12")])
 def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, stored_in: str) -> None:

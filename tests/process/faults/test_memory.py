@@ -78,6 +78,7 @@ def test_records_do_not_stay_in_memory(assignment: Assignment, tmp_path: Path) -
     assert (tmp_path / "records.jsonl").stat().st_size > 2000 * count
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("ended", [True, False])
 def test_explain_reads_one_record_after_another(assignment: Assignment, tmp_path: Path, ended: bool) -> None:
     assignment = replace(assignment, tasks=assignment.tasks[:200])

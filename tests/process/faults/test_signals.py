@@ -135,7 +135,7 @@ def children_of(pid: int) -> list[int]:
 
 ROOT = Path(__file__).resolve().parents[3]
 MAINTAIN = (sys.executable, "-m", "tools")
-ENDED = [("deviations", "SIGTERM", False), ("goldens", "SIGKILL", False), ("golden-verify", "SIGINT", True)]
+ENDED = [("goldens", "SIGKILL", False)]
 POOLS = {
     "deviations": ("deviations", "--jobs", "2"),
     "goldens": ("run", "--impl", "{honest}", "--seed", "1", "--jobs", "2"),

@@ -34,7 +34,7 @@ TEXTS = {
 }
 _ALL = " + ' ' + ".join(text for name, text in TEXTS.items() if name != "3-mb")
 TEXTS["all-of-them"] = f"({_ALL})"
-DAILY = ("all-of-them", "3-mb")
+DAILY = ("all-of-them",)
 
 PLACES = {
     "error": "def output(self, x, masks, run):\n    raise ValueError(TEXT)",

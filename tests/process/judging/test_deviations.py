@@ -183,11 +183,11 @@ def repeats(*ids: str) -> Repeats:
     "ids",
     [
         # The second shows only where a softmax overflows, or where something is masked.
-        ("softmax-without-largest", "residual1-missing"),
+        of_another_pair("softmax-without-largest", "residual1-missing"),
         of_another_pair("mask-filled-minus-10", "residual2-from-normed"),
         # Rounding to a narrow format is as large as the second, and would do in its place.
         of_another_pair("residual2-from-normed", "value-bias-missing"),
-        of_another_pair("final-norm-extra", "key-from-query"),
+        ("final-norm-extra", "key-from-query"),
         # The second is behind what scatters, or is what scatters.
         of_another_pair("dropout-left-on", "attention-output-weight-transposed"),
         of_another_pair("norms-skipped", "attend-in-bfloat16"),
@@ -200,6 +200,7 @@ def test_a_pair_is_named(ids: tuple[str, str]) -> None:
     assert (diagnosis.confidence, set(diagnosis.deviations)) == ("explained", set(ids))
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "name",
     [
@@ -351,14 +352,14 @@ def test_an_unknown_deviation_is_refused(conform: Callable, fake: Callable) -> N
 @pytest.mark.parametrize(
     ("patch", "said"),
     [
-        ("{}", "changes nothing"),
+        of_a_release("{}", "changes nothing"),
         ("{steps: {norm3: skipped}}", "there is no step 'norm3'"),
         of_a_release("{steps: {norm1: skiped}}", "norm1 has no wrong form 'skiped'"),
         of_a_release("{steps: {norm1: standard}}", "norm1 has no wrong form 'standard'"),
         of_a_release("{parameters: {norm3.gain: zero}}", "norm3.gain"),
         of_a_release("{parameters: {norm1.gain: half}}", "patch.parameters.norm1.gain"),
         of_a_release("{layer: {norm: {epsilon: -1.0}}}", "patch.layer.norm.epsilon"),
-        ("{parameters: {norm1.gain: from norm1.gain}}", "changes nothing in any case"),
+        of_a_release("{parameters: {norm1.gain: from norm1.gain}}", "changes nothing in any case"),
         of_a_release("{layer: {d_model: 7}}", "d_model"),
         of_a_release("{mask: upside-down}", "patch.mask"),
         ("{layer: {norm: {epsilon: 1.0e-3}}}", "has the same patch as norm-eps-1e-3"),
@@ -411,6 +412,7 @@ def test_what_explains_a_run_is_declared_and_comments_stay(conform: Callable, fa
     assert update_declared(read_report(again.out), read_implementation(folder), folder, why.get) == []
 
 
+@pytest.mark.release
 def test_what_is_stale_is_declared_no_more(conform: Callable, fake: Callable) -> None:
     folder = fake("repaired", deviations=declaring("norm-eps-1e-3"), **QUICK)
     ended = conform("run", "--impl", folder, *CASES)

@@ -269,6 +269,7 @@ def test_run_and_explain_say_which_way_of_asking_gave_what(conform: Callable, fa
     assert record["tensors"][0]["tensor"] == "item 0 alone"
 
 
+@pytest.mark.release
 def test_another_seed_asks_of_other_numbers(conform: Callable, honest: Path) -> None:
     ended = conform("run", "--impl", honest, "--case", "post-relu/invariant-*", "--dtype", "float64", "--seed", "3")
     assert ended.status == 0, ended.stdout + ended.stderr

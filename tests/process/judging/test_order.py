@@ -116,6 +116,7 @@ def test_fail_fast_ends_at_the_first_case_that_fails_diagnosed(conform: Callable
     assert "ENDED BY THE FIRST FAILURE" in ended.stdout
 
 
+@pytest.mark.release
 def test_fail_fast_of_what_conforms_ends_as_ever(conform: Callable, honest: Path) -> None:
     ended = conform("run", "--impl", honest, "--fail-fast", "--case", "pre-gelu/no-mask")
     assert (ended.status, ended.report["complete"], ended.report["ended_by"]) == (0, True, None)
@@ -153,6 +154,7 @@ def test_the_last_lines_say_what_was_asked_of_how_much_and_the_command_for_all(c
     assert "on this machine" in line
 
 
+@pytest.mark.release
 def test_other_numbers_exclude_nothing_that_was_measured(conform: Callable, honest: Path) -> None:
     ended = conform("run", "--impl", honest, "--case", "pre-gelu/no-mask", "--dtype", "float32", "--seed", "1")
     assert ended.status == 0

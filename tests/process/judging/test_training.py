@@ -421,6 +421,7 @@ def test_every_mask_is_read_as_it_was(layer: str, honest_adapter: object) -> Non
         assert np.array_equal(seen[shown], mask[shown]), placement
 
 
+@pytest.mark.release
 def test_statistics_fail_what_is_wrong_and_pass_what_is_not() -> None:
     """What is drawn here is drawn right: how often a statistic is beyond 1 in 100 is how honest its chance is."""
     draw = np.random.default_rng(0)

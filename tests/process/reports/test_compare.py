@@ -158,6 +158,7 @@ def test_failing_tensors_are_kept_where_that_is_asked(
     assert not (tmp_path / "other" / "failing").exists()
 
 
+@pytest.mark.release
 def test_what_differs_between_two_machines_is_said(
     conform: Callable[..., Any], ran: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def test_the_script_shows_the_failure_without_the_harness(conform: Callable, wro
     assert alone(other).returncode == 1
 
 
+@pytest.mark.release
 def test_what_no_script_can_show_is_refused(conform: Callable, wrong: Path, honest: Path, tmp_path: Path) -> None:
     cases = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
     assert conform("run", "--impl", wrong, "--impl", honest, *cases, diagnosed=False).status == 1
@@ -61,6 +62,7 @@ def test_what_no_script_can_show_is_refused(conform: Callable, wrong: Path, hone
     assert there.read_text() == "mine"
 
 
+@pytest.mark.release
 def test_a_script_that_shows_nothing_is_not_said_to(conform: Callable, wrong: Path, tmp_path: Path) -> None:
     """The layer was mended after the run."""
     assert conform("run", "--impl", wrong, "--case", "pre-gelu/no-mask", "--dtype", "float32").status == 1

@@ -60,6 +60,7 @@ def test_parts_are_the_plan_and_merge_to_one_report(conform: Callable[..., Any],
     assert late.status == 0
 
 
+@pytest.mark.release
 def test_recorded_seconds_balance_the_parts(
     conform: Callable[..., Any], parts: list[Path], tmp_path: Path, fake: Callable[..., Path]
 ) -> None:

@@ -322,6 +322,7 @@ def test_a_heat_map_has_the_largest_error_of_each_field() -> None:
     assert one == ((None,) * 5 + (3.0, None),)
 
 
+@pytest.mark.release
 def test_runs_of_one_implementation_have_a_trend_and_their_changes_a_page(
     conform: Callable, failed: Path, tmp_path: Path
 ) -> None:
@@ -362,6 +363,7 @@ def test_a_failing_implementation_s_page_has_its_script(conform: Callable, faile
     assert ("a", "../scripts/late.py") in {(tag, each.get("href")) for tag, each in page.elements}
 
 
+@pytest.mark.release
 def test_exporters_have_a_page(conform: Callable, failed: Path, tmp_path: Path) -> None:
     report = json.loads((failed / "report.json").read_text())
     [layer] = report["implementations"]
@@ -399,6 +401,7 @@ main()
 """
 
 
+@pytest.mark.release
 def test_an_eleventh_outcome_is_a_row_and_nothing_else(failed: Path, tmp_path: Path) -> None:
     """Its number is 10: nothing that shows outcomes may take one for a digit, or know them by their places."""
     report = json.loads((failed / "report.json").read_text())

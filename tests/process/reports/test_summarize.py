@@ -35,6 +35,7 @@ def run(judge: Callable[[str], Path]) -> Path:
     return judge("")
 
 
+@pytest.mark.release
 def test_formats(conform: Callable[..., Any], judge: Callable[[str], Path], tmp_path: Path) -> None:
     run = judge(WRONG)
     junit, badge = tmp_path / "junit.xml", tmp_path / "badge.svg"

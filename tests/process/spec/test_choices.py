@@ -157,6 +157,7 @@ def test_a_layer_that_is_made_without_arguments_is_the_one_that_its_manifest_say
     assert "with its own defaults it makes pre-gelu, and no post-gelu" in ended.messages()
 
 
+@pytest.mark.release
 def test_a_default_that_is_another_is_named(conform: Callable, untold: Callable) -> None:
     folder = untold(epsilon="1e-3")
     ended = conform("run", "--impl", folder, "--impl", f"{folder}:defaults=own", *CASES, "--dtype", "float32")

@@ -90,6 +90,7 @@ def test_smoke_asks_it_over_a_memory(conform: Callable[..., Any], honest: Path) 
     assert "numbers     2 cases in float32" in ended.stdout
 
 
+@pytest.mark.release
 def test_a_trace_of_it_ends_at_the_output_projection(conform: Callable[..., Any], honest: Path) -> None:
     sizes = ("--layer", "cross-attention", "--batch", "2", "--sequence", "3", "--json", "--judge")
     ended = conform("trace", "--impl", honest, *sizes)

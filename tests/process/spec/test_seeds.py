@@ -92,6 +92,7 @@ def test_a_frozen_golden_is_never_another_seed_s() -> None:
         read_golden(replace(SMALL, seed=3), read_golden_manifest(), constants())
 
 
+@pytest.mark.release
 def test_the_honest_one_passes_at_another_seed_and_the_report_says_so(conform: Callable, honest: Path) -> None:
     ended = conform("run", "--impl", honest, *RUN, "--seed", "1", "--threads", "3")
     assert ended.status == 0, ended.stdout + ended.stderr

@@ -331,6 +331,7 @@ def test_a_stack_is_run_traced_and_its_memory_predicted(conform: Callable, hones
     assert predicted["bytes"][0]["all_layers"] == 6 * predicted["bytes"][0]["total"]
 
 
+@pytest.mark.release
 def test_a_manifest_may_list_one_layer_of_a_stack_among_its_stages(conform: Callable, fake: Callable) -> None:
     lie = """
     def stages(self, x, masks, run):

@@ -80,6 +80,7 @@ def planted(name: str, dtype: str, *, output_only: bool = False) -> list[Observa
     return found
 
 
+@pytest.mark.release
 def test_a_rounding_behind_an_output_is_known_by_what_it_does_to_each_value() -> None:
     seen = planted("bfloat16-inside", "float32", output_only=True)
     diagnosis = diagnose_chosen(Failing("mine", "float32", repeats="same"), seen, in_catalogue_alone=True)

@@ -40,7 +40,7 @@ def found(stage: str, wrong: Wrong) -> str:
     ("stage", "wrong", "expected"),
     [
         ("context_merged", lambda text: "merge_heads(exchange(context, 1, 0, 2))", "permute(merge_heads(context), -1"),
-        (
+        later(
             "query",
             lambda text: text.replace("attention.query.weight", "exchange(attention.key.weight, -2, 3, 5)"),
             "x @ exchange(attention.key.weight, -2, 3, 5) + attention.query.bias",
@@ -55,7 +55,7 @@ def found(stage: str, wrong: Wrong) -> str:
         later(
             "query", lambda text: f"({text}) * log(1 + sequence_length)", "log(1 + sequence_length) * (x @ attention."
         ),
-        (
+        later(
             "key",
             lambda text: text.replace("x @", "(x + norm2.gain + 1.5) @"),
             "(x + norm2.gain + 1.5) @ attention.key.weight + attention.key.bias",
@@ -87,6 +87,7 @@ def test_the_data_suggest_the_equation(stage: str, wrong: Wrong, expected: str) 
     assert expected in found(stage, wrong)
 
 
+@pytest.mark.release
 def test_what_is_wrong_in_one_length_alone_is_looked_for_there() -> None:
     """The cases with a mask are right: one has whole blocks, and in the other one padding stands behind them."""
     behind = "index(x, 1) >= sequence_length // 3 * 3"
@@ -104,6 +105,7 @@ def test_a_term_before_a_map_is_found_in_fewer_rows_than_the_map_has() -> None:
     assert list(terms_before(samples("key", lambda text: f"sin({text})", [case]))) == []
 
 
+@pytest.mark.release
 def test_a_part_of_a_sum_is_found_where_one_operand_is_absent_elsewhere() -> None:
     """Without a bias it is a part of the scores."""
     every, third = "attention_scores + bias", "index(attention_scores + bias, -1) % 3 == 0"

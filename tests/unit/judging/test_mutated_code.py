@@ -43,6 +43,7 @@ def test_the_code_as_it_is_conforms_over_numpy(code: ModuleType, jax: Any) -> No
         assert outcome(case.id, unchanged(case)) is Outcome.PASS
 
 
+@pytest.mark.release
 def test_mutants_are_drawn_again_from_the_same_seed_and_some_are_seen(code: ModuleType, jax: Any) -> None:
     drawn = list(code.code_mutants(jax, 3, 3))
     assert list(map(str, drawn)) == list(map(str, code.code_mutants(jax, 3, 3)))

@@ -38,6 +38,7 @@ def judged(case_id: str, name: str, gradient: Array) -> TensorVerdict:
     return judge_tensor(name, gradient.astype(np.float32), tensor, FORMATS["float32"])
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("case_id", "runs"),
     [(FEW[0], OTHER_RUNS[:16]), *(pytest.param(case_id, OTHER_RUNS, marks=pytest.mark.release) for case_id in FEW)],

@@ -87,6 +87,7 @@ def test_every_golden_is_whole_and_finite(case: Case) -> None:
     assert all(case.valid()[tuple(row)] for row in expected.kinked_rows)
 
 
+@pytest.mark.release
 @of_every(FULL.values())
 def test_goldens_are_not_trivial(case: Case) -> None:
     """The gradient by the key bias is 0 in exact arithmetic; by query, key and a bias by position too, where softmax is
@@ -139,6 +140,7 @@ def test_a_flipped_bit_is_found_and_the_file_named(copy: Path, at: float) -> Non
     assert str(path) in str(refused(copy))
 
 
+@pytest.mark.release
 @of_every(CASES.values())
 def test_a_flipped_bit_is_found_in_every_golden(case: Case) -> None:
     with TemporaryDirectory() as folder:
@@ -291,6 +293,7 @@ def test_todays_oracle_says_what_is_frozen(built: Expected, frozen: Expected) ->
         assert np.allclose(built.tensors[name].condition, tensor.condition, rtol=1e-5, atol=0), name
 
 
+@pytest.mark.release
 def test_processes_side_by_side_compute_the_same(built: Expected) -> None:
     [(case, expected)] = compute_all([SMALL], constants(), 2)
     assert case is SMALL

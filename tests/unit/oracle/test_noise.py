@@ -334,7 +334,10 @@ def conforms(case: Case, dtype: Any, affine: Any) -> None:
 
 
 EACH_PASS = (np.float32, np.float64), (bias_last, bias_first)
-test_an_honest_recursive_forward_pass_conforms = of_every(SMALL_CASES, *EACH_PASS)(conforms)
+test_an_honest_recursive_forward_pass_conforms = of_every(SMALL_CASES[::3], *EACH_PASS)(conforms)
+test_that_of_any_other_small_case_conforms = pytest.mark.release(
+    of_every([case for place, case in enumerate(SMALL_CASES) if place % 3], *EACH_PASS)(conforms)
+)
 test_one_of_a_large_layer_conforms_too = pytest.mark.release(of_every(LARGE_CASES, *EACH_PASS)(conforms))
 
 

@@ -162,15 +162,24 @@ SHARED = {
         ),
         ("post", "gelu_tanh", (2, 3), RMS, None),
         of_a_release(("pre", "gelu", (3, 1), WHISPER, None)),
-        ("post", "silu", None, {"attention": {"value_bias": False}, "feed_forward": {"hidden_bias": False}}, None),
+        of_a_release(
+            ("post", "silu", None, {"attention": {"value_bias": False}, "feed_forward": {"hidden_bias": False}}, None)
+        ),
         of_a_release(("pre", "quick_gelu", (3, 1))),
-        ("pre", "silu", (3, 1), {"feed_forward": {"gated": True, "hidden_bias": False}, "attention": {"rope": ROPE}}),
+        of_a_release(
+            (
+                "pre",
+                "silu",
+                (3, 1),
+                {"feed_forward": {"gated": True, "hidden_bias": False}, "attention": {"rope": ROPE}},
+            )
+        ),
         ("post", "gelu", None, {"attention": {"rope": {**ROPE, "pairing": "interleaved"}, "position_bias": BUCKETS}}),
-        ("sandwich", "relu", (2, 3), {**RMS, **SCALED, "attention": GROUPED}),
+        of_a_release(("sandwich", "relu", (2, 3), {**RMS, **SCALED, "attention": GROUPED})),
         ("pre", "gelu", (3, 2), {"norm": {"shift": False, "first": False}, "attention": WINDOWED}),
-        ("pre", "gelu", (3, 2), {"attention": {**BIASLESS, **SHARED}}, ((1,), (0,))),
+        of_a_release(("pre", "gelu", (3, 2), {"attention": {**BIASLESS, **SHARED}}, ((1,), (0,)))),
         of_a_release(("post", "relu", (3, 2), {"attention": {"fully_masked_row": "zero"}}, ((2,), ()))),
-        ("pre", "gelu", (2, 3), {"attention": {"fully_masked_row": "uniform"}}, ((0,), (1, 2))),
+        of_a_release(("pre", "gelu", (2, 3), {"attention": {"fully_masked_row": "uniform"}}, ((0,), (1, 2)))),
     ],
     ids=[
         "pre-relu",

@@ -192,7 +192,7 @@ MASKS = {
 }
 
 
-@pytest.fixture(scope="module", params=daily(("padded-item", "causal-padded"), MASKS))
+@pytest.fixture(scope="module", params=daily(("causal-padded",), MASKS))
 def mask(request: Any) -> Any:
     return MASKS[request.param]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from products import daily
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.catalogue import catalogue
@@ -31,7 +32,7 @@ def stages_of(case: Case, **changed: Any) -> dict[str, Array]:
     return forward(case.layer, replace(given(case), **changed), Arithmetic())
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", daily(WHOLE[:2], WHOLE))
 def test_every_gradient_agrees_with_differences_along_a_direction(name: str) -> None:
     case = CASES[name]
     cotangent, inputs = case.cotangent().astype(np.longdouble), given(case)

@@ -28,6 +28,7 @@ def test_each_deviation_is_in_the_table_or_in_a_list() -> None:
     assert {name for name in re.findall(r"`([a-z0-9-]+)`", PAGE) if name in catalogue()} == set(of_additions())
 
 
+@pytest.mark.release
 def test_one_case_gives_what_the_page_says() -> None:
     """Of deviations whose best case it is, in both formats."""
     said = of_section("Deviation by deviation")
