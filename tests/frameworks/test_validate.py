@@ -198,13 +198,13 @@ def test_a_fault_that_keeps_a_file_from_being_judged_is_found_by_looking_into_it
 
 
 def by_command(faults: list[Any]) -> Iterator[Any]:
-    """All of them before a release; every day the first of each phase, and of those that are judged every third."""
+    """All of them before a release; every day the first of each phase, and of those that are judged every sixth."""
     phases, judged = set(), 0
     for fault in faults:
         often = fault.phase not in phases
         phases.add(fault.phase)
         if fault not in UNJUDGED and fault.name not in ASKED_ELSEWHERE:
-            often |= judged % 3 == 0
+            often |= judged % 6 == 0
             judged += 1
         yield pytest.param(fault, id=fault.name, marks=() if often else pytest.mark.release)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from products import every_third, thinned
 from torch import nn
 
 from encoder_conformance import Environment, Masks, ParameterMap, RunRequest
@@ -105,7 +106,7 @@ def answers(module: nn.Module, dtype: Any = "float64") -> dict[str, WayBackAnswe
     return {answer.name: answer for answer in asked}
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", every_third(WRONG))
 def test_a_wrong_way_back_is_named(name: str) -> None:
     torch.manual_seed(0)
     made, due = WRONG[name]
@@ -115,8 +116,7 @@ def test_a_wrong_way_back_is_named(name: str) -> None:
         assert words in found[question]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize(("name", "dtype"), thinned([*RIGHT], ["float64", "float32"]))
 def test_a_right_one_is_asked_everything_and_passes(name: str, dtype: str) -> None:
     torch.manual_seed(0)
     assert {question: answer.outcome for question, answer in answers(RIGHT[name](), dtype).items()} == dict.fromkeys(
@@ -185,7 +185,7 @@ def asked(module: nn.Module) -> None:
         asking.run(check, X, masks, RunRequest(), COTANGENT)
 
 
-@pytest.mark.parametrize("name", OF_ADAPTERS)
+@pytest.mark.parametrize("name", every_third(OF_ADAPTERS))
 def test_the_same_of_an_adapter_is_named_in_its_worker(name: str) -> None:
     torch.manual_seed(0)
     with pytest.raises(WrongInMemory) as raised:
@@ -202,7 +202,8 @@ ASKED: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modul
 
 
 @pytest.mark.parametrize(
-    "name", ["ReadsStorage", "ReadsByFirstStride", "ReadsMaskStorage", "ReadsMaskByFirstStride", "NeedsOnePiece"]
+    "name",
+    every_third(["ReadsStorage", "ReadsByFirstStride", "ReadsMaskStorage", "ReadsMaskByFirstStride", "NeedsOnePiece"]),
 )
 def test_an_adapter_s_module_is_given_views(name: str) -> None:
     """One that refuses a view says what it needs."""
