@@ -16,7 +16,7 @@ from encoder_conformance.commands.inspect.trace import trace as compute_trace
 from encoder_conformance.commands.options import print_json
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute_all
-from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.terminal import show_line
 from encoder_conformance.spec.case import Case
@@ -100,7 +100,9 @@ def trace(
 
 def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | None:
     if frozen:
-        return read_golden(case, read_golden_manifest(), constants())
+        goldens = Goldens([case])
+        goldens.compute()
+        return goldens(case)
     if not judge:
         return None
     seconds = estimate_judging_seconds(case)
