@@ -35,6 +35,8 @@ def environments() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     hook = project["tool"]["hatch"]["metadata"]["hooks"]["requirements_txt"]
     extras: dict[str, list[str]] = hook["optional-dependencies"]
+    # Those for users have bounds and no versions: there is nothing to lock.
+    extras = {name: files for name, files in extras.items() if not files[0].startswith("requirements/")}
     of_all = [*project["project"]["dependencies"], *(f"-r {file}" for file in extras.pop("test"))]
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini", encoding="utf-8")

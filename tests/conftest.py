@@ -152,7 +152,7 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
     ) -> Ended:
         words = [str(argument) for argument in arguments]
         out = tmp_path / "report"
-        if words[0] in ("run", "explain") and "--out" not in words and "--help" not in words:
+        if words and words[0] in ("run", "explain") and "--out" not in words and "--help" not in words:
             words += ["--out", str(out)]
         if env is not None:  # it may say where Python looks for modules, which is read at a start
             program = [Path(sys.executable).with_name("conform"), *words]

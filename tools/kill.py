@@ -1,4 +1,4 @@
-"""The kill matrix: every deviation played against every case, in σ, to grade the suite."""
+"""The detection matrix: every deviation played against every case, in σ, to grade the suite."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

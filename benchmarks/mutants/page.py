@@ -136,7 +136,7 @@ diagnosis up to nine cases of it. A diagnosis is *right* where it
 says "explained" and the equation that it states gives the mutant's output in two cases that it was not shown. It is
 *false* where it says "explained" and that is not so. A closest is *wrong* unless each stage that it changes is the
 mutant's. Mutants that change nothing that is compared are not counted as
-caught; all others are caught. *Right step* counts diagnoses that are right, or whose first stage out of line is the
+caught; all others are caught. *Right step* counts diagnoses that are right, or whose first wrong stage is the
 mutated one (of code: one that the mutated function computes). Mutants of code change one node of the syntax tree of
 the encoder in `impls/jax_pure`, run over NumPy, in `impls/pytorch` and in `impls/keras_tf`, run by their frameworks;
 those that raise an error are not counted. Seconds are of the processor, the median and the largest of one diagnosis. A

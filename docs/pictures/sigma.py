@@ -38,7 +38,7 @@ def hidden() -> list[float]:
 
 def _deviations() -> list[float]:
     text = (DOCS / "deviations.md").read_text(encoding="utf-8")
-    _, _, after = text.partition("## The kill matrix, float32")
+    _, _, after = text.partition("## The detection matrix, float32")
     table, _, _ = after.partition("\n## ")
     return [
         at_output if at_output > 10 else at_stage

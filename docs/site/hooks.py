@@ -58,17 +58,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _commands() -> str:
     """`--help` of every command, as it is printed."""
-    context = click.Context(cli, info_name="conform", max_content_width=100)
+    context = click.Context(cli, info_name="conform", max_content_width=80)
     lines = ["# Commands", "", "```", cli.get_help(context), "```"]
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
-        inner = click.Context(command, info_name=name, parent=context, max_content_width=100)
+        inner = click.Context(command, info_name=name, parent=context, max_content_width=80)
         lines += ["", f"## {name}", "", "```", command.get_help(inner), "```"]
         if isinstance(command, click.Group):
             for below in command.list_commands(inner):
                 deeper: Any = command.get_command(inner, below)
-                text = deeper.get_help(click.Context(deeper, info_name=below, parent=inner, max_content_width=100))
+                text = deeper.get_help(click.Context(deeper, info_name=below, parent=inner, max_content_width=80))
                 lines += ["", f"### {name} {below}", "", "```", text, "```"]
     return "\n".join(lines) + "\n"
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from encoder_conformance.commands.check.from_python import assert_conforms, check
     from encoder_conformance.platform.errors import InputError
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "Adapter",
     "Array",

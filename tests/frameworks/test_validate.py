@@ -412,7 +412,7 @@ def test_numbers_that_are_wrong_are_diagnosed_and_told_once(judged: Judge, tmp_p
     found = judged(fault.planted(tmp_path))
     assert [finding.phase for finding in found.errors] == ["numbers"]
     [error] = found.errors
-    assert error.hint == "the first node out of line makes attention_scores: MatMul 'raw' (raw)"
+    assert error.hint == "the first wrong node makes attention_scores: MatMul 'raw' (raw)"
     echoes = [finding.message for finding in found.findings if finding.phase in ("shapes", "masks")]
     assert "2 of 2 situations go wrong as no-mask does: see numbers" in echoes
     assert found.diagnoses[0].deviations == ("scale-missing",)
@@ -588,7 +588,7 @@ def test_the_command(conform: Callable[..., Any], tmp_path: Path) -> None:
     ended = conform("validate", path, *arguments)
     assert ended.status == 2
     assert "✗ file" in ended.stdout
-    assert "It could not be judged: 1 error, 0 warnings" in ended.stdout
+    assert "The file could not be judged: 1 error, 0 warnings" in ended.stdout
     assert "Traceback" not in ended.stdout + ended.stderr
 
 
@@ -661,7 +661,7 @@ def test_what_stands_before_the_layers_and_was_not_judged_is_said_last(judged: J
     assert found.description.unjudged.startswith("the convolution Conv")
     screen = Console(record=True, width=1000)
     show_validation(screen, found)
-    last = screen.export_text().splitlines()[-1]
+    last = screen.export_text().splitlines()[-2]
     assert f"; what stands before 'x', {found.description.unjudged}, was not judged: 0 errors" in last
     whole = tmp_path / "whole.onnx"
     onnx.save(model_of(PLANTS["PRE"]), whole)

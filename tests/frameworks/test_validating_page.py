@@ -26,7 +26,7 @@ def files(page: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SLOW = ("encoder.onnx", "encoder.onnx --against", "bert.onnx", "fused.onnx", "int8.onnx")
+SLOW = ("encoder.onnx --against",)
 """What the commands of the page begin with, after `conform validate`, but for those that every test run asks."""
 
 

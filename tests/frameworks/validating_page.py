@@ -55,8 +55,7 @@ encoder.load_state_dict(load_file(Path(__file__).with_name("weights.safetensors"
 
 def make_files(folder: Path) -> None:
     """encoder.onnx is PyTorch's own layer, weights.safetensors and module.py are its source; gelu.onnx is written
-    by hand, and its activation is no GELU. bert.onnx goes from token ids to hidden states, as optimum's files do;
-    bert.safetensors has its weights, and ONNX Runtime's tools made fused.onnx and int8.onnx of it."""
+    by hand, and its activation is no GELU."""
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)
     given = torch.randn(2, 7, 64), torch.zeros(2, 7, dtype=torch.bool)
@@ -74,10 +73,6 @@ def make_files(folder: Path) -> None:
     faults = runpy.run_path(str(HERE.with_name("faults.py")))
     [nearly] = [fault for fault in faults["FAULTS"] if fault.name == "sigmoid-gelu"]
     nearly.planted(folder).rename(folder / "gelu.onnx")
-    tools = runpy.run_path(str(HERE.with_name("bert_like.py")))
-    bert = tools["exported"](folder / "bert.onnx")
-    save_file(tools["drawn"]().state_dict(), folder / "bert.safetensors")
-    tools["quantised"](tools["fused"](bert, folder / "fused.onnx"), folder / "int8.onnx")
 
 
 def written() -> dict[str, str]:

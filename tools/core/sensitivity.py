@@ -1,4 +1,4 @@
-"""Writes specs/sensitivity.json: which check of which case detects which deviation, off the kill matrix."""
+"""Writes specs/sensitivity.json: which check of which case detects which deviation, off the detection matrix."""
 
 import json
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ MARGIN = 200 * CONFORMING_RMS
 
 
 def make_sensitivity(kills: Iterable[Kill], deviations: dict[str, Deviation], specs: Path = SPECS) -> Sensitivity:
-    """The sensitivity table of a kill matrix."""
+    """The sensitivity table of a detection matrix."""
     bit_of = {name: bit for bit, name in enumerate(deviations)}
     seen: dict[str, dict[str, dict[str, int]]] = {}
     for kill in kills:

@@ -1,4 +1,4 @@
-"""`python -m tools deviations`: the kill matrix."""
+"""`python -m tools deviations`: the detection matrix."""
 
 import json
 from collections.abc import Sequence

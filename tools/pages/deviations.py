@@ -1,4 +1,4 @@
-"""Generates `docs/deviations.md`: the kill matrix, and the deviations that common tolerances miss.
+"""Generates `docs/deviations.md`: the detection matrix, and the deviations that common tolerances miss.
 
     python -m tools.pages.deviations       simulates the catalogue and runs every installed implementation
 
@@ -183,7 +183,7 @@ at the output; σ sees each, at 10⁷ σ or more.
 
 {summary}
 
-## The kill matrix, float32
+## The detection matrix, float32
 
 For each deviation the required case that shows it best, weakest first, in σ (rms of a tensor; ∞ is NaN or another
 shape). Where only layers with an addition (L-7) can have it, the case is a recommended one (V-9). Of those that

@@ -1,4 +1,4 @@
-"""Markdown tables, and the kill matrix of docs/deviations.md."""
+"""Markdown tables, and the detection matrix of docs/deviations.md."""
 
 from collections.abc import Sequence
 

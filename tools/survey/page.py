@@ -99,16 +99,16 @@ def _versions(row: SurveyRow) -> str:
 def _section(name: str, rows: list[SurveyRow], scripts: Path) -> str:
     implementation = read_implementation_manifest(IMPLS / name)
     parts = [f"## {implementation.title}\n\n`{name}`, {_versions(rows[0])}. {implementation.homepage}\n"]
-    if deviating := list(_deviation_points(rows, scripts)):
-        parts.append("Deviates by:\n\n" + "\n".join(deviating) + "\n")
-    if opt_outs := list(_opt_out_points(rows, scripts)):
-        parts.append("Not asked, or failed:\n\n" + "\n".join(opt_outs) + "\n")
+    if deviating := list(_deviation_rows(rows)):
+        parts.append(markdown(("deviates by", "because", "float64", "float32", "see"), deviating) + "\n")
+    if opt_outs := list(_opt_out_rows(rows)):
+        parts.append(markdown(("not asked, or failed", "checks", "see"), opt_outs) + "\n")
     if others := list(_other_findings(implementation, rows, scripts)):
-        parts.append("Beside the cases of the table:\n\n" + "\n".join(others) + "\n")
+        parts.append(markdown(("beside the cases above", "see"), others) + "\n")
     return "\n".join(parts)
 
 
-def _other_findings(implementation: Implementation, rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
+def _other_findings(implementation: Implementation, rows: list[SurveyRow], scripts: Path) -> Iterator[tuple[str, str]]:
     """The manifest's entries about formats and levels outside the rows, and scripts that no entry names."""
     reasons_shown = {reason.text for row in rows for reason in (*row.unsupported, *row.failed)}
     reasons_shown |= {
@@ -119,69 +119,64 @@ def _other_findings(implementation: Implementation, rows: list[SurveyRow], scrip
         entry.reason: entry for entry in entries_of_manifest if entry.script and entry.reason not in reasons_shown
     }
     for entry in others.values():
-        yield _bullet(*_entry_lines(entry, "", scripts))
+        yield _reason(entry), _links(entry)
     scripts_named = {entry.script for entry in entries_of_manifest}
     for path in scripts_of(implementation.name, scripts):
         if path.name not in scripts_named:
-            yield _bullet(_script_line(path.name, scripts))
+            sentence = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
+            yield sentence, _script_link(path.name)
 
 
 def _find_entry(row: SurveyRow, deviation: str) -> ManifestEntry | None:
     return next((entry for entry in _read_manifest(row).deviations if entry.deviation == deviation), None)
 
 
-def _deviation_points(rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
+def _deviation_rows(rows: list[SurveyRow]) -> Iterator[tuple[str, ...]]:
     by_deviation: dict[str, list[tuple[SurveyRow, DeviationCount]]] = {}
     for row in rows:
         for count in row.deviates:
             by_deviation.setdefault(count.deviation, []).append((row, count))
     for deviation, pairs in sorted(by_deviation.items()):
         variants = _variants_text([row for row, _ in pairs], rows)
-        distances = (
-            _distance(dtype, [count for _, count in pairs if count.dtype == dtype]) for dtype in _dtypes(pairs)
-        )
         entry = _find_entry(pairs[0][0], deviation)
-        lines = _entry_lines(entry, "", scripts) if entry else [f"{catalogue()[deviation].sentence}. **unexplained**"]
-        yield _bullet(f"`{deviation}`{variants}. {lines[0]}", f"{'; '.join(distances)}.", *lines[1:])
+        distances = (_distance([each for _, each in pairs if each.dtype == dtype]) for dtype in ("float64", "float32"))
+        why = _reason(entry) if entry else f"{catalogue()[deviation].sentence}. **unexplained**"
+        yield f"`{deviation}`{variants}", why, *distances, _links(entry) if entry else "–"
 
 
-def _bullet(*lines: str) -> str:
-    return "- " + "\n  ".join(lines)
+def _reason(entry: ManifestEntry) -> str:
+    return f"{NEW if entry.new else ''}{entry.reason}"
 
 
-def _entry_lines(entry: ManifestEntry, counts_text: str, scripts: Path) -> list[str]:
-    """The lines of a manifest's entry; `counts_text` follows its reason."""
-    lines = [f"{NEW if entry.new else ''}{entry.reason}{counts_text}. {entry.link}"]
-    return [*lines, _script_line(entry.script, scripts)] if entry.script else lines
+def _links(entry: ManifestEntry) -> str:
+    """The source, and the script that shows it."""
+    return ", ".join([f"[source]({entry.link})", *([_script_link(entry.script)] if entry.script else [])])
 
 
-def _script_line(script: str, scripts: Path) -> str:
-    sentence = " ".join((ast.get_docstring(ast.parse((scripts / script).read_text(encoding="utf-8"))) or "").split())
-    return f"[{script}](findings/{script}): {sentence}"
+def _script_link(script: str) -> str:
+    return f"[script](findings/{script})"
 
 
 def _variants_text(some_rows: Iterable[SurveyRow], rows: list[SurveyRow]) -> str:
     """The variants of `some_rows`; "" if they are all of `rows`."""
-    variants = sorted({short(row) for row in some_rows})
-    return "" if len(variants) == len(rows) else f" ({', '.join(f'`{variant}`' for variant in variants)})"
+    variants = sorted({short(row).partition(":")[2] or "as it is" for row in some_rows})
+    return "" if len(variants) == len(rows) else f" ({'; '.join(variants)})"
 
 
 def _read_manifest(row: SurveyRow) -> Implementation:
     return find_implementation(row.variant)[1]
 
 
-def _dtypes(pairs: Iterable[tuple[SurveyRow, DeviationCount]]) -> list[str]:
-    return sorted({count.dtype for _, count in pairs}, reverse=True)
-
-
-def _distance(dtype: str, counts: list[DeviationCount]) -> str:
+def _distance(counts: list[DeviationCount]) -> str:
+    """How far from the specification, at most, and in how many checks."""
+    if not counts:
+        return "–"
     distances = [count.sigma for count in counts if count.sigma is not None]
-    largest = max(counts, key=lambda count: count.checks)
-    size = f"up to {max(distances):.2g} σ" if distances else "not finite"
-    return f"{dtype}: {size}, {largest.checks} checks ({largest.cases})"
+    size = f"{max(distances):.2g} σ" if distances else "not finite"
+    return f"{size}, {max(count.checks for count in counts)} checks"
 
 
-def _opt_out_points(rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
+def _opt_out_rows(rows: list[SurveyRow]) -> Iterator[tuple[str, str, str]]:
     entries_by_reason = entries(rows[0].implementation)
     by_text: dict[str, list[tuple[SurveyRow, ReasonCount]]] = {}
     for row in rows:
@@ -189,34 +184,25 @@ def _opt_out_points(rows: list[SurveyRow], scripts: Path) -> Iterator[str]:
             by_text.setdefault(reason.text, []).append((row, reason))
     for text, pairs in by_text.items():
         variants = _variants_text([row for row, _ in pairs], rows)
-        checks, cases = max(((reason.checks, reason.cases) for _, reason in pairs), key=lambda counts: counts[0])
+        checks = str(max(reason.checks for _, reason in pairs))
         if pairs[0][1].kind in WHATEVER_IS_DECLARED:
-            yield f"- {text}{variants}: {checks} checks. {RULE}"
-            continue
-        counts_text = f"{variants}: {checks} checks ({cases})"
-        yield _bullet(
-            *(
-                _entry_lines(entries_by_reason[text], counts_text, scripts)
-                if text in entries_by_reason
-                else [f"{text}{counts_text}. **unexplained**"]
-            )
-        )
+            yield f"{text}{variants}", checks, RULE
+        elif (entry := entries_by_reason.get(text)) is not None:
+            yield f"{_reason(entry)}{variants}", checks, _links(entry)
+        else:
+            yield f"{text}{variants}. **unexplained**", checks, "–"
 
 
 _PAGE = """# Findings: what the layers that people use do
 
-Generated by `python -m tools.survey` of the rows that it keeps in docs/findings.json; a test checks that
-the page is what they say. A row is one way of running an implementation (`conform run --impl NAME:key=value`), judged
-on every required case in float64 and float32, as far as it has them. A check that *deviates as declared* is not
-skipped: it meets the specification as the deviation changes it, within the noise of the dtype, and its
-distance in σ is from the specification without it. What is not asked has its reason and a
-link below; what an implementation does not claim (training, say) is not counted.
+Each row of the first table is one way of running an implementation (`conform run --impl NAME:key=value`), in every
+required case. A check that *deviates as declared* was judged too: it is the specification with that deviation, within
+noise, and its σ is the distance from the specification without it. Whatever was not asked has its reason below.
 
 {matrix}
 {waiting}
-A script in docs/findings/ shows its finding with the framework alone, in a few lines: what a user sees. **New** is what
-nothing public was seen to say when it was found here: no issue, no page of the documentation. The number of checks is
-that of the variant that has the most. *Beside the cases of the table* are those of 16 bits and those that are
-recommended, which `conform run --level optional` and `tox -m release` judge too.
+A script shows its finding with the framework alone. **New**: nothing public said so when it was found here. The number
+of checks is that of the variant that has the most. *Beside the cases above* are cases of 16 bits and recommended ones.
+`python -m tools.survey` makes this page of docs/findings.json.
 
 {sections}"""

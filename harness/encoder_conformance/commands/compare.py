@@ -24,7 +24,7 @@ Examples:
   conform compare conform-report/20261101T080000Z conform-report/latest
   conform compare before.json after.json --json
   conform compare runs/torch-2.11 runs/torch-2.12 runs/torch-2.13
-  conform compare last-release conform-report/latest --to site    as pages: open site/changes.html
+  conform compare last-release conform-report/latest --to site
 """
 
 
@@ -37,7 +37,7 @@ def compare_(runs: tuple[Path, ...], as_json: bool, folder: Path | None, overwri
     """Compare runs check by check: the same bits, within noise, newly out of line, newly in line.
 
     OLD and NEW are folders of runs, or their report.json. More than two are compared each with the one before it, and a
-    trend says since which of them what is so.
+    trend names the run that changed what.
     """
     if len(runs) < 2:
         raise InputError("compare needs two runs", where=str(runs[0]), hint="conform compare OLD NEW")

@@ -60,10 +60,10 @@ STATUSES = {
         "there is no interpreter to start it with",
         f"{_FAULT}: every step is right",
     ),
-    "check": Statuses("it does what it was judged as", "it does not", "it could not be judged", _FAULT),
+    "check": Statuses("correct, as what it was judged as", "it is not", "it could not be judged", _FAULT),
     "diff": Statuses("they agree", "they do not", "they cannot be compared", _FAULT),
     "validate": Statuses(
-        "it does what --layer states, or conforms to itself where nothing is stated",
+        "correct, or internally consistent where nothing states what it should be",
         "it was judged and does not",
         "it could not be judged",
         _FAULT,

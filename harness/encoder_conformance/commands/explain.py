@@ -8,6 +8,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
+from encoder_conformance.commands.completion import cases, implementations
 from encoder_conformance.commands.inspect.looking import table
 from encoder_conformance.commands.options import FILE, print_json, run_option
 from encoder_conformance.diagnosis.identify.identify import patches_of
@@ -23,8 +24,8 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 
 
 @click.command(epilog="Example: conform explain --impl pytorch --case pre-gelu/no-mask --dtype float32")
-@click.option("--impl", help="Implementation; default: that of the first failure.")
-@click.option("--case", help="Case id; default: that of the first failure.")
+@click.option("--impl", shell_complete=implementations, help="Implementation; default: that of the first failure.")
+@click.option("--case", shell_complete=cases, help="Case id; default: that of the first failure.")
 @click.option("--dtype", help="Default: that of the first failure.")
 @run_option
 @click.option("--json", "as_json", is_flag=True, help="The records as JSON.")
@@ -79,7 +80,7 @@ def _write_deviation(report: Report, records: list[Record], path: Path) -> None:
     found = [each for each in report.diagnoses if (each.implementation, each.dtype) in of and each.equations]
     if any(each.of == "backward" for each in found):
         hint = "a deviation says what a forward pass gives; `conform explain` shows the equations"
-        raise InputError("only the backward pass is out of line", where="--write-deviation", hint=hint)
+        raise InputError("only the backward pass is wrong", where="--write-deviation", hint=hint)
     if not found:
         hint = "equations are found where stages are shown and no deviation of the catalogue explains the failure"
         raise InputError("no equation was identified for this failure", where="--write-deviation", hint=hint)
@@ -127,7 +128,7 @@ def _show(screen: Console, record: Record) -> None:
     if record.message:
         screen.print(f"  {record.message}", soft_wrap=True)
     if record.stage and record.check == "stages":
-        screen.print(f"  first stage out of line: {record.stage}", style="bold red")
+        screen.print(f"  first wrong stage: {record.stage}", style="bold red")
     if not record.tensors:
         return
     shown = table(["tensor"], ("rms σ", "max σ", "at", "observed", "expected", "σ"))

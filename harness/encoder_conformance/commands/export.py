@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import numpy as np
 
+from encoder_conformance.commands.completion import layers
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.inspect.looking import at_work, dtype_option
 from encoder_conformance.commands.options import ANY_PATH, GIVEN_FILE, interpreters_option, layer_parameters_of
@@ -26,14 +27,16 @@ _EXAMPLES = """
 \b
 Examples:
   conform export onnx_pytorch --layer post-relu-512 --to model.onnx
-  conform export onnx_direct:opset=23 --layer my-layer.yaml --parameters weights.safetensors --to model.onnx
-  conform export onnx_pytorch --layer my-layer.yaml --checkpoint trained.pt --to model.onnx
+  conform export onnx_direct:opset=23 --layer my-layer.yaml --to model.onnx
+  conform export onnx_pytorch --layer pre-gelu --checkpoint m.pt --to m.onnx
 """
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("exporter", metavar="EXPORTER[:KEY=VALUE,…]")
-@click.option("--layer", required=True, metavar="ID|YAML", help="A layer's id or a file of your own.")
+@click.option(
+    "--layer", required=True, metavar="ID|YAML", shell_complete=layers, help="A layer's id or a file of your own."
+)
 @click.option(
     "--parameters",
     metavar="FILE|portable",

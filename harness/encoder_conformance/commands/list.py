@@ -1,5 +1,6 @@
 """`conform list`: the implementations, layers, situations, cases, clauses, deviations and coverage."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -104,7 +105,10 @@ _LISTS: dict[str, Callable[[], list[Row]]] = {
 @click.option("--full", is_flag=True, help="Of layers: every key of each, those of its base too, as YAML.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array on standard output.")
 def list_(kind: str, full: bool, as_json: bool) -> None:
-    """List items of one kind; `coverage` is the number of cases for each value of each key of a layer or situation."""
+    """List items of one kind; `coverage` is the number of cases for each value of each key of a layer or situation.
+
+    On a terminal a table; in a pipe a line for each item, its columns apart by tabs.
+    """
     if full and kind != "layers":
         raise InputError("is for layers alone", where="--full", hint="conform list layers --full")
     rows = _whole_layers() if full else _LISTS[kind]()
@@ -113,6 +117,10 @@ def list_(kind: str, full: bool, as_json: bool) -> None:
         return
     if full:
         click.echo(yaml.safe_dump_all(rows, **_AS_YAML), nl=False)
+        return
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(" ".join(str(value).split()) for value in row.values()))
         return
     shown = table((), (), rows[0])
     for row in rows:

@@ -19,35 +19,48 @@ from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.platform.screen import open_standard_streams
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
 @click.version_option(encoder_conformance.__version__, prog_name="conform")
-def cli() -> None:
-    """Does this Transformer encoder layer do what it should, and if not, why not?
+@click.pass_context
+def cli(context: click.Context) -> int | None:
+    """Does this Transformer encoder layer do what it should? If not, why not?
 
     \b
-    conform run                              judge every implementation whose framework is installed, in a minute
-    conform run --impl pytorch --level required
-    conform new my_backend --framework jax   a new implementation's folder, complete but for a few blanks
-    conform smoke ./my_backend               a checklist for a new adapter, in seconds
-    conform explain                          the first failure of that run, in full
-    conform report conform-report/latest --to site   runs as pages to look at: index.html
-    conform reproduce --impl ./my_backend    the smallest failing case, as a script of the framework alone
-    conform compare OLD NEW                  what changed between two runs, and what got worse
-    conform versions keras_mha --last 6      since which version of Keras what is so
-    conform summarize --junit junit.xml      that run for CI: JUnit, Markdown, annotations, a badge
-    conform export onnx_pytorch --layer pre-gelu --to model.onnx
-    conform check model.py:encoder           a bare module, without an adapter
-    conform diff old.py:Layer new.py:Layer   two layers with the same parameters
-    conform validate model.onnx              an ONNX file from any source
-    conform ask --layer post-relu            questions as a file of tensors
-    conform judge answers.safetensors        a file of answers, from any program
-    conform trace                            every stage's shape, from the live module
-    conform parameters                       every parameter by name, total and trainable
-    conform memory                           the memory of a forward pass, and the longest sequence that fits
-    conform profile                          the time of each stage
+    A module, without an adapter:
+      conform check model.py:encoder            what is it, and is it right?
+      conform check model.py:encoder --layer hf:bert
+      conform diff old.py:Layer new.py:Layer    two, with the same parameters
+    \b
+    An ONNX file:
+      conform export onnx_pytorch --layer pre-gelu --to model.onnx
+      conform validate model.onnx --against model.py:encoder
+    \b
+    Implementations, in every case:
+      conform run                               the matrix, in a minute
+      conform explain                           the first failure, in full
+      conform report conform-report/latest --to site
+      conform versions keras_mha --last 6       which release changed what
+      conform new my_backend --framework jax    a folder with blanks to fill in
+      conform smoke ./my_backend                a checklist for it
     """
 
+    if context.invoked_subcommand is None:
+        click.echo(_FIRST, err=True)
+        return BAD_INPUT
+    return None
 
+
+_FIRST = """Does this Transformer encoder layer do what it should? If not, why not?
+
+  conform check model.py:Block     test a module
+  conform validate model.onnx      test an ONNX file
+  conform run                      test the implementations that are installed
+
+conform --help has the other commands, conform COMMAND --help each one's options."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 

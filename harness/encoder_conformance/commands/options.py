@@ -1,5 +1,6 @@
 """Options, checks and output that several commands share. Options are declared without NumPy and pydantic."""
 
+import contextlib
 import functools
 import json
 import os
@@ -119,6 +120,18 @@ def deliver(path: Path, result: "BaseModel", show: Callable[[], None], *, as_jso
         raise problem
     if not as_json:
         click.echo(f"Everything: {path}")
+
+
+@contextmanager
+def file_alone(path: Path | None) -> Iterator[None]:
+    """Print nothing, and at the end the file (--json). None: print what is printed."""
+    if path is None:
+        yield
+        return
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
+    if path.is_file():  # a full disk has none, and the exit status says so
+        click.echo(_as_shown(path.read_text(encoding="utf-8")), nl=False)
 
 
 def print_json(value: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from encoder_conformance.commands.commands import NOT_AS_EXPECTED
+from encoder_conformance.commands.completion import implementations
 from encoder_conformance.commands.options import FILE, interpreters_option, run_option, worker_limits
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file, writable
@@ -20,14 +21,20 @@ from encoder_conformance.worker.sandbox import require_sandbox
 _EXAMPLES = """
 \b
 Examples:
-  conform reproduce --impl ./my_backend                        the smallest case that failed
-  conform reproduce 'pre-gelu/*' --impl ./my_backend --dtype float32 --to issue.py
+  conform reproduce --impl ./my_backend     the smallest case that failed
+  conform reproduce 'pre-gelu/*' --impl ./my_backend --to issue.py
 """
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("case", default="*", metavar="[CASE]")
-@click.option("--impl", required=True, metavar="NAME|FOLDER[:KEY=VALUE,…]", help="The implementation that failed.")
+@click.option(
+    "--impl",
+    required=True,
+    shell_complete=implementations,
+    metavar="NAME|FOLDER[:KEY=VALUE,…]",
+    help="The implementation that failed.",
+)
 @click.option("--dtype", type=click.Choice(list(FORMATS)), help="Default: that of the smallest failing case.")
 @run_option
 @interpreters_option("the implementation")

@@ -28,6 +28,7 @@ class RunArguments(RunOptions):
     out: Path | None
     update_declared: bool
     reason: str | None
+    as_json: bool
 
     @property
     def at_once(self) -> int:
@@ -50,6 +51,10 @@ class RunArguments(RunOptions):
                 where="--update-declared",
                 hint="run it without --case, --layer, --level, --dtype, --budget, --fail-fast, --shard and --resume",
             )
+        if self.as_json and (self.verbose or self.update_declared):
+            raise InputError(
+                "is given together with --verbose or --update-declared", where="--json", hint="leave out one"
+            )
         if self.reason is not None and not self.update_declared:
             raise InputError("is of deviations that are declared", where="--reason", hint="add --update-declared")
         if self.scheduler:
@@ -69,6 +74,7 @@ class RunArguments(RunOptions):
             "python": self.pythons,
             "update-declared": self.update_declared,
             "keep-failing": self.keep_failing,
+            "json": self.as_json,
         }
         hint = "on a cluster, ask the whole plan; conform merge unites what several runs judged"
         for name, value in given.items():

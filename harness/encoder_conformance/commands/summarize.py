@@ -5,10 +5,11 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.options import ANY_PATH
+from encoder_conformance.commands.options import ANY_PATH, print_json
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.reports.ci.annotations import annotations
+from encoder_conformance.reports.ci.counted import summary
 from encoder_conformance.reports.ci.junit import junit
 from encoder_conformance.reports.ci.markdown import badge, markdown, verdict
 from encoder_conformance.reports.run.folder import LATEST, RUNS
@@ -30,17 +31,23 @@ _FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 @click.option("--junit", "junit_file", type=_FILE, help="JUnit XML: a suite for each implementation.")
 @click.option("--markdown", "markdown_file", type=_FILE, help="Markdown: failures and their diagnosis first.")
 @click.option("--badge", "badge_file", type=_FILE, help="An SVG image: how many checks conform.")
+@click.option("--json", "as_json", is_flag=True, help="Counts, causes and versions as JSON, on standard output.")
 @click.option("--annotations", "annotated", is_flag=True, help="GitHub's workflow commands, on standard output.")
 def summarize(
-    run: Path, junit_file: Path | None, markdown_file: Path | None, badge_file: Path | None, annotated: bool
+    run: Path,
+    junit_file: Path | None,
+    markdown_file: Path | None,
+    badge_file: Path | None,
+    as_json: bool,
+    annotated: bool,
 ) -> None:
     """Write a run's report as CI reads it. RUN: its folder or report.json; default: the last run without --out.
 
     FILE - is standard output. The exit status is 0 whatever the run found: `conform run` has said it.
     """
     report = read_report(run)
-    if not (annotated or junit_file or markdown_file or badge_file):
-        hint = "--junit FILE, --markdown FILE, --badge FILE or --annotations"
+    if not (annotated or as_json or junit_file or markdown_file or badge_file):
+        hint = "--junit FILE, --markdown FILE, --badge FILE, --json or --annotations"
         raise InputError(f"choose a format for: {verdict(report)}", where=str(run), hint=hint)
     if junit_file is not None:
         _write(junit_file, junit(report))
@@ -48,6 +55,8 @@ def summarize(
         _write(markdown_file, markdown(report).encode())
     if badge_file is not None:
         _write(badge_file, badge(report).encode())
+    if as_json:
+        print_json(summary(report))
     if annotated:
         for line in annotations(report, Path.cwd()):
             click.echo(line)

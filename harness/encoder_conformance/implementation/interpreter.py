@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from encoder_conformance.implementation.lookup import is_there
@@ -52,7 +53,8 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     """Find a command that starts the implementation.
 
     A Python adapter gets the interpreter that `named` maps its name to (--python NAME=PATH). By default it gets this
-    interpreter, or that of its tox environment in this project's own folder; no other program is executed. One in
+    interpreter, that of its tox environment in this project's own folder, or that of the virtual environment that is
+    active (conform may have one of its own, by pipx or uvx); no other program is executed. One in
     another language gets the program that is named, or the one of its manifest. Raises InputError if a named
     interpreter does not run or the manifest names a missing adapter.
     """
@@ -69,11 +71,13 @@ def resolve(implementation: Implementation, folder: Path, named: dict[str, str])
     else:
         interpreter, by = sys.executable, ""
         absent = [module for module in modules if not is_there(module)]
-        if absent and (of_tox := _of_tox(name)) and _absent_modules(of_tox, modules) == []:
-            interpreter, absent = of_tox, []
+        for other in filter(None, (_of_tox(name), _of_active_environment()) if absent else ()):
+            if _absent_modules(other, modules) == []:
+                interpreter, absent = other, []
+                break
     if absent:
-        hint = f"pip install '{implementation.install}', or tox -e {name}, or --python {name}=PATH of an interpreter"
-        return Missing(implementation, f"{', '.join(absent)} not importable{by}", f"{hint} that has it")
+        hint = f"pip install '{implementation.install}', or activate the virtual environment that has it, or --python "
+        return Missing(implementation, f"{', '.join(absent)} not importable{by}", f"{hint}{name}=PATH of its Python")
     return _python(implementation, folder, interpreter, arguments)
 
 
@@ -113,6 +117,14 @@ def places_of(interpreter: str) -> tuple[str, ...]:
     return tuple((_ask(interpreter, "--places") or "").splitlines())
 
 
+def _of_active_environment() -> str | None:
+    """The interpreter of the virtual environment that is active; None if it is this one's, or there is none."""
+    folder = Path(os.environ.get("VIRTUAL_ENV") or sys.prefix)
+    interpreter = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    return str(interpreter) if interpreter.is_file() and folder.resolve() != Path(sys.prefix).resolve() else None
+
+
+@cache
 def _absent_modules(interpreter: str, modules: tuple[str, ...]) -> list[str] | None:
     """The modules that another interpreter cannot find; None if it does not run at all."""
     found = _ask(interpreter, *modules)

@@ -140,6 +140,9 @@ class Claim(Frozen):
     cases: int = 0
 
 
+Confidence = Literal["explained", "closest", "unknown", "seen"]
+
+
 class Diagnosis(Frozen):
     """An explanation of the failures of one implementation in one dtype: one deviation of the catalogue, or a pair.
 
@@ -154,7 +157,7 @@ class Diagnosis(Frozen):
 
     implementation: str
     dtype: str
-    confidence: Literal["explained", "closest", "unknown", "seen"]
+    confidence: Confidence
     """`seen`: a cause observed without the catalogue; `sentences` describe it and `advice` says what to do."""
     of: Literal["forward", "backward"] = "forward"
     """`backward`: of gradients, in layers whose forward pass conforms."""

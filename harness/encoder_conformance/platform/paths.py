@@ -3,10 +3,11 @@
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-_INSTALLED = (PACKAGE / "_specs").is_dir()
-ROOT = PACKAGE.parent if _INSTALLED else PACKAGE.parents[1]
-SPECS = PACKAGE / "_specs" if _INSTALLED else ROOT / "specs"
-IMPLS = PACKAGE / "impls" if _INSTALLED else ROOT / "impls"
+INSTALLED = (PACKAGE / "_specs").is_dir()
+"""Whether this is what a wheel holds, and no checkout."""
+ROOT = PACKAGE.parent if INSTALLED else PACKAGE.parents[1]
+SPECS = PACKAGE / "_specs" if INSTALLED else ROOT / "specs"
+IMPLS = PACKAGE / "impls" if INSTALLED else ROOT / "impls"
 READERS = PACKAGE / "readers"
 """The workers that read what is no implementation: modules, ONNX files, files of tensors."""
 

@@ -72,7 +72,7 @@ def test_explain_shows_the_stage_and_a_command_that_repeats_it(conform: Callable
     assert ran.status == 1
     ended = conform("explain")
     assert ended.status == 0
-    assert "first stage out of line: norm2" in ended.stdout
+    assert "first wrong stage: norm2" in ended.stdout
     [repeat] = [line for line in ended.stdout.splitlines() if line.startswith("Repeat: conform run ")]
     assert str(folder) in repeat
     again = conform(*repeat.removeprefix("Repeat: conform ").split(), diagnosed=False)

@@ -284,7 +284,7 @@ def test_what_no_parameter_explains_is_explained_by_the_catalogue(conform: Calla
     found = smoked(conform, fake("keras_like", lie))
     assert found["verdict"] == "implementation"
     [text] = found["numbers"]["do"]
-    assert "explained: your layer is the spec with norm-eps-1e-3" in text
+    assert "Cause: Both norms' epsilon is 1e-3, the default of Keras (norm-eps-1e-3), " in text
     assert found["gradients"]["state"] == "not tried"
     assert found["refusal"]["state"] == "ok"
 

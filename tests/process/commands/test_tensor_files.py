@@ -108,8 +108,8 @@ def test_a_bug_is_named(conform: Callable, asked: Path) -> None:
     save_file(answered(asked, stages=True, epsilon=1e-3), asked.with_name("answers.safetensors"))
     ended = conform("judge", "answers.safetensors")
     assert ended.status == 1
-    assert "explained: your layer is the spec with norm-eps-1e-3" in ended.stdout
-    assert "First stage out of line: norm1" in ended.stdout
+    assert "Cause: Both norms' epsilon is 1e-3, the default of Keras (norm-eps-1e-3), " in ended.stdout
+    assert "First wrong stage: norm1" in ended.stdout
 
 
 def without_last(answers: Tensors) -> Tensors:

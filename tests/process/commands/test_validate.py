@@ -186,6 +186,13 @@ def errors(found: Validation) -> dict[str, list[str]]:
     return said
 
 
+def verdict_of(found: Validation) -> str:
+    """The last line but that which explains σ."""
+    *_, verdict, sigma = printed(found)
+    assert sigma == "1 σ: the rounding noise of a correct layer."
+    return verdict
+
+
 def printed(found: Validation) -> list[str]:
     """The lines that a terminal shows."""
     screen = Console(file=StringIO(), width=160)
@@ -198,24 +205,24 @@ CHOICES_SAID = "post-norm layer_norm ε 1e-05, relu, scores over √head_dim, al
 
 
 @pytest.mark.release
-def test_nothing_said_what_it_should_be_and_so_it_conforms_to_itself(validated: Callable) -> None:
+def test_nothing_said_what_it_should_be_and_so_it_is_consistent_alone(validated: Callable) -> None:
     found = validated()
     assert (found.status, found.conclusion, found.compared_with) == (0, "consistent", ())
-    last = printed(found)[-1]
-    assert last.startswith(f"It conforms to itself: {CHOICES_SAID}")
-    assert "not compared with any source" in last
-    assert "does what it should" not in "".join(printed(found))
+    last = verdict_of(found)
+    assert last.startswith("Internally consistent; not compared with the original: pass --against.")
+    assert CHOICES_SAID in last
+    assert "The file is correct" not in "".join(printed(found))
 
 
 def test_what_it_should_be_was_said_and_it_is_that(validated: Callable) -> None:
     found = validated(layer=LAYER)
     assert (found.status, found.conclusion, found.compared_with) == (0, "as_stated", ("layer",))
-    last = printed(found)[-1]
-    assert last.startswith(f"It does what it should, as post-relu: {CHOICES_SAID}")
-    assert "the values of its parameters were not compared with any source" in last
+    last = verdict_of(found)
+    assert last.startswith(f"The file is correct, as post-relu: {CHOICES_SAID}")
+    assert "the values of its parameters were not compared with the original" in last
     found = validated(layer=LAYER, parameters=layer_parameters(LAYER, {}))
     assert found.compared_with == ("layer", "parameters")
-    assert "the values of its parameters were compared: 0 errors" in printed(found)[-1]
+    assert "the values of its parameters were compared: 0 errors" in verdict_of(found)
 
 
 @pytest.mark.release
@@ -236,20 +243,20 @@ def test_a_warning_fails_where_it_is_told_to(validated: Callable, strict: bool, 
     assert found.status == status
     assert json.loads(found.model_dump_json())["status"] == status
     assert json.loads(found.model_dump_json())["strict"] == strict
-    assert ("(--strict: a warning fails)" in printed(found)[-1]) == strict
-    assert printed(found)[-1].startswith("It does not do what it should" if strict else "It conforms to itself")
+    assert ("(--strict: a warning fails)" in verdict_of(found)) == strict
+    assert verdict_of(found).startswith("The file is wrong" if strict else "Internally consistent")
 
 
 @pytest.mark.release
 def test_a_file_forges_no_line(validated: Callable) -> None:
-    forged = "me\n\x1b[2K[/][bold green]It does what it should: 0 errors, 0 warnings[/]"
+    forged = "me\n\x1b[2K[/][bold green]The file is correct: 0 errors, 0 warnings[/]"
     names = {"name": "mask\r[bold]", "dtype": "bool", "shape": [None]}
     file = {**description()["file"], "producer": forged}
     lines = printed(validated(norm={"epsilon": 1e-3}, says={"file": file, "inputs": [*description()["inputs"], names]}))
-    assert lines[0].endswith("[2K[/][bold green]It does what it should: 0 errors, 0 warnings[/]")
+    assert lines[0].endswith("[2K[/][bold green]The file is correct: 0 errors, 0 warnings[/]")
     assert not any("\x1b" in line or "\r" in line for line in lines)
     assert [line for line in lines if line.startswith("It ")] == [lines[-1]]
-    assert lines[-1].startswith("It does not do what it should")
+    assert lines[-2].startswith("The file is wrong")
 
 
 def test_a_right_file_is_asked_at_every_level_and_passes(validated: Callable) -> None:
@@ -290,8 +297,8 @@ def test_a_file_that_is_wrong_at_one_level_is_said_to_be(validated: Callable) ->
     assert "onnxruntime extended and onnxruntime disable differ in" in errors(found)["levels"][0]
     assert len(errors(found)["levels"]) == 1
     assert (found.conclusion, found.wrong_runtimes) == ("runtime_wrong", ("onnxruntime extended",))
-    last = printed(found)[-1]
-    assert last.startswith("The file is right, and a runtime does something else (onnxruntime extended): post-norm")
+    last = verdict_of(found)
+    assert last.startswith("The file is correct; a runtime is not (onnxruntime extended)")
 
 
 def test_a_file_that_is_wrong_to_the_letter_is_no_runtimes_fault(validated: Callable) -> None:
@@ -321,7 +328,7 @@ def test_the_node_out_of_line_is_named_and_the_deviation(validated: Callable) ->
     assert found.status == 1
     low = next(f for f in found.errors if "low-variance" in f.message)
     assert "every runtime" in low.message
-    assert low.hint == "the first node out of line makes norm1: node_norm1 (t_norm1)"
+    assert low.hint == "the first wrong node makes norm1: node_norm1 (t_norm1)"
     [diagnosis] = found.diagnoses
     assert diagnosis.deviations == ("norm-eps-1e-3",)
 

@@ -97,7 +97,7 @@ def asking(*cases: str) -> tuple[str, ...]:
 def test_an_error_that_lacks_the_numbers_is_one_line(conform: Callable, fake: Callable) -> None:
     cases = asking("pre-gelu/refuse-num-heads", "post-relu/refuse-num-heads")
     [line] = lines(conform("run", "--impl", fake("mute", NAMES_NOTHING), *cases))
-    assert line.startswith("⇒ mute float32, float64: seen: ")
+    assert line.startswith("⇒ mute float32, float64: Seen: ")
     assert "does not name 6 and 20" in line
     assert "name both numbers in it (X-1, X-2, L-1). In post-relu/refuse-num-heads and 1 more case." in line
 
@@ -139,7 +139,7 @@ def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Ca
         return super().build(layer, parameters, dtype)
     """
     [line] = lines(conform("run", "--impl", fake("epsilon", wrong), *cases, "--dtype", "float32"))
-    assert "explained: your layer is the spec with norm-eps-1e-3" in line
+    assert "Cause: Both norms' epsilon is 1e-3, the default of Keras (norm-eps-1e-3), " in line
 
 
 def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
@@ -216,7 +216,7 @@ def test_what_explains_the_numbers_is_not_said_again(conform: Callable, fake: Ca
     ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     assert "fail" in ended.outcomes("invariant")
     [line] = lines(ended)
-    assert "explained: your layer is the spec with mask-inverted" in line
+    assert "(mask-inverted), " in line
 
 
 def test_every_invariant_and_every_flaw_has_its_advice() -> None:

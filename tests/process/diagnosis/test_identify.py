@@ -121,7 +121,7 @@ def test_where_no_equation_is_found_it_says_what_was_found_out() -> None:
     assert {each.stage for each in strange.equations} == {"residual1"}
     assert strange.left_open == ("ffn_activation",)
     assert "ffn_activation follows one curve of ffn_hidden: f(" in diagnosis_text(strange)
-    assert "Left open: ffn_activation." in diagnosis_text(strange)
+    assert "Not identified: ffn_activation." in diagnosis_text(strange)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_run_states_the_equation_and_explain_writes_it_down(
     cases = [word for case in CASES[:3] for word in ("--case", case.id)]
     ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     assert ended.status == 1
-    assert "halving float32: explained: residual1 = x + 0.5 * attention_output (" in ended.stdout
+    assert "halving float32: Cause: residual1 = x + 0.5 * attention_output (" in ended.stdout
     assert "specified x + attention_output: " in ended.stdout
     target = tmp_path / "attention-halved.yaml"
     written = conform("explain", "--write-deviation", target)

@@ -102,7 +102,7 @@ def test_no_size_explains_what_is_wrong_in_an_unforeseen_way(stage: str, size: f
     assert diagnosis.confidence != "explained", diagnosis_text(diagnosis)
     assert not any(is_noisy(catalogue()[name]) for name in diagnosis.deviations)
     if diagnosis.confidence == "unknown":
-        assert f"First stage out of line: {stage}." in diagnosis_text(diagnosis)
+        assert f"First wrong stage: {stage}." in diagnosis_text(diagnosis)
 
 
 @pytest.mark.release
@@ -174,7 +174,7 @@ def test_what_is_far_from_everything_is_unknown() -> None:
     """Half of the stages in line is no likeness where the rest is out by thousands of σ."""
     diagnosis = diagnose(Failing("far", "float32", repeats="same"), seen(wavy("ffn_activation", 0.1), "norm-eps-1e-3"))
     assert diagnosis.confidence == "unknown"
-    assert "First stage out of line: norm1." in diagnosis_text(diagnosis)
+    assert "First wrong stage: norm1." in diagnosis_text(diagnosis)
 
 
 WAVY = """

@@ -33,7 +33,7 @@ def test_a_fault_costs_one_diagnosis(
     for name, diagnosis in zip(names, ended.report["diagnoses"], strict=True):
         assert (diagnosis["implementation"], diagnosis["confidence"]) == (name, "unknown")
         assert diagnosis["cases"] == ["pre-gelu/no-mask"]
-        assert f"⇒ {name} float32: unknown: {SAID}: {error}." in ended.stdout
+        assert f"⇒ {name} float32: Cause unknown: {SAID}: {error}." in ended.stdout
         kept = (ended.out / "logs" / f"{name}-diagnosis.log").read_text()
         assert kept == diagnosis["fault"]["trace"]
         assert kept.startswith("Traceback")
@@ -48,7 +48,7 @@ def test_what_could_not_be_seen_costs_no_verdict(conform: Callable, fake: Callab
     ended = conform("run", "--impl", fake("right", checks="[output]"), *CASES, faults=faults)
     assert ended.outcomes("output") == ["pass"]
     assert ended.status == 3
-    assert f"⇒ right float32: unknown: {SAID}: ValueError" in ended.stdout
+    assert f"⇒ right float32: Cause unknown: {SAID}: ValueError" in ended.stdout
 
 
 @pytest.mark.release

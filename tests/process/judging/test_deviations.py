@@ -91,9 +91,9 @@ def test_a_wrong_epsilon_is_named_in_one_line(conform: Callable, fake: Callable,
     assert diagnosis["rms"] < 2
     assert diagnosis["first_stage"] == diagnosis["predicted_stage"] == "norm1"
     assert diagnosis["amplitude"] == pytest.approx(1, abs=1e-3)
-    [line] = [line for line in ended.stdout.splitlines() if line.startswith("⇒ epsilon float32: explained")]
+    [line] = [line for line in ended.stdout.splitlines() if line.startswith("⇒ epsilon float32: Cause: ")]
     assert "norm-eps-1e-3" in line
-    assert "First stage out of line: norm1." in line
+    assert "First wrong stage: norm1." in line
     assert "norm-eps-1e-3" in conform("explain").stdout
 
 
@@ -244,7 +244,7 @@ def test_of_many_twins_a_few_are_shown() -> None:
         first_stage="attention_weights",
         cases=("pre-gelu/padding-right",),
     )
-    assert "not to be told apart here: twin-0, twin-1, twin-2, and 6 more." in diagnosis_text(diagnosis)
+    assert "These cases cannot distinguish it from twin-0, twin-1, twin-2, and 6 more." in diagnosis_text(diagnosis)
 
 
 TWO_SIZES = """

@@ -43,13 +43,13 @@ def numbers(cells: list[str]) -> list[float]:
 
 
 def test_the_page_has_a_row_for_every_deviation() -> None:
-    page = PAGE.read_text(encoding="utf-8").split("## The kill matrix, float32")[1].split("## Only in float64")[0]
+    page = PAGE.read_text(encoding="utf-8").split("## The detection matrix, float32")[1].split("## Only in float64")[0]
     assert set(rows(page)) == {f"`{name}`" for name in seen_in_evaluation()}
 
 
 @pytest.mark.release
 def test_the_kill_matrix_has_not_drifted(found: list[Kill]) -> None:
-    page = PAGE.read_text(encoding="utf-8").split("## The kill matrix, float32")[1].split("## Only in float64")[0]
+    page = PAGE.read_text(encoding="utf-8").split("## The detection matrix, float32")[1].split("## Only in float64")[0]
     today = kill_table(best([kill for kill in found if kill.dtype == "float32"], constants().rms_limit))
     frozen, now = rows(page), rows(today)
     assert set(frozen) == set(now) == {f"`{name}`" for name in seen_in_evaluation()}

@@ -10,6 +10,7 @@ from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
 from encoder_conformance.commands.commands import unless_faulty
+from encoder_conformance.commands.completion import layers
 from encoder_conformance.commands.options import (
     ANY_PATH,
     Duration,
@@ -34,7 +35,6 @@ NAME = "check.json"
 _EXAMPLES = """
 \b
 Examples:
-  conform check torch.nn:TransformerEncoderLayer --arg d_model=64 --arg nhead=4
   conform check model.py:encoder
   conform check my_package.layers:Block --arg width=128 --layer pre-gelu
   conform check my_port.py:Layer --layer hf:roberta
@@ -65,6 +65,7 @@ formats_option = click.option(
 @click.option(
     "--layer",
     metavar="ID|YAML|hf:NAME",
+    shell_complete=layers,
     help="What it should be: a layer of the specification, or that of a model of transformers (hf:bert, hf:FOLDER, "
     "hf:bert@PATH), at the module's own sizes; or your own YAML file, at its.",
 )
@@ -101,8 +102,8 @@ def check(
 ) -> int:
     """Judge a module: package.module:name, file.py:name or hf:TYPE. It needs no adapter and no export.
 
-    It reads off the module what layer it is, proves the map of its parameters on the live module, and judges that.
-    What it should be nobody can read off it: --layer says so, and what is unusual is a warning otherwise.
+    It infers what layer the module is, proves the map of its parameters on the live module, and tests that. A module
+    does not say what it should be: --layer does. Without it, what is unusual is a warning.
     """
     refuse_pickle(target)
     limits = WorkerLimits(memory) if memory else None

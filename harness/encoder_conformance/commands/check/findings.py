@@ -143,7 +143,7 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
             yield Finding(severity="warning" if declared else "error", message=message, hint=hint)
     elif read is not None:
         for each in unusual(read):
-            hint = "if it is meant, say so with --layer: nobody can read off a module what it should be"
+            hint = "if intended, pass --layer; otherwise fix it"
             yield _warning(str(each), hint)
 
 
@@ -219,7 +219,7 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
         if described.stated is not None:  # a right output proves nothing: it was given the same numbers for both
             message += f", and two parameters in {described.stated.layer}"
         severity: Severity = "error" if described.stated is not None else "warning"
-        hint = "gradients by them cannot be told apart, nor judged"
+        hint = "their gradients cannot be distinguished, and are not judged"
         yield Finding(severity=severity, message=message, hint=hint)
 
 

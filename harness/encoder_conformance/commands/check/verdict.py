@@ -9,12 +9,11 @@ from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.reports.run.matrix import format_sigma
-from encoder_conformance.reports.run.terminal import diagnosis_rest
+from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.words import listed, more_choices
 
 _PLACE = re.compile(r"\(([\w./-]+\.py:\d+)")
-_SIGMA = "1 σ: the rounding noise of a right layer"
 
 
 def choices(layer: Layer) -> str:
@@ -75,7 +74,7 @@ def _numbers(part: PartResult) -> str:
     rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
     tally = part.tally
     declared = f", {tally.deviating} of them with declared deviations" if tally.deviating else ""
-    size = f"largest error {format_sigma(rms)} σ ({_SIGMA})"
+    size = f"largest error {format_sigma(rms)} σ ({SIGMA})"
     return f"{tally.as_expected} of {tally.applicable} checks pass{declared}, {size}"
 
 
@@ -98,22 +97,13 @@ def causes(part: PartResult) -> Iterator[str]:
 
 
 def _cause(found: Diagnosis, formats: str) -> str:
-    back = "the forward pass is right, and the backward pass is not: " if found.of == "backward" else ""
-    rest = f"{back}{diagnosis_rest(found)} [{formats}]"
-    match found.confidence:
-        case "explained" if found.deviations and not found.by_size and found.of == "forward":
-            names = f"{' and '.join(found.deviations)}, {format_sigma(found.rms or 0)} σ, {formats}"
-            alike = [" and ".join(each) for each in found.indistinguishable]
-            others = f" These cases cannot tell it from {listed(alike)}." if alike else ""
-            stage = f" First wrong stage: {found.first_stage}." if found.first_stage else ""
-            return f"Cause: {' '.join(found.sentences).rstrip('.')} ({names}).{stage}{others}"
-        case "explained":
-            return f"Cause: {rest}"
-        case "closest":
-            return f"Closest known cause, which does not account for all: {rest}"
-        case "seen":
-            return f"Seen: {rest}"
-    return f"Cause unknown: {rest}"
+    if found.confidence != "explained" or not found.deviations or found.by_size or found.of != "forward":
+        return f"{HEADINGS[found.confidence]}: {diagnosis_rest(found)} [{formats}]"
+    names = f"{' and '.join(found.deviations)}, {format_sigma(found.rms or 0)} σ, {formats}"
+    alike = [" and ".join(each) for each in found.indistinguishable]
+    others = f" These cases cannot distinguish it from {listed(alike)}." if alike else ""
+    stage = f" First wrong stage: {found.first_stage}." if found.first_stage else ""
+    return f"{HEADINGS['explained']}: {' '.join(found.sentences).rstrip('.')} ({names}).{stage}{others}"
 
 
 def _place(part: PartResult) -> str:

@@ -70,7 +70,7 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
         "homepage": "https://onnx.ai",
         "command": ["python", "adapter.py"],
         "requires": [*_MODULES[described.framework], "onnx", "onnxruntime", "pydantic"],
-        "install": "encoder-conformance[module-target]",
+        "install": "encoder-conformance[torch]",
         "capabilities": {
             "dtypes": ["float32"],  # float64 has the decimal epsilon, and the layer language float32's (L-2)
             "devices": ["cpu"],

@@ -12,6 +12,7 @@ from encoder_conformance.commands.check.covered import up_to
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.verdict import choices
 from encoder_conformance.commands.commands import unless_faulty
+from encoder_conformance.commands.completion import layers
 from encoder_conformance.commands.diff.comparing import compare
 from encoder_conformance.commands.diff.results import DiffResult, TensorDifference, WholeDiffResult
 from encoder_conformance.commands.diff.show_whole import show_whole
@@ -26,7 +27,7 @@ from encoder_conformance.commands.options import (
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.folder import LOGS, begun_result
-from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_finding, show_line
+from encoder_conformance.reports.run.terminal import SIGMA, console, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.stages import stages
 from encoder_conformance.subjects.opening import is_module, is_unread, open_module, open_subject
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
@@ -46,7 +47,9 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@click.option("--layer", metavar="ID|YAML|hf:NAME", help="What both should be; default: what A is, else B.")
+@click.option(
+    "--layer", metavar="ID|YAML|hf:NAME", shell_complete=layers, help="What both should be; default: what A is, else B."
+)
 @click.option(
     "--inputs",
     type=GIVEN_FILE,
@@ -114,6 +117,7 @@ def show_diff(screen: Console, result: DiffResult) -> None:
         message = record.message.splitlines()[0] if record.message else record.outcome.value
         show_line(screen, f"✗ {record.implementation} {record.case} {record.check}: {message}", "red")
     show_line(screen, last_line(result), "bold red" if result.status else "bold green")
+    show_line(screen, f"{SIGMA}.", "dim")
 
 
 def _table(result: DiffResult) -> Table:

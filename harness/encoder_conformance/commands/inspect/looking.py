@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from encoder_conformance.commands.completion import implementations, layers
 from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer, refuse_too_large, resized
 from encoder_conformance.reports.run.terminal import console, show_line
 from encoder_conformance.spec.case import Case
@@ -49,7 +50,12 @@ class LayerOptions:
 def layer_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Adds the options of `LayerOptions`, which the command takes as its first argument."""
 
-    @click.option("--layer", metavar="ID|YAML", help=f"A layer's id or a file of your own; default: {LAYER}.")
+    @click.option(
+        "--layer",
+        metavar="ID|YAML",
+        shell_complete=layers,
+        help=f"A layer's id or a file of your own; default: {LAYER}.",
+    )
     @click.option("--d-model", type=click.IntRange(1), help="D instead of the layer's.")
     @click.option("--num-heads", type=click.IntRange(1), help="H instead of the layer's.")
     @click.option("--d-ff", type=click.IntRange(1), help="F instead of the layer's.")
@@ -66,7 +72,10 @@ batch_option = click.option("--batch", type=click.IntRange(1), help=f"B; default
 sequence_option = click.option("--sequence", type=click.IntRange(1), help=f"S; default: {SEQUENCE}.")
 dtype_option = click.option("--dtype", type=click.Choice(list(FORMATS)), default="float32", show_default=True)
 impl_option = click.option(
-    "--impl", metavar="NAME|FOLDER", help="Implementation to run; default: the first one whose framework is installed."
+    "--impl",
+    metavar="NAME|FOLDER",
+    shell_complete=implementations,
+    help="Implementation to run; default: the first one whose framework is installed.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -38,7 +38,7 @@ _EXAMPLES = """
 Examples:
   conform memory --layer pre-gelu-512 --batch 32 --sequence 50 --layers 6
   conform memory --sequence 50 --sequence 100 --sequence 512 --sequence 1024
-  conform memory --d-model 1024 --num-heads 16 --d-ff 4096 --layers 24 --batch 1 --limit 8GiB --states adam
+  conform memory --d-model 1024 --layers 24 --limit 8GiB --states adam
   conform memory --sequence 512 --measure --impl pytorch
   conform memory --layers 6 --dropout 0.1 --measure --backward --impl pytorch
 """

@@ -91,7 +91,7 @@ _EXAMPLES = """
 Examples:
   conform parameters --impl pytorch --layer pre-gelu-512
   conform parameters --impl pytorch --gradients --batch 2 --sequence 10
-  conform parameters --impl ./my_backend --d-model 768 --num-heads 12 --d-ff 3072 --json
+  conform parameters --impl ./my_backend --d-model 768 --json
 """
 
 

@@ -78,8 +78,8 @@ _EXAMPLES = """
 \b
 Examples:
   conform profile --impl pytorch --batch 32 --sequence 50
-  conform profile --impl onnx_pytorch --layer post-relu-512 --sequence 128 --threads 1 --repeats 50
-  conform profile --impl jax_pure --d-model 768 --num-heads 12 --d-ff 3072 --json
+  conform profile --impl onnx_pytorch --threads 1 --repeats 50
+  conform profile --impl jax_pure --d-model 768 --d-ff 3072 --json
 """
 
 

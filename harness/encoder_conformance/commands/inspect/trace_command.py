@@ -7,6 +7,7 @@ from math import prod
 import click
 from rich.text import Text
 
+from encoder_conformance.commands.completion import cases
 from encoder_conformance.commands.inspect import looking
 from encoder_conformance.commands.inspect.dropouts import with_dropped
 from encoder_conformance.commands.inspect.layer_selection import describe_case, find_case, refuse_too_large
@@ -16,7 +17,7 @@ from encoder_conformance.commands.inspect.trace import trace as compute_trace
 from encoder_conformance.commands.options import print_json
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute_all
-from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.terminal import show_line
 from encoder_conformance.spec.case import Case
@@ -29,8 +30,8 @@ _EXAMPLES = """
 \b
 Examples:
   conform trace --layer pre-gelu-512 --batch 32 --sequence 50
-  conform trace --impl pytorch --batch 1 --sequence 100 --d-model 768 --num-heads 12 --d-ff 3072
-  conform trace --impl pytorch --layer encoder-512 --length 45 --length 38 --length 50 --length 42
+  conform trace --d-model 768 --num-heads 12 --d-ff 3072
+  conform trace --layer encoder-512 --length 45 --length 38
   conform trace --impl ./my_backend --case post-gelu/padding-right
   conform trace --layer my-layer.yaml --batch 2 --sequence 16 --judge
 """
@@ -38,7 +39,9 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @looking.impl_option
-@click.option("--case", metavar="LAYER/SITUATION", help="Trace this case, and judge it by its golden.")
+@click.option(
+    "--case", metavar="LAYER/SITUATION", shell_complete=cases, help="Trace this case, and judge it by its golden."
+)
 @looking.layer_options
 @looking.batch_option
 @looking.sequence_option
@@ -100,7 +103,9 @@ def trace(
 
 def _expected_stages(case: Case, *, judge: bool, frozen: bool) -> Expected | None:
     if frozen:
-        return read_golden(case, read_golden_manifest(), constants())
+        goldens = Goldens([case])
+        goldens.compute()
+        return goldens(case)
     if not judge:
         return None
     seconds = estimate_judging_seconds(case)
@@ -123,6 +128,6 @@ def _show(title: str, inputs: list[TracedRow], rows: list[TracedRow], *, judged:
     wrong = [row for row in rows if not row.conforms]
     for row in wrong[:1]:
         shape = str(list(row.shape)) if row.shape else ""
-        problem = f"{shape} {row.problem}".strip() if row.problem else "out of line"
+        problem = f"{shape} {row.problem}".strip() if row.problem else "wrong"
         text = f"✗ {len(wrong)} of {len(rows)} stages are not as specified; the first is {row.stage}: {problem}"
         show_line(screen, text, "red")

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from encoder_conformance.commands.completion import cases, implementations
 from encoder_conformance.commands.options import (
     Duration,
     PartType,
     Seed,
     dtypes_option,
+    file_alone,
     interpreters_option,
     worker_limits,
 )
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """
 \b
 Examples:
-  conform run                                      the core: a verdict in a minute
+  conform run                                  the core: a verdict in a minute
   conform run --impl pytorch --level required
   conform run --impl ./my_backend --dtype float32 --fail-fast
   conform run --impl onnx_pytorch --impl onnx_pytorch:opset=20,level=basic
@@ -52,10 +54,18 @@ Examples:
     "--impl",
     "impls",
     multiple=True,
+    shell_complete=implementations,
     metavar="NAME|FOLDER[:KEY=VALUE,…]",
     help="Implementation to judge, with its choices; default: all.",
 )
-@click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to run, as layer/situation; default: all.")
+@click.option(
+    "--case",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=cases,
+    help="Cases to run, as layer/situation; default: all.",
+)
 @click.option(
     "--layer",
     "layer_file",
@@ -115,6 +125,7 @@ Examples:
     f"default: a new one in {RUNS}, to which {RUNS / LATEST} then points.",
 )
 @click.option("--keep-failing", is_flag=True, help="Keep the tensors of checks that fail, in failing/ of that folder.")
+@click.option("--json", "as_json", is_flag=True, help="report.json on standard output, and nothing else.")
 @click.option("--quiet", is_flag=True, help="Print what is wrong, the result, and nothing else.")
 @click.option("--verbose", is_flag=True, help="Print a line for each check as it is judged.")
 @click.option("--update-declared", is_flag=True, help="Bring each impl.yaml's list of deviations up to this run.")
@@ -122,8 +133,8 @@ Examples:
 def run(**given: Any) -> int:
     """Judge implementations against the specification and print the matrix.
 
-    Without --level and --case it runs the core: the few cases that detect every known deviation. The cases that
-    exclude most deviations come first.
+    Without --level and --case it runs the core: the few cases that detect every known bug, the most informative
+    first.
     """
     arguments = RunArguments(begun=time.monotonic(), **given)
     arguments.refuse_contradictions()
@@ -142,10 +153,10 @@ def _run_here(arguments: RunArguments) -> int:
         from encoder_conformance.commands.run.chosen import chosen_implementations
         from encoder_conformance.commands.run.resuming import earlier_runs
         from encoder_conformance.engine.head_start import head_start
-        from encoder_conformance.reports.run.folder import begun_run
+        from encoder_conformance.reports.run.folder import NAME, begun_run
 
     earlier = earlier_runs(arguments)  # before this run has a folder: `latest` is then this one's
-    with begun_run(arguments.out) as folder:
+    with begun_run(arguments.out) as folder, file_alone(folder / NAME if arguments.as_json else None):
         ready, absent = chosen_implementations(arguments.impls, arguments.pythons, arguments.device)
         with head_start(_launches(arguments, ready, folder)) as started:
             from encoder_conformance.commands.run.suite import judge_suite

@@ -14,11 +14,10 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.oracle.golden.build import compute
-from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
+from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.protocol.frames import Tensors
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.load import Specification, constants
+from encoder_conformance.spec.load import Specification
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Kind
 from encoder_conformance.spec.situation import Check
@@ -69,8 +68,8 @@ class Checklist:
         layer: str | None,
         waiting: Callable[[str], object] = lambda said: None,
     ) -> None:
-        """`layer`: the only layer to use; None chooses some. The goldens of the user's own layer, and of
-        published ones, are computed.
+        """`layer`: the only layer to use; None chooses some. Goldens that are
+        not frozen are computed.
 
         `waiting` is called with a sentence before each wait for the worker.
         """
@@ -78,7 +77,6 @@ class Checklist:
         self._subject, self._session = subject, subject.worker
         self._folder, self._implementation = ready.folder, ready.implementation
         self._questions, self._observations = SmokeTasks(self._implementation, specification, layer), Observations()
-        self._own_layers = specification.own_layers
         self._own_names: dict[str, str] = {}
         self._observed: dict[tuple[str, Check], Tensors] = {}
         self._goldens: dict[str, Expected] = {}
@@ -222,11 +220,9 @@ class Checklist:
     def _expected(self, case: Case) -> Expected:
         """The golden of a case, had once: the request for gradients needs it, and so does the judge."""
         if case.id not in self._goldens:
-            self._goldens[case.id] = (
-                compute(case, constants())
-                if case.layer.layer in self._own_layers
-                else read_golden(case, read_golden_manifest(), constants())
-            )
+            goldens = Goldens([case], jobs=0)
+            goldens.compute()
+            self._goldens[case.id] = goldens(case)
         return self._goldens[case.id]
 
     def _build_failure(self, task: Task, failure: Failure) -> SmokeStep:

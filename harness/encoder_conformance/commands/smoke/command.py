@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from encoder_conformance.commands.commands import unless_faulty
+from encoder_conformance.commands.completion import layers
 from encoder_conformance.commands.inspect.layer_selection import find_layer
 from encoder_conformance.commands.options import interpreters_option, print_json, warn_of_left_out, worker_limits
 from encoder_conformance.commands.smoke.checklist import NAMES, Checklist, SmokeStep, verdict
@@ -49,7 +50,7 @@ Examples:
 @click.argument("given", metavar="NAME|FOLDER[:KEY=VALUE,…]")
 @interpreters_option("the implementation")
 @worker_limits
-@click.option("--layer", metavar="ID|YAML", help="Use this layer, if the architecture is fixed.")
+@click.option("--layer", metavar="ID|YAML", shell_complete=layers, help="Use this layer, if the architecture is fixed.")
 @click.option("--json", "as_json", is_flag=True, help="The steps as JSON.")
 def smoke(given: str, pythons: dict[str, str], layer: str | None, as_json: bool, limits: WorkerLimits) -> int:
     """Check a new adapter on a handful of small cases: what works, what fails, and where the fault is.

@@ -46,7 +46,10 @@ def diagnose_numbers(name: str, observations: Sequence[Observation], own: dict[s
         for error in find_parameter_errors(observations)
     ]
     if causes:
-        return [causes[0], *(f"or, not to be told apart here: {other}" for other in causes[1:_MOST_CAUSES])]
+        return [
+            causes[0],
+            *(f"or, which these cases cannot distinguish from it: {other}" for other in causes[1:_MOST_CAUSES]),
+        ]
     return [diagnosis_text(diagnose(Failing(name, observations[0].dtype.name), observations)).removeprefix("⇒ ")]
 
 

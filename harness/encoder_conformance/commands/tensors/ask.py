@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from encoder_conformance.commands.completion import layers
 from encoder_conformance.commands.inspect.layer_selection import find_layer
 from encoder_conformance.commands.options import FILE, dtypes_option, jobs_option, level_option
 from encoder_conformance.commands.run.judging import compute
@@ -18,13 +19,13 @@ _EXAMPLES = """
 \b
 Examples:
   conform ask --layer post-relu --to asked.safetensors
-  conform ask --layer my-layer.yaml --dtype float32 --level required --to asked.safetensors
+  conform ask --layer my-layer.yaml --to asked.safetensors
   conform judge answers.safetensors --asked asked.safetensors
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--layer", required=True, metavar="ID|YAML", help="The layer that is asked for.")
+@click.option("--layer", required=True, metavar="ID|YAML", shell_complete=layers, help="The layer that is asked for.")
 @level_option
 @dtypes_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of inputs and parameters.")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.options import FILE, FOLDER, GIVEN_FILE, jobs_option
+from encoder_conformance.commands.options import FILE, FOLDER, GIVEN_FILE, file_alone, jobs_option
 from encoder_conformance.commands.run.judging import Planned, compute, judge_assignments
 from encoder_conformance.commands.tensors import files
 from encoder_conformance.engine.run_options import RunOptions
@@ -15,7 +15,7 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.platform.clean import first_names
 from encoder_conformance.platform.paths import READERS
-from encoder_conformance.reports.run.folder import begun_run
+from encoder_conformance.reports.run.folder import NAME, begun_run
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.subjects.questions import Questions, cases_asked, questions_of
 from encoder_conformance.subjects.starting import require_ready
@@ -27,7 +27,7 @@ _EXAMPLES = """
 \b
 Examples:
   conform judge answers.safetensors
-  conform judge answers.safetensors --asked /data/asked.safetensors --out report
+  conform judge answers.safetensors --asked /data/asked.safetensors
 """
 
 
@@ -44,7 +44,8 @@ Examples:
     type=FOLDER,
     help="Folder for report.json and the log; default: a new one under conform-report.",
 )
-def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int:
+@click.option("--json", "as_json", is_flag=True, help="report.json on standard output, and nothing else.")
+def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None, as_json: bool) -> int:
     """Judge a file of answers to the questions of `conform ask`, and print the matrix.
 
     Stages and gradients are judged where the file has them. A question without an answer is an error of the run.
@@ -52,7 +53,7 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
     asked = asked or answers.with_name("asked.safetensors")
     asking, digest = files.read_asking(asked)
     cases = cases_asked(asking)
-    with begun_run(out) as folder:
+    with begun_run(out) as folder, file_alone(folder / NAME if as_json else None):
         goldens = Goldens(cases, jobs)
         compute(goldens)
         questions = questions_of(asking, {case.id: goldens(case) for case in cases})
@@ -62,7 +63,7 @@ def judge(answers: Path, asked: Path | None, jobs: int, out: Path | None) -> int
         options = RunOptions(jobs=1, seed=asking.seed)
         status = judge_assignments(Planned([assignment], goldens), folder, options).show(out)
     unanswered = [question.id for question in questions.questions if question.id not in given]
-    if unanswered:
+    if unanswered and not as_json:
         count, named = len(unanswered), first_names(unanswered, 5)
         click.echo(f"{count} of {len(questions.questions)} questions have no answer: {named}")
     return status

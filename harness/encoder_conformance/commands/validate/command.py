@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from encoder_conformance.commands.commands import unless_faulty
+from encoder_conformance.commands.completion import deviations, layers
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.commands.options import (
     ANY_PATH,
@@ -39,11 +40,11 @@ _EXAMPLES = """
 \b
 Examples:
   conform validate model.onnx
-  conform validate model.onnx --layer post-relu-512 --parameters weights.safetensors
-  conform validate model.onnx --layer my-layer.yaml --mask ignore --runtime onnxruntime
+  conform validate model.onnx --layer post-relu --parameters w.safetensors
+  conform validate model.onnx --layer my-layer.yaml --mask ignore
   conform validate model.onnx --against model.py:encoder
   conform validate fused.onnx --against model.onnx
-  conform validate model.onnx --strict                       (in CI: a warning fails)
+  conform validate model.onnx --strict            (in CI: a warning fails)
   conform validate somebody-elses.onnx --isolate --memory 4GiB
   conform validate quantised.onnx --limit 0.02 --json > validation.json
 """
@@ -51,7 +52,12 @@ Examples:
 
 @click.command("validate", epilog=_EXAMPLES)
 @click.argument("model", type=ANY_PATH, metavar="MODEL.onnx")
-@click.option("--layer", metavar="ID|YAML", help="The layer that it should be; default: inferred from the graph.")
+@click.option(
+    "--layer",
+    metavar="ID|YAML",
+    shell_complete=layers,
+    help="The layer that it should be; default: inferred from the graph.",
+)
 @click.option(
     "--parameters",
     metavar="FILE|portable",
@@ -82,6 +88,7 @@ Examples:
     "--deviation",
     "deviations",
     multiple=True,
+    shell_complete=deviations,
     metavar="ID",
     help="What it does otherwise on purpose, gelu-quick or mask-causal for CLIP (conform list deviations).",
 )

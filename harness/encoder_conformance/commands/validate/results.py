@@ -1,6 +1,6 @@
 """`validation.json`: all results of a validation, and its conclusion.
 
-A file that is a consistent other layer conforms to itself. Only what a user states says what it should be.
+A file that is a consistent other layer passes its own tests. Only what a user states says what it should be.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ and a runtime that was asked does something else."""
 Stated = Literal["layer", "parameters", "source"]
 """What the user stated: the layer that it should be, the parameters that it was made from, or its source."""
 CONCLUSIONS: dict[Kind, tuple[int, str]] = {
-    "as_stated": (0, "It does what it should"),
-    "as_source": (0, "It does what its source does, and both do something else than the layer that was read off them"),
-    "same_outputs": (0, "Its outputs are those of its source"),
-    "consistent": (0, "It conforms to itself"),
-    "runtime_wrong": (1, "The file is right, and a runtime does something else"),
-    "wrong": (1, "It does not do what it should"),
-    "not_judged": (2, "It could not be judged"),
+    "as_stated": (0, "The file is correct"),
+    "as_source": (0, "The file does what its source does; both differ from the layer that was read off them"),
+    "same_outputs": (0, "The file has the outputs of its source"),
+    "consistent": (0, "Internally consistent"),
+    "runtime_wrong": (1, "The file is correct; a runtime is not"),
+    "wrong": (1, "The file is wrong"),
+    "not_judged": (2, "The file could not be judged"),
 }
 """Kind → the exit status, and how the last line begins."""
 

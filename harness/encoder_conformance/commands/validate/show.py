@@ -10,7 +10,7 @@ from rich.text import Text
 from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
-from encoder_conformance.reports.run.terminal import SEVERITIES, diagnosis_text, show_finding, show_line
+from encoder_conformance.reports.run.terminal import SEVERITIES, SIGMA, diagnosis_text, show_finding, show_line
 from encoder_conformance.spec.words import choices
 
 _AXES: dict[Layout, str] = {
@@ -37,6 +37,8 @@ def show_validation(screen: Console, validation: Validation) -> None:
     if validation.judged:
         _show_covered(screen, validation)
     screen.print(_last_line(validation), soft_wrap=True)
+    if validation.judged:
+        screen.print(f"{SIGMA}.", style="dim")
 
 
 def _apart(validation: Validation, phase: Phase) -> tuple[str | None, Phase | None]:
@@ -150,10 +152,10 @@ def _comparison(validation: Validation) -> str:
     if against is not None:
         if "layer" not in compared_with:
             return f", with the parameters of {against}: {choices}; only the values of parameters were compared"
-        return f", as {against} does: {choices}; parameters, stages and outputs were compared{_end_to_end(validation)}"
+        return f", as {against}: {choices}; parameters, stages and outputs were compared{_end_to_end(validation)}"
     if kind == "consistent" or (kind == "runtime_wrong" and "layer" not in compared_with):
-        return f": {choices}; not compared with any source (--layer, --parameters say what it should be)"
-    values = "compared" if "parameters" in compared_with else "not compared with any source (--parameters)"
+        return f"; not compared with the original: pass --against. It is {choices}"
+    values = "compared" if "parameters" in compared_with else "not compared with the original (--parameters, --against)"
     return f", as {layer.layer}: {choices}; the values of its parameters were {values}"
 
 

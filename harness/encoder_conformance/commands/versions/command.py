@@ -1,4 +1,4 @@
-"""`conform versions`: one implementation over released versions of its framework, and since which what is so."""
+"""`conform versions`: one implementation over released versions of its framework, and the version that changed what."""
 
 import shutil
 import time
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
+from encoder_conformance.commands.completion import cases
 from encoder_conformance.commands.options import (
     FOLDER,
     dtypes_option,
@@ -52,7 +53,7 @@ Examples:
   conform versions keras_mha --last 6
   conform versions hf_bert:attention=eager --version 4.57.6 --version 5.0.0
   conform versions flax_nnx --package jax --last 4
-  conform report conform-report/versions/keras_mha/keras-* --to site    the same as pages
+  conform report conform-report/versions/keras_mha/keras-* --to site
 """
 
 
@@ -80,7 +81,14 @@ class _Plan:
 )
 @click.option("--package", metavar="PACKAGE", help="Whose versions; default: the manifest's package.")
 @level_option
-@click.option("--case", "globs", multiple=True, metavar="GLOB", help="Cases to run, as layer/situation; default: all.")
+@click.option(
+    "--case",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=cases,
+    help="Cases to run, as layer/situation; default: all.",
+)
 @dtypes_option
 @jobs_option
 @worker_limits
@@ -102,7 +110,7 @@ def versions(
     as_json: bool,
     **asked: Any,
 ) -> int:
-    """Judge one implementation over released versions of its framework, and print since which version what is so.
+    """Judge one implementation over released versions of its framework, and print the version that changed what.
 
     Each version is installed by pip in an environment of its own, wheels only, and kept in the user's cache folder. A
     series such as 3.14 counts by its newest version. Versions whose packages have not changed are not asked again.

@@ -1,4 +1,4 @@
-"""The kill matrix as bits: which check of which case detects which deviation. Frozen in specs/sensitivity.json."""
+"""The detection matrix as bits: which check of which case detects which deviation. Frozen in specs/sensitivity.json."""
 
 import hashlib
 from functools import cache

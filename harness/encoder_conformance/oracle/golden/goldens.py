@@ -8,10 +8,15 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute_all
 from encoder_conformance.oracle.golden.store import (
     Manifest,
+    check_digest,
     check_ids,
     checked_golden,
+    expected_of,
+    golden_path,
+    is_at_hand,
     read_golden,
     read_golden_manifest,
+    tensors_of,
 )
 from encoder_conformance.platform.recent import Recent
 from encoder_conformance.protocol.spool import Extent, Spool
@@ -24,8 +29,8 @@ class Goldens:
     """Case → its expectation, read on demand. A bounded cache keeps memory independent of the number of cases; what
     leaves it lies in a spool, which takes a tenth of the time to read that a golden file does.
 
-    A golden is frozen where the case is of a layer of the specification, drawn as it was. For others `compute` comes
-    first.
+    A golden is frozen where the case is of a layer of the specification, drawn as it was. For others, and for those
+    frozen ones that a wheel leaves out, `compute` comes first.
     """
 
     KEPT = 64
@@ -36,13 +41,20 @@ class Goldens:
         """`jobs`: processes that compute."""
         self.cases, self._jobs = list(cases), jobs
         self._specification = load()
-        self.computed = [case for case in cases if not self.is_frozen(case)]
+        computed = filter(None, map(self._computed_for, cases))
+        self.computed = list({case.id: case for case in computed}.values())
         self._recent = Recent[Expected](self.KEPT)
         self._spool, self._slots = Spool(), dict[str, Extent]()
 
     def is_frozen(self, case: Case) -> bool:
-        """Whether the golden of the case is one of those in `specs/golden`."""
+        """Whether the golden of the case is frozen, in `specs/golden`."""
         return case.seed == 0 and self._specification.layers.get(case.layer.layer) == case.layer
+
+    def _computed_for(self, case: Case) -> Case | None:
+        """The case whose golden has to be computed for this one; None if a file has it, or none is needed."""
+        if not self.is_frozen(case):
+            return case
+        return None if case.needs_no_golden or is_at_hand(case) else self._specification.cases[case.golden_id]
 
     def check(self) -> None:
         """Raise InputError if a golden that is frozen is missing, edited, or made from another layer or situation."""
@@ -51,8 +63,12 @@ class Goldens:
             return
         check_ids(self._specification.with_golden, self._manifest)
         for case in frozen:
-            if not case.needs_no_golden:
+            if case.needs_no_golden:
+                continue
+            if is_at_hand(case):
                 checked_golden(case, self._manifest, constants())
+            else:
+                check_digest(case, self._manifest.cases[case.golden_id], constants())
 
     @property
     def waiting(self) -> bool:
@@ -98,7 +114,12 @@ class Goldens:
         if case.id in self._slots:
             kept: Expected = self._spool.get(self._slots[case.id])
             return kept
-        expected = read_golden(case, self._manifest, constants())
+        computed = self._computed_for(case)
+        if computed is None or computed.id not in self._slots:
+            expected = read_golden(case, self._manifest, constants())
+        else:
+            path = golden_path(computed.id)
+            expected = expected_of(case, tensors_of(self._spool.get(self._slots[computed.id])), constants(), path)
         slot = self._spool.put(expected)
         if slot.room:  # a full disk costs time, and not memory
             self._slots[case.id] = slot

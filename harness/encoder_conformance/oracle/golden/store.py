@@ -14,7 +14,7 @@ from encoder_conformance.oracle.expected import NOTHING, Expected, ExpectedTenso
 from encoder_conformance.oracle.golden.thinning import compared_tensors, kept_positions
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.files import replace_file
-from encoder_conformance.platform.paths import SPECS, shown
+from encoder_conformance.platform.paths import INSTALLED, SPECS, shown
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import Constants
@@ -79,6 +79,12 @@ def golden_path(case_id: str, folder: Path = GOLDEN) -> Path:
     return folder / f"{case_id}.safetensors"
 
 
+def is_at_hand(case: Case) -> bool:
+    """Whether the golden of a frozen case has to be in a file here: in a checkout all have; a wheel has those of the
+    core, and of large layers, which take long to compute."""
+    return not INSTALLED or golden_path(case.golden_id).is_file()
+
+
 def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
     """Raise InputError unless cases and goldens correspond: an id was renamed, or a golden was not built."""
     cases = set(case_ids)
@@ -93,15 +99,21 @@ def check_ids(case_ids: Iterable[str], manifest: Manifest) -> None:
 
 
 def write_golden(case: Case, expected: Expected, constants: Constants, folder: Path = GOLDEN) -> GoldenEntry:
-    tensors = {"kinked_rows": expected.kinked_rows}
-    for name, tensor in expected.tensors.items():
-        tensors[name] = tensor.golden
-        tensors[f"condition.{name}"] = tensor.condition
+    tensors = tensors_of(expected)
     # safetensors writes memory order, and np.argwhere for instance returns rows in column-major order.
     in_order = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     data = safetensors.numpy.save(in_order, metadata={"case": case.id})
     replace_file(golden_path(case.id, folder), data)
     return GoldenEntry(sha256=hashlib.sha256(data).hexdigest(), case_sha256=case_digest(case, constants))
+
+
+def tensors_of(expected: Expected) -> dict[str, Array]:
+    """What a golden file holds, by name (rule G-2)."""
+    tensors: dict[str, Array] = {"kinked_rows": expected.kinked_rows}
+    for name, tensor in expected.tensors.items():
+        tensors[name] = tensor.golden
+        tensors[f"condition.{name}"] = tensor.condition
+    return tensors
 
 
 def read_golden(case: Case, manifest: Manifest, constants: Constants, folder: Path = GOLDEN) -> Expected:
@@ -122,14 +134,19 @@ def checked_golden(case: Case, manifest: Manifest, constants: Constants, folder:
         raise ValueError(f"goldens are frozen for seed 0 and drawn parameters: not for seed {case.seed} or held ones")
     path, entry = golden_path(case.golden_id, folder), manifest.cases[case.golden_id]
     data = read_checked(path, entry)
+    check_digest(case, entry, constants)
+    return data
+
+
+def check_digest(case: Case, entry: GoldenEntry, constants: Constants) -> None:
+    """Raise InputError if the frozen golden was made from another case."""
     if case_digest(case, constants) != entry.case_sha256:
         raise InputError(
             f"was made from another {case.layer.layer}.yaml, {case.situation.situation}.yaml or constants.yaml",
-            where=shown(path),
+            where=shown(golden_path(case.golden_id)),
             hint="undo that change, or rebuild in a commit that says why: "
             f"python -m tools golden build --case {case.golden_id!r}",
         )
-    return data
 
 
 def read_checked(path: Path, entry: GoldenEntry) -> bytes:

@@ -1,4 +1,4 @@
-"""Prints what changed between two runs, what got worse and why; and a trend: since which version what is so."""
+"""Prints what changed between two runs, what got worse and why; and a trend: the version that changed what."""
 
 from rich.console import Console
 from rich.table import Table

@@ -132,11 +132,11 @@ def _coverage_lines(shown: Shown) -> list[str]:
         formats = ", ".join(
             f"{excluded} of {detectable} in {dtype}" for dtype, (excluded, detectable) in shown.by_format.items()
         )
-        lines.append(f"{shown.implementation}: {count} of {shown.deviations} deviations not excluded: {names}")
-        lines.append(f"{shown.implementation}: excluded {formats}")
+        lines.append(f"{shown.implementation}: does not rule out {count} of {shown.deviations} known bugs: {names}")
+        lines.append(f"{shown.implementation}: rules out {formats}")
     if shown.not_cited:
         count, names = len(shown.not_cited), first_names(shown.not_cited, _MOST_NAMES)
-        lines.append(f"{shown.implementation}: {count} of {shown.clauses} clauses not asked about: {names}")
+        lines.append(f"{shown.implementation}: does not cover {count} of {shown.clauses} requirements: {names}")
     return lines
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from encoder_conformance.diagnosis.claims import sentence
-from encoder_conformance.judging.records import Diagnosis, Fault, Record, Report
+from encoder_conformance.judging.records import Confidence, Diagnosis, Fault, Record, Report
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.reports.run.counts import RunCounts
@@ -19,6 +19,7 @@ from encoder_conformance.reports.run.matrix import format_sigma, matrix, summary
 
 SEVERITIES: dict[Severity, tuple[str, str]] = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "dim")}
 """Severity of a finding → its mark and style."""
+SIGMA = "1 σ: the rounding noise of a correct layer"
 _LONGEST_MESSAGE = 400
 _SHOWN_INDISTINGUISHABLE = 3
 
@@ -82,6 +83,8 @@ def show_report(
         screen.print(diagnosis_text(diagnosis), style="bold", soft_wrap=True)
     _show_failures(screen, counts, out)
     screen.print(_last_line(report, counts), soft_wrap=True)
+    if not quiet and any(standing.rms is not None for standing in counts.standings.values()):
+        screen.print(f"{SIGMA}.", style="dim")
 
 
 def _show_gaps(screen: Console, report: Report, counts: RunCounts) -> None:
@@ -126,14 +129,26 @@ def _on_one_line(message: str) -> str:
 
 def diagnosis_text(diagnosis: Diagnosis) -> str:
     """A diagnosis in one line: the deviations, the confidence, the first stage out of line, and the runner-up."""
-    prefix = f"⇒ {diagnosis.implementation} {diagnosis.dtype}: {diagnosis.confidence}"
-    if diagnosis.of == "backward":
-        prefix += ": the forward pass is right, and the backward pass is not"
-    return f"{prefix}: {diagnosis_rest(diagnosis)}"
+    whose = f"⇒ {diagnosis.implementation} {diagnosis.dtype}"
+    return f"{whose}: {HEADINGS[diagnosis.confidence]}: {diagnosis_rest(diagnosis)}"
+
+
+HEADINGS: dict[Confidence, str] = {
+    "explained": "Cause",
+    "closest": "Closest known cause, which does not account for all",
+    "seen": "Seen",
+    "unknown": "Cause unknown",
+}
+"""How sure a diagnosis is, in words."""
 
 
 def diagnosis_rest(diagnosis: Diagnosis) -> str:
     """The same without whose it is, and how sure."""
+    back = "the forward pass is right, and the backward pass is not: " if diagnosis.of == "backward" else ""
+    return f"{back}{_found(diagnosis)}"
+
+
+def _found(diagnosis: Diagnosis) -> str:
     stage = _stage_text(diagnosis)
     if diagnosis.fault:
         return f"{fault_text(diagnosis.fault)}."
@@ -144,9 +159,9 @@ def diagnosis_rest(diagnosis: Diagnosis) -> str:
         others = f" and {more} more case{'s' * (more > 1)}" if more else ""
         return f"{' '.join(diagnosis.sentences)} {diagnosis.advice}. In {diagnosis.cases[0]}{others}."
     if diagnosis.confidence == "unknown":
-        text = f"no deviation of the catalogue, nor any two, account for most of it.{stage}"
+        text = f"no known bug, nor any two, explain most of it.{stage}"
         if diagnosis.of == "backward":
-            text = "no term of the backward pass, left out or multiplied, accounts for it."
+            text = "no term of the backward pass, left out or multiplied, explains it."
         return f"{text}{_identified(diagnosis)}"
     if diagnosis.equations and not diagnosis.deviations:
         return f"{_equations_text(diagnosis)}{stage}{_observed(diagnosis)}"
@@ -159,8 +174,8 @@ def fault_text(fault: Fault) -> str:
 
 
 def _stage_text(diagnosis: Diagnosis) -> str:
-    text = f" First stage out of line: {diagnosis.first_stage}." if diagnosis.first_stage else ""
-    return text + (f" Right before it: {', '.join(diagnosis.right_before)}." if diagnosis.right_before else "")
+    text = f" First wrong stage: {diagnosis.first_stage}." if diagnosis.first_stage else ""
+    return text + (f" Last right stages: {', '.join(diagnosis.right_before)}." if diagnosis.right_before else "")
 
 
 def _deviations_text(diagnosis: Diagnosis) -> str:
@@ -168,7 +183,7 @@ def _deviations_text(diagnosis: Diagnosis) -> str:
     unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
     size = f"{format_sigma(diagnosis.rms or 0)} {unit}"
     names = " and ".join(diagnosis.deviations)
-    text = f"your layer is the spec with {names} ({size}). {' '.join(diagnosis.sentences)}"
+    text = f"{' '.join(diagnosis.sentences).rstrip('.')} ({names}), {size}."
     if diagnosis.came_true:
         text += f" Predicted and seen: {'; '.join(diagnosis.came_true)}."
     elif diagnosis.by_size:
@@ -176,7 +191,7 @@ def _deviations_text(diagnosis: Diagnosis) -> str:
     if others := diagnosis.indistinguishable:
         shown = ", ".join(" and ".join(deviations) for deviations in others[:_SHOWN_INDISTINGUISHABLE])
         more = len(others) - _SHOWN_INDISTINGUISHABLE
-        text += f" Or, not to be told apart here: {shown}{f', and {more} more' if more > 0 else ''}."
+        text += f" These cases cannot distinguish it from {shown}{f', and {more} more' if more > 0 else ''}."
     return text
 
 
@@ -188,7 +203,7 @@ def _doubts(diagnosis: Diagnosis) -> str:
     text += _identified(diagnosis)
     if diagnosis.runner_up:
         rms = f" ({format_sigma(diagnosis.runner_up_rms)} σ)" if diagnosis.runner_up_rms is not None else ""
-        text += f" Next best: {' and '.join(diagnosis.runner_up)}{rms}."
+        text += f" Next most likely: {' and '.join(diagnosis.runner_up)}{rms}."
     return text
 
 
@@ -210,7 +225,7 @@ def _identified(diagnosis: Diagnosis) -> str:
     """The equations that were identified, the stages that were not, and what was observed of the first."""
     text = f" Found: {_equations_text(diagnosis)}" if diagnosis.equations else ""
     if diagnosis.left_open and diagnosis.equations:
-        text += f" Left open: {', '.join(diagnosis.left_open)}."
+        text += f" Not identified: {', '.join(diagnosis.left_open)}."
     return text + _observed(diagnosis)
 
 

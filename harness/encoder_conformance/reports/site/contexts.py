@@ -1,5 +1,5 @@
 """The values of the pages: implementations in the words of the terminal, exporters, changes, trends, scripts of failing
-cases, and the kill matrix."""
+cases, and the detection matrix."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ from encoder_conformance.reports.reproduce.failure import failure_of
 from encoder_conformance.reports.reproduce.script import script_of
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.repeating import repeat_command, reproduce_command
-from encoder_conformance.reports.run.terminal import diagnosis_text
+from encoder_conformance.reports.run.terminal import diagnosis_rest
 from encoder_conformance.reports.site.columns import Column
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.load import load, load_deviations
@@ -63,7 +63,7 @@ def diagnosis_context(each: Diagnosis) -> dict[str, Any]:
         "dtype": each.dtype,
         "dtypes": each.dtype.split(", "),
         "confidence": each.confidence,
-        "text": diagnosis_text(each).partition(f": {each.confidence}")[2].lstrip(": "),
+        "text": diagnosis_rest(each),
         "cases": each.cases,
         "links": [name for name in each.deviations if name in known],
         "equations": [

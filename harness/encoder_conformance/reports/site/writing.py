@@ -32,7 +32,7 @@ _MENU = (
     ("index.html", "Matrix"),
     ("case.html", "Cases"),
     ("exporters.html", "Exporters"),
-    ("deviations.html", "Kill matrix"),
+    ("deviations.html", "Detection matrix"),
 )
 
 

@@ -93,7 +93,7 @@ def _echoes(record: Record, plain: Record | None) -> bool:
 
 def _node(evidence: ValidationEvidence, stage: str | None) -> str:
     anchor = evidence.description.stages.get(stage or "")
-    return f"the first node out of line makes {stage}: {anchor.node} ({anchor.tensor})" if anchor else ""
+    return f"the first wrong node makes {stage}: {anchor.node} ({anchor.tensor})" if anchor else ""
 
 
 def _finding(

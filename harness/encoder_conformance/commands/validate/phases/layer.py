@@ -88,7 +88,7 @@ def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
         epsilon = epsilon_of(inferred.norm.epsilon, subject.rounded)
         norm = inferred.norm.model_copy(update={"epsilon": epsilon})
         for each in unusual(inferred.model_copy(update={"norm": norm})):
-            yield layer_finding("warning", str(each), "if it is meant so, say it with --layer")
+            yield layer_finding("warning", str(each), "if intended, pass --layer; otherwise fix it")
     if inferred is not None and subject.request.parameters is None:
         yield from shared(subject.parameters, subject.description)
         if answers is not None and (case := answers.cases["numbers"][0]).situation.sequence > 1:
