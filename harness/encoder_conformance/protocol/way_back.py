@@ -1,4 +1,4 @@
-"""The way back of a module beyond golden gradients: how the incoming gradient lies, what is written into, dropout."""
+"""What no golden shows of a module: how an incoming gradient lies, what is written into, what is dropped and drawn."""
 
 from typing import Literal
 
@@ -7,15 +7,16 @@ from encoder_conformance.spec.strict import Frozen
 
 WayBackQuestion = Literal[
     "transposed-gradient", "sliced-gradient", "expanded-gradient", "written-into", "x-without-gradient",
-    "dropout-gradient",
+    "dropout-gradient", "dropout", "generators",
 ]  # fmt: skip
 
 
 class WayBackAnswer(Frozen):
-    """The answer to one question. `distance`: how far its gradients are from the right ones, of their size."""
+    """The answer to one question. `distance`: how far its gradients are from the right ones, of their size.
+    Unusual: right, and somebody will stumble."""
 
     name: WayBackQuestion
-    outcome: Literal["pass", "fail", "not-asked"]
+    outcome: Literal["pass", "fail", "unusual", "not-asked"]
     distance: float | None = None
     message: Plain = ""
 

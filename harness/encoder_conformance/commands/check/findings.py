@@ -1,6 +1,6 @@
 """The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
@@ -12,6 +12,7 @@ from encoder_conformance.spec.published import unusual
 from encoder_conformance.spec.words import listed
 
 _NEEDLESS = "attention.key.bias"
+_SEVERITIES: Mapping[str, Severity] = {"fail": "error", "unusual": "warning", "not-asked": "note"}
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"
 
 
@@ -53,8 +54,7 @@ def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
     """An error for each question about gradients that came out wrong, and a note of what could not be asked."""
     for answer in answers:
         if answer.outcome != "pass" and answer.message:
-            severity: Severity = "error" if answer.outcome == "fail" else "note"
-            yield Finding(severity=severity, message=answer.message)
+            yield Finding(severity=_SEVERITIES[answer.outcome], message=answer.message)
 
 
 def _of_ways(described: ModuleDescription) -> Iterator[Finding]:

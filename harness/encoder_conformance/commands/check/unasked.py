@@ -6,7 +6,7 @@ from encoder_conformance.commands.check.results import PartResult
 from encoder_conformance.protocol.arguments import MaskArgument
 from encoder_conformance.spec.words import listed
 
-_NEVER = "another configuration than the one it was made in", "initialisation", "the distribution of dropout"
+_NEVER = "another configuration than the one it was made in", "initialisation"
 
 
 def not_asked(part: PartResult) -> Iterator[str]:
@@ -29,9 +29,17 @@ def not_asked(part: PartResult) -> Iterator[str]:
     if back:
         yield f"gradients in {listed(back)}"
     for answer in part.way_back:
-        if answer.outcome == "not-asked" and answer.message:
+        if answer.outcome == "not-asked" and answer.message and answer.name != "dropout":
             yield f"{answer.name.replace('-', ' ')}"
+    if drops_unasked(part):
+        yield "the distribution of dropout"
     yield from _NEVER
+
+
+def drops_unasked(part: PartResult) -> bool:
+    """Of what was compiled, its own code alone is seen to drop."""
+    asked = any(answer.name == "dropout" and answer.outcome != "not-asked" for answer in part.way_back)
+    return bool(part.described.wrappers) or not asked
 
 
 def _other_forms(mask: MaskArgument) -> Iterator[str]:

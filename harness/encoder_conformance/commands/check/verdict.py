@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from encoder_conformance.commands.check.covered import up_to
 from encoder_conformance.commands.check.results import PartResult
+from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.description import ModuleDescription
@@ -83,7 +84,8 @@ def _given(part: PartResult) -> str:
     given = f"with {listed(masks)} and without" if masks else "without masks"
     attention = f", by {part.described.attention} attention" if part.described.attention else ""
     back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
-    return f"{given}{attention}{back}"
+    dropout = ", without what it drops in training" if drops_unasked(part) else ""
+    return f"{given}{attention}{back}{dropout}"
 
 
 def causes(part: PartResult) -> Iterator[str]:

@@ -87,9 +87,13 @@ def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, An
     return told | ({} if key is None else {name: key for name in RANDOM if name in names})
 
 
+def may_have_any_name(name: str) -> bool:
+    """Whether the name of an argument leaves open what it is."""
+    return not any(word in name.lower() for word in _NO_MASK_WORDS)
+
+
 def may_be_mask(name: str) -> bool:
-    lower = name.lower()
-    return any(word in lower for word in _MASK_WORDS) and not any(word in lower for word in _NO_MASK_WORDS)
+    return any(word in name.lower() for word in _MASK_WORDS) and may_have_any_name(name)
 
 
 def _takes_array(parameter: inspect.Parameter) -> bool:

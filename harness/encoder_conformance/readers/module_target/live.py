@@ -11,6 +11,7 @@ import onnx
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -141,6 +142,14 @@ class LiveModule(ABC):
         """Another copy, with dropout on: it draws the same at each call with such feeds. Raises NotImplementedError,
         with what is to be said of it; "" where nothing is drawn."""
         raise NotImplementedError("gradients with dropout on were not asked: how it is put in training is not known")
+
+    def trained(self, feeds: Feeds) -> Trained | None:
+        """What it is seen to drop in training; None where its framework does not show that."""
+        return None
+
+    def generators(self, feeds: Feeds) -> WayBackAnswer | None:
+        """Whether it leaves the program's random numbers random; None where there are none that all share."""
+        return None
 
     def backward_twice(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array] | None:
         """All gradients of one output, [n], asked twice; None where it cannot be."""

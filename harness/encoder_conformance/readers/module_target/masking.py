@@ -50,14 +50,14 @@ class _Tried:
 
 
 def with_masks(
-    runner: LiveModule, found: InputSemantics, num_heads: int
+    runner: LiveModule, found: InputSemantics, num_heads: int, unnamed: tuple[str, ...] = ()
 ) -> tuple[InputSemantics, tuple[UnusableMask, ...]]:
     """`found`, and the meaning of those masks that hide what they flag, in the form that can tell most; and those by
-    which none can be given.
+    which none can be given. `unnamed`: arguments that may be masks, and whose names do not say so.
 
     Forms that the module does not take together are passed over, for those that tell less.
     """
-    tried = {name: _tried(runner, found, name, num_heads) for name in runner.signature.masks}
+    tried = {name: _tried(runner, found, name, num_heads) for name in (*runner.signature.masks, *unnamed)}
     named = {name: each for name, each in tried.items() if any(word in name.lower() for word in _NAMES)}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [each.hiding for each in tried.values() if each.hiding]

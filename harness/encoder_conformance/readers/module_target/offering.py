@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from encoder_conformance.protocol.arguments import MaskForm, UngivenArgument, UnusableMask
+from encoder_conformance.readers.module_target.calling import may_have_any_name
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.masking import forms_taken, with_masks
 from encoder_conformance.readers.module_target.ungiven import ungiven_arguments
@@ -22,8 +23,21 @@ class OfferedArguments:
 
 
 def offered(module: LiveModule, found: InputSemantics, num_heads: int) -> OfferedArguments:
-    """`found`: the semantics of x alone."""
+    """`found`: the semantics of x alone. What hides what it flags is a mask, whatever its name."""
     semantics, unusable = with_masks(module, found, num_heads)
+    given = _offered(module, semantics, unusable, num_heads)
+    hiding = tuple(each.argument for each in given.ungiven if each.changes and may_have_any_name(each.argument))
+    if not hiding:
+        return given
+    semantics, unusable = with_masks(module, found, num_heads, hiding)
+    if {mask.name for mask in semantics.masks}.isdisjoint(hiding):
+        return given
+    return _offered(module, semantics, unusable, num_heads)
+
+
+def _offered(
+    module: LiveModule, semantics: InputSemantics, unusable: tuple[UnusableMask, ...], num_heads: int
+) -> OfferedArguments:
     known = {*(mask.name for mask in semantics.masks), *(each.argument for each in unusable)}
     known |= {*module.signature.arrangement.beside}
     left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in known]

@@ -7,6 +7,7 @@ import numpy as np
 
 from encoder_conformance.judging.checks.training.directional import FAR, ChangeAlong, nearest_change
 from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.readers.module_target.dropping import nothing_dropped, said_by
 from encoder_conformance.readers.module_target.errors import error_line
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.spec.axes import Array
@@ -27,6 +28,15 @@ def with_dropout(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: Dtyp
         return _answer("not-asked", str(error))
     except Exception as error:  # whatever a module does in training
         return _answer("not-asked", f"gradients with dropout on were not asked: in training {error_line(error)}")
+
+
+def drops_nothing(module: LiveModule, feeds: Feeds, in_eval: Array, dtype: DtypeName) -> WayBackAnswer | None:
+    """An error where a module says what it drops, and its output in training is that in evaluation; else None."""
+    modules, rates, _ = said_by((type(each).__name__, each) for each in module.objects())
+    said = {**rates, **modules}
+    if not said or not _alike(module.in_training(feeds).call(feeds), in_eval, dtype):
+        return None
+    return nothing_dropped(said)
 
 
 def _compared(

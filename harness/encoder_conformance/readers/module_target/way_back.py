@@ -1,15 +1,18 @@
 """Asks a module that was examined about its way back: what no golden of gradients shows."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.readers.module_target.dropping import judged
 from encoder_conformance.readers.module_target.errors import error_line
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for
-from encoder_conformance.readers.module_target.training import with_dropout
+from encoder_conformance.readers.module_target.training import drops_nothing, with_dropout
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -23,7 +26,27 @@ def way_back(found: Examination) -> tuple[WayBackAnswer, ...]:
         asked = _of_framework(bench.module, feeds, _masked(found, bench), cotangent)
         if any(answer.name == "written-into" and answer.outcome == "fail" for answer in asked):
             return tuple(asked)  # the numbers of whatever else is asked of it are those of other questions
-        return (*asked, with_dropout(bench.module, feeds, cotangent, bench.dtype))
+        of_training = (with_dropout(bench.module, feeds, cotangent, bench.dtype), *_drawn(bench, feeds))
+        return (*asked, *of_training)
+
+
+def _drawn(bench: Bench, feeds: Feeds) -> Iterator[WayBackAnswer]:
+    """Whether it leaves the program's random numbers alone, and, if so, what it drops in training."""
+    try:
+        if (generators := bench.module.generators(feeds)) is not None:
+            yield generators
+        if generators is not None and generators.outcome == "fail":
+            return
+        in_eval, seen = bench.module.call(feeds), bench.module.trained(feeds)
+        if seen is not None:
+            yield judged(seen, in_eval, bench.dtype)
+        elif (nothing := drops_nothing(bench.module, feeds, in_eval, bench.dtype)) is not None:
+            yield nothing
+    except NotImplementedError as error:
+        yield WayBackAnswer(name="dropout", outcome="not-asked", message=str(error))
+    except Exception as error:  # whatever a module does in training
+        text = f"what it drops was not asked: in training {error_line(error)}"
+        yield WayBackAnswer(name="dropout", outcome="not-asked", message=text)
 
 
 def _loaded(found: Examination) -> Bench:

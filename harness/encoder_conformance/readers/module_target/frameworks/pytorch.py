@@ -29,7 +29,8 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     in_model,
     without_cache,
 )
-from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule, WayToCall
+from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
+from encoder_conformance.readers.module_target.frameworks.torch_ways import WayToCall
 from encoder_conformance.readers.module_target.frameworks.torch_whole import WholeTorch
 from encoder_conformance.readers.module_target.live import (
     LiveModule,

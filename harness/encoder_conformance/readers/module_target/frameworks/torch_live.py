@@ -1,9 +1,8 @@
 """A live module of PyTorch: its weights, its calls in every way, its gradients, and its export."""
 
 import random
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -19,9 +18,9 @@ from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_te
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
-    as_given,
     bare,
     copy_of,
     inside,
@@ -30,14 +29,25 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
+from encoder_conformance.readers.module_target.frameworks.torch_generators import generator_answer
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
 from encoder_conformance.readers.module_target.frameworks.torch_known import known
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
 from encoder_conformance.readers.module_target.frameworks.torch_way_back import TorchWayBack
+from encoder_conformance.readers.module_target.frameworks.torch_ways import (
+    COMPILING,
+    THREADS,
+    TRACING,
+    WayToCall,
+    as_it_is,
+    every_other,
+    turned,
+)
 from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldState,
@@ -55,59 +65,8 @@ from encoder_conformance.spec.axes import Array
 
 _SEED = 1
 """Of dropout, in training."""
-_THREADS = 3
-"""More than one, and no divisor of usual sizes."""
 _DOT = "·"
 """A dot in the path of a weight that is registered under it: PyTorch takes no dots in a name."""
-View = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class WayToCall:
-    """A way to call a module: without its compiled code, with gradients, in inference mode or under autocast, on many
-    threads, on the fused path of PyTorch's own layers, or with an x, or masks, that lie in memory as a view says."""
-
-    bare: bool = False
-    gradients: bool = False
-    inference: bool = False
-    autocast: bool = False
-    threads: int | None = None
-    fused: bool = False
-    view: View | None = None
-    view_of_masks: View | None = None
-
-    @contextmanager
-    def taken(self, given: nn.Module) -> Generator[None]:
-        fused, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
-        torch.backends.mha.set_fastpath_enabled(fused or self.fused)
-        torch.set_num_threads(self.threads or threads)
-        try:
-            with bare(given) if self.bare else as_given(given), torch.autocast("cpu", enabled=self.autocast):
-                yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fused)
-            torch.set_num_threads(threads)
-
-
-def _as_it_is(value: Tensor) -> Tensor:
-    return value
-
-
-def _turned(x: Tensor) -> Tensor:
-    """x, or a mask of two axes and more, as a view of its transpose, which begins after other numbers."""
-    if x.ndim < 2:
-        return x
-    shape = x.shape[1] + 1, x.shape[0], *x.shape[2:]
-    larger = torch.full(shape, 1e3, dtype=x.dtype)
-    larger[1:] = x.transpose(0, 1)
-    return larger[1:].transpose(0, 1)
-
-
-def _every_other(x: Tensor) -> Tensor:
-    """x, or a mask, as a view of every other number of a larger one."""
-    larger = torch.full((*x.shape[:-1], 2 * x.shape[-1]), 1e3, dtype=x.dtype)
-    larger[..., 1::2] = x
-    return larger[..., 1::2]
 
 
 class TorchModule(LiveModule):
@@ -164,6 +123,16 @@ class TorchModule(LiveModule):
     def in_training(self, feeds: Feeds) -> LiveModule:
         return InTraining(self._copy().train(), self.signature, self.way)
 
+    def trained(self, feeds: Feeds) -> Trained:
+        """Of compiled code, what its own code drops: nothing of what is drawn is seen of the other."""
+        copied = TorchModule(self._copy().train(), self.signature, WayToCall(bare=True))
+        return trained(copied._layer, copied._of_tensors, feeds)
+
+    def generators(self, feeds: Feeds) -> WayBackAnswer:
+        copies = {"in evaluation": self._copy(), "in training": self._copy().train()}
+        calls = {mode: TorchModule(each, self.signature, self.way)._of_tensors for mode, each in copies.items()}
+        return generator_answer(calls, feeds)
+
     def held(self) -> TorchState:
         return TorchState(self._layer)
 
@@ -186,10 +155,7 @@ class TorchModule(LiveModule):
         return copy_of(self.given)
 
     def way_back(self, feeds: Feeds, masked: Feeds, cotangent: Array) -> Iterator[WayBackAnswer]:
-        def call(x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
-            with self.way.taken(self.given):
-                return called(self.module if self.way.bare else self.given, self.signature, x, masks)
-
+        call = self._of_tensors
         written = TorchWayBack(self.module, call, masked, cotangent).written()
         yield written
         if written.outcome == "pass":
@@ -200,10 +166,13 @@ class TorchModule(LiveModule):
             self._before.restore()
         tensors = {name: to_tensor(np.ascontiguousarray(value)) for name, value in feeds.items()}
         x = tensors.pop("x")
-        x = (self.way.view or _as_it_is)(x).requires_grad_(grad)
-        tensors = {name: (self.way.view_of_masks or _as_it_is)(mask) for name, mask in tensors.items()}
+        x = (self.way.view or as_it_is)(x).requires_grad_(grad)
+        tensors = {name: (self.way.view_of_masks or as_it_is)(mask) for name, mask in tensors.items()}
+        return x, self._of_tensors(x, tensors)
+
+    def _of_tensors(self, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
         with self.way.taken(self.given):
-            return x, called(self.module if self.way.bare else self.given, self.signature, x, tensors)
+            return called(self.module if self.way.bare else self.given, self.signature, x, masks)
 
     def watched(self, feeds: Feeds, only: frozenset[str] | None = None) -> tuple[Seen, Array]:
         """Run as for gradients, for which no fused path leaves submodules out. What is mapped over by `torch.func` has
@@ -262,12 +231,15 @@ class TorchModule(LiveModule):
         found = {
             "with gradients and without": WayToCall(gradients=True),
             "in inference mode and without": WayToCall(inference=True),
-            "on one thread and on several": WayToCall(threads=_THREADS),
-            "an x in one piece and one that was turned": WayToCall(view=_turned),
-            "an x in one piece and every other number of a larger one": WayToCall(view=_every_other),
-            "masks in one piece and such that were turned": WayToCall(view_of_masks=_turned),
-            "masks in one piece and every other number of larger ones": WayToCall(view_of_masks=_every_other),
+            "on one thread and on several": WayToCall(threads=THREADS),
+            "an x in one piece and one that was turned": WayToCall(view=turned),
+            "an x in one piece and every other number of a larger one": WayToCall(view=every_other),
+            "masks in one piece and such that were turned": WayToCall(view_of_masks=turned),
+            "masks in one piece and every other number of larger ones": WayToCall(view_of_masks=every_other),
         }
+        if not self.wrappers:
+            found["what it gives where PyTorch says that it is compiled and else"] = WayToCall(told=COMPILING)
+            found["what it gives where PyTorch says that it is traced and else"] = WayToCall(told=TRACING)
         if self.wrappers:
             found["compiled and eager" if is_compiled(self.given) else "wrapped and bare"] = WayToCall(bare=True)
         if any(isinstance(each, nn.MultiheadAttention) for each in self.module.modules()):

@@ -1,0 +1,182 @@
+"""Encoder layers whose dropout is wrong, or right and unusual; each overrides one step of a right one.
+
+`conform check training_modules.py:NAME`.
+"""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+_MADE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("backward_modules.py")))
+Right: Any = _MADE["Right"]
+RATE: float = _MADE["RATE"]
+
+
+class Stated(Right):
+    """It says its rate, and drops the two outputs, and the attention weights, with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = RATE
+
+    def drop(self, y: Tensor) -> Tensor:
+        return self.dropped(y) if self.training else y
+
+    def dropped(self, y: Tensor) -> Tensor:
+        return F.dropout(y, self.dropout)
+
+
+def _of(**methods: Any) -> type[nn.Module]:
+    return type("Variant", (Stated,), methods)
+
+
+def _one_for_both(self: Any, x: Tensor, ignore: Tensor | None) -> Tensor:
+    mask = self.drop(torch.ones_like(x))
+    x = x + mask * self.attention(self.norm1(x), ignore)
+    return x + mask * self.down(self.activation(self.up(self.norm2(x))))
+
+
+def _in_place(self: Any, y: Tensor) -> Tensor:
+    y = y.clone()
+    y[torch.rand_like(y) < RATE] = 0
+    return y.div_(1 - RATE)
+
+
+def _of_first_call(self: Any, y: Tensor) -> Tensor:
+    if not hasattr(self, "mask"):
+        self.mask = F.dropout(torch.ones_like(y), RATE)
+    return y * self.mask
+
+
+def _seeding(seed: Any) -> Any:
+    def layer(self: Any, x: Tensor, ignore: Tensor | None) -> Tensor:
+        seed()
+        return Right.layer(self, x, ignore)
+
+    return layer
+
+
+def _forked() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        torch.rand(3)
+
+
+class Own(nn.Module):
+    """A dropout of somebody's own. `how`: its function of (y, rate)."""
+
+    def __init__(self, how: Any) -> None:
+        super().__init__()
+        self.p, self.how = RATE, how
+
+    def forward(self, y: Tensor) -> Tensor:
+        return self.how(y, self.p) if self.training else y
+
+
+class OwnDropout(Own):
+    pass
+
+
+class InModules(Right):
+    """Its dropout is a submodule. `unused`: another, which is never called."""
+
+    def __init__(self, dropout: nn.Module, *, unused: bool = False) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.second = nn.Dropout(0.3) if unused else nn.Identity()
+
+    def drop(self, y: Tensor) -> Tensor:
+        return self.dropout(y)
+
+
+class DropPath(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop_prob = 0.2
+
+    def forward(self, y: Tensor) -> Tensor:
+        if not self.training:
+            return y
+        return y * y.new_empty(len(y), 1, 1).bernoulli_(1 - self.drop_prob) / (1 - self.drop_prob)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "never": (_of(dropped=lambda self, y: y), "in training it drops nothing, and it has dropout = 0.1"),
+    "never, a submodule": (
+        lambda: InModules(OwnDropout(lambda y, p: y)),
+        "in training it drops nothing, and it has dropout = 0.1",
+    ),
+    "rows": (
+        _of(dropped=lambda self, y: y * F.dropout(torch.ones_like(y[..., :1]), RATE)),
+        "is one draw for all along axis 2 of",
+    ),
+    "positions": (
+        _of(dropped=lambda self, y: y * F.dropout(torch.ones_like(y[:, :1]), RATE)),
+        "is one draw for all along axis 1 of",
+    ),
+    "items": (
+        _of(dropped=lambda self, y: y * F.dropout(torch.ones_like(y[:1]), RATE)),
+        "is one draw for all along axis 0 of",
+    ),
+    "channels": (lambda: InModules(nn.Dropout1d(RATE)), "is one draw for all along axis 2 of"),
+    "all or nothing": (
+        _of(dropped=lambda self, y: y * F.dropout(torch.ones(()), RATE)),
+        "is one draw for all along axis",
+    ),
+    "unscaled": (
+        _of(dropped=lambda self, y: y * (torch.rand_like(y) >= RATE)),
+        "keeps is multiplied by 1, on average by 0.9: it has to be divided by 1 − p",
+    ),
+    "unscaled, a submodule": (
+        lambda: InModules(OwnDropout(lambda y, p: y * torch.bernoulli(torch.full_like(y, 1 - p)))),
+        "keeps is multiplied by 1, on average by 0.9: it has to be divided by 1 − p",
+    ),
+    "scaled by another rate": (
+        _of(dropped=lambda self, y: y * (torch.rand_like(y) >= RATE) / 0.8),
+        "on average by 0.9: it has to be divided by 1 − p",
+    ),
+    "keeps what it should drop": (
+        _of(dropped=lambda self, y: F.dropout(y, 1 - RATE)),
+        "of what it is given, and its rate is 0.1",
+    ),
+    "one mask for both": (_of(layer=_one_for_both), "are drawn together (z = "),
+    "the mask of the first call": (_of(dropped=_of_first_call), "drops the same in each call"),
+}
+"""What is wrong → a module, and what is said of its dropout."""
+RIGHT: dict[str, Any] = {
+    "plain": Stated,
+    "in modules": lambda: InModules(nn.Dropout(RATE)),
+    "inline": _of(dropped=lambda self, y: y * (torch.rand_like(y) >= RATE) / (1 - RATE)),
+    "where": _of(dropped=lambda self, y: torch.where(torch.rand(y.shape) < RATE, 0.0, y / (1 - RATE))),
+    "filled": _of(
+        dropped=lambda self, y: (y / (1 - RATE)).masked_fill(torch.empty_like(y).bernoulli_(RATE).bool(), 0.0)
+    ),
+    "in place": _of(dropped=_in_place),
+    "native": _of(dropped=lambda self, y: torch.native_dropout(y, RATE, True)[0]),
+    "own generator": lambda: _MADE["OwnGenerator"](seeded=True),
+    "stochastic depth": lambda: InModules(DropPath()),
+    "no dropout": lambda: InModules(nn.Dropout(0.0)),
+    "PyTorch's own": lambda: nn.TransformerEncoderLayer(_MADE["D"], 2, 24, batch_first=True),
+    "PyTorch's own, none": lambda: nn.TransformerEncoderLayer(_MADE["D"], 2, 24, batch_first=True, dropout=0.0),
+    "generator forked": _of(layer=_seeding(_forked)),
+}
+SETS: dict[str, tuple[Any, str]] = {
+    "torch.manual_seed": (lambda: torch.manual_seed(0), "PyTorch's"),
+    "torch.seed": (lambda: torch.seed(), "PyTorch's"),
+    "a state": (lambda: torch.set_rng_state(torch.Generator().manual_seed(3).get_state()), "PyTorch's"),
+    "numpy.random.seed": (lambda: np.random.seed(0), "NumPy's"),
+}
+"""What sets a generator → the function, and whose it is."""
+
+
+def setting(name: str) -> nn.Module:
+    return _of(layer=_seeding(SETS[name][0]))()
+
+
+def never() -> nn.Module:
+    return WRONG["never"][0]()
