@@ -1,6 +1,6 @@
 """A layer in float32 that computes some stages by other equations: what it shows of a case."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -42,12 +42,14 @@ def observed(
     wrong: Mapping[str, Wrong],
     *,
     output_only: bool = False,
+    hidden: Collection[str] = (),
     expected: Expected | None = None,
     dtype: Format = FLOAT32,
 ) -> Observation:
-    """What a layer shows that computes these stages by another equation. `expected` is read, or given."""
+    """What a layer shows, but for the `hidden` stages, that computes these stages by another equation. `expected` is
+    read, or given."""
     shown = computed(case, wrong, dtype)
-    names = ("output",) if output_only else stages(case.layer)
+    names = ("output",) if output_only else tuple(name for name in stages(case.layer) if name not in hidden)
     answers = {name: np.asarray(shown[name]).astype(dtype.numpy) for name in names}
     expected = expected or read_golden(case, read_golden_manifest(), constants())
     verdict = judge("output" if output_only else "stages", names, answers, expected, dtype)

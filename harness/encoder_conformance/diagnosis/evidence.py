@@ -128,6 +128,10 @@ class Evidence:
         """Return σ of a right step that is given the stages observed before it, in the stage's shape."""
         return self.dtype.sigma(np.nan_to_num(self._right_with_noise[1][stage]))
 
+    def right_stage(self, stage: str) -> Array:
+        """Return this stage of a right layer that is given what was seen, in its shape."""
+        return self._right_with_noise[0][stage]
+
     @cached_property
     def _right_with_noise(self) -> tuple[dict[str, Array], dict[str, Array]]:
         """Every stage of a right layer that is given what was seen, and its condition."""
@@ -226,7 +230,7 @@ class Evidence:
             return None
         at = self.case.specified()
         shift = self.case.parameters().get(f"{name}.shift", np.zeros(layer.d_model))
-        right = self._right_with_noise[0][name]
+        right = self.right_stage(name)
         return NormRows(given[at], self.seen[name][at], right[at], self.sigma(name)[at], shift, layer.norm.epsilon)
 
     def _norm_input(self, name: str) -> Array | None:

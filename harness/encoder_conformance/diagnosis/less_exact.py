@@ -10,13 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, samples_of
+from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, operands_of, samples_of
 from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
 from encoder_conformance.diagnosis.match import Match
-from encoder_conformance.oracle.equation import evaluate
+from encoder_conformance.oracle.equation import Operands, evaluate
+from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.deviation import Deviation, Patch
+from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
 
 _STAGE = "attention_weights"
@@ -36,20 +39,20 @@ BY_LOG_SUM = Deviation(
 )
 _SURE = 8.0
 """Uncertainties that the predicted factors have to be seen by, over all rows."""
+_GIVEN = "context", "context_merged"
+"""What the weights give, which shows their factors where they are not shown."""
 _OF_ITS_SIZE = 0.75, 1.25
 """The part of the predicted factors that is seen: in some rows a framework's logarithm is rounded otherwise."""
 
 
 def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
     """Return the match of `BY_LOG_SUM`, in its own noise, if it explains all evidence and its rows are as predicted."""
-    samples = [sample for sample in samples_of(_STAGE, evidence) if sample.specified.form == _SPECIFIED]
-    match = Match.of((BY_LOG_SUM,), evidence, measured=True) if _rows_as_predicted(samples) else None
+    match = Match.of((BY_LOG_SUM,), evidence, measured=True) if _rows_as_predicted(_rows(evidence)) else None
     return match if match and match.explains else None
 
 
-def _rows_as_predicted(samples: Sequence[Sample]) -> bool:
+def _rows_as_predicted(rows: Sequence["_Rows"]) -> bool:
     """Whether the factors of all rows together are those that are predicted, as a matched filter sees them."""
-    rows = [_rows(sample.at_all_positions()) for sample in samples]
     if not rows or not all(each.are_off_by_one_rounding for each in rows):
         return False
     along = sum(float((each.off * each.predicted / each.unsure**2).sum()) for each in rows)
@@ -60,8 +63,8 @@ def _rows_as_predicted(samples: Sequence[Sample]) -> bool:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The rows of weights that have a key, [n]: by what relative error each is `off`, how `unsure` that is, what is
-    `predicted`, and the `most` that one rounding makes. `errors`, in σ, are left when each row is put right."""
+    """The rows that have a key, [n]: by what relative error each is `off`, how `unsure` that is, what is `predicted`,
+    and the `most` that one rounding makes. `errors`, in σ, are left when each row is put right."""
 
     off: Array
     unsure: Array
@@ -69,31 +72,70 @@ class _Rows:
     most: Array
     errors: Array
 
+    @classmethod
+    def of(cls, seen: Array, specified: Array, sigma: Array, rounding: tuple[Array, Array]) -> "_Rows":
+        """Arrays are [..., rows, n]; σ is ∞ where nothing is compared. `rounding`: predicted and most, [..., rows]."""
+        weight = np.where(np.isfinite(seen) & np.isfinite(specified), specified / sigma, 0.0)
+        size = (weight**2).sum(-1)
+        off = (weight * np.where(weight != 0, (seen - specified) / sigma, 0.0)).sum(-1) / np.maximum(size, 1e-300)
+        errors = in_sigma(seen, specified * (1 + off[..., None]), sigma)[np.isfinite(sigma)]
+        predicted, most = rounding
+        kept = np.isfinite(predicted) & (size > 0)
+        return cls(off[kept], 1 / np.sqrt(size[kept]), predicted[kept], most[kept], errors)
+
     @property
     def are_off_by_one_rounding(self) -> bool:
         within = np.abs(self.off) <= self.most + constants().max_limit * self.unsure
         return conforms(self.errors) and bool(within.all())
 
 
-def _rows(sample: Sample) -> _Rows:
-    seen, specified, sigma = sample.observed_whole(), sample.whole(sample.specified.tree), np.full(sample.shape, np.inf)
+def _rows(evidence: Sequence[Evidence]) -> list[_Rows]:
+    """Of the weights, or, where none are shown, of what they give: its rows are off by the same factors."""
+    weights = [sample for sample in samples_of(_STAGE, evidence) if sample.specified.form == _SPECIFIED]
+    if weights:
+        return [_rows_of_weights(sample.at_all_positions()) for sample in weights]
+    return [rows for piece in evidence if (rows := _rows_of_context(piece)) is not None]
+
+
+def _rows_of_weights(sample: Sample) -> _Rows:
+    specified, sigma = sample.whole(sample.specified.tree), np.full(sample.shape, np.inf)
     assert specified is not None
     sigma.reshape(-1)[sample.positions] = sample.sigma
-    weight = np.where(np.isfinite(seen) & np.isfinite(specified), specified / sigma, 0.0)
-    size = (weight**2).sum(-1)
-    off = (weight * np.where(weight != 0, (seen - specified) / sigma, 0.0)).sum(-1) / np.maximum(size, 1e-300)
-    errors = in_sigma(seen, specified * (1 + off[..., None]), sigma).reshape(-1)[sample.positions]
-    predicted, most = _rounding_of_log_sum(sample)
-    kept = np.isfinite(predicted) & (size > 0)
-    return _Rows(off[kept], 1 / np.sqrt(size[kept]), predicted[kept], most[kept], errors)
+    rounding = _rounding_of_log_sum(sample.operands, sample.evidence.dtype)
+    return _Rows.of(sample.observed_whole(), specified, sigma, rounding)
 
 
-def _rounding_of_log_sum(sample: Sample) -> tuple[Array, Array]:
+def _rows_of_context(piece: Evidence) -> _Rows | None:
+    """By heads, what the weights give; None where that is not shown, or the weights are."""
+    shown = next((stage for stage in _GIVEN if stage in piece.seen), None)
+    layer = piece.case.layer
+    if shown is None or _STAGE in piece.seen or layer.is_stack or _specified_of(layer) != _SPECIFIED:
+        return None
+    sigma = np.where(piece.case.compared("stages")[shown], piece.sigma(shown), np.inf)
+    by_heads = [_by_heads(each, layer) for each in (piece.seen[shown], piece.right_stage(shown), sigma)]
+    operands = operands_of(piece, {"attention_scores": piece.right_stage("attention_scores")})
+    return _Rows.of(by_heads[0], by_heads[1], by_heads[2], _rounding_of_log_sum(operands, piece.dtype))
+
+
+def _specified_of(layer: Layer) -> str:
+    specified = stage_equations(layer).get(_STAGE)
+    return "" if specified is None else specified.form
+
+
+def _by_heads(value: Array, layer: Layer) -> Array:
+    """[B, H, S, d] of that or of [B, S, H · d]."""
+    if value.ndim == 4:
+        return value.astype(np.float64)
+    B, S, _ = value.shape
+    return value.reshape(B, S, layer.attention.num_heads, -1).swapaxes(1, 2).astype(np.float64)
+
+
+def _rounding_of_log_sum(operands: Operands, format: Format) -> tuple[Array, Array]:
     """Return, by row, the relative error of weights that rounding log Σ exp(s) to the format makes, and the most that
     one rounding can make; NaN for a query with no key."""
-    dtype = sample.evidence.dtype.numpy
-    scores = evaluate(Equation(_SCORES), EXACT, sample.operands).astype(dtype).astype(np.longdouble)
-    mask = np.broadcast_to(sample.operands["mask"].astype(np.bool_), sample.shape)
+    dtype = format.numpy
+    scores = evaluate(Equation(_SCORES), EXACT, operands).astype(dtype).astype(np.longdouble)
+    mask = np.broadcast_to(operands["mask"].astype(np.bool_), scores.shape)
     kept = np.where(mask, scores, -np.inf)
     largest = kept.max(-1, keepdims=True)
     with np.errstate(invalid="ignore"):  # −∞ − −∞ of a query with no key

@@ -20,8 +20,8 @@ equations = {{"attention_weights": Equation({BY_LOG_SUM!r})}}
 CASES = [load().cases[f"{layer}/large-logits"] for layer in ("post-gelu", "post-relu")]
 
 
-def evidence(weights: Wrong) -> list[Evidence]:
-    return [Evidence(observed(case, {"attention_weights": weights})) for case in CASES]
+def evidence(weights: Wrong, *, hidden: tuple[str, ...] = ()) -> list[Evidence]:
+    return [Evidence(observed(case, {"attention_weights": weights}, hidden=hidden)) for case in CASES]
 
 
 @pytest.mark.release
@@ -37,6 +37,11 @@ def test_exp_of_a_score_less_the_logarithm_of_the_sum_is_called_by_its_clause(
     assert "less exact than clause E-5 allows" in ended.stdout.replace("\n", " ")
 
 
+OF_A_MODULE = "query_heads", "key_heads", "value_heads", "attention_scores", "attention_weights", "context"
+"""Stages that no submodule shows."""
+
+
+@pytest.mark.parametrize("hidden", [(), OF_A_MODULE], ids=["weights shown", "weights hidden"])
 @pytest.mark.parametrize(
     "weights",
     [
@@ -46,14 +51,15 @@ def test_exp_of_a_score_less_the_logarithm_of_the_sum_is_called_by_its_clause(
     ],
     ids=["another factor of each row", "one factor", "no factor of a row"],
 )
-def test_rows_off_by_anything_else_are_not_called_so(weights: Wrong) -> None:
-    seen = evidence(weights)
+def test_rows_off_by_anything_else_are_not_called_so(weights: Wrong, hidden: tuple[str, ...]) -> None:
+    seen = evidence(weights, hidden=hidden)
     assert not Match.of((), seen).explains
     assert softmax_by_log_sum(seen) is None
 
 
 def test_it_is_called_so_where_nothing_else_is_wrong() -> None:
     assert softmax_by_log_sum(evidence(lambda text: BY_LOG_SUM)) is not None
+    assert softmax_by_log_sum(evidence(lambda text: BY_LOG_SUM, hidden=OF_A_MODULE)) is not None
     halved = [
         Evidence(observed(case, {"attention_weights": lambda text: BY_LOG_SUM, "value": lambda text: f"2 * ({text})"}))
         for case in CASES

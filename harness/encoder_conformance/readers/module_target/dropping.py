@@ -160,7 +160,7 @@ def _along(masks: Masks, axis: int) -> float:
 
 def _of_whole_items(site: Site, axes: list[int]) -> bool:
     shape = site.masks[0].shape
-    return sum(size > 1 for size in shape) <= sum(shape[axis] > 1 for axis in axes) + 1
+    return bool(sum(size > 1 for size in shape) <= sum(shape[axis] > 1 for axis in axes) + 1)
 
 
 def _rate_problems(seen: Trained, site: Site) -> Iterator[str]:
