@@ -163,6 +163,7 @@ RIGHT: dict[str, Any] = {
     "no dropout": lambda: InModules(nn.Dropout(0.0)),
     "PyTorch's own": lambda: nn.TransformerEncoderLayer(_MADE["D"], 2, 24, batch_first=True),
     "PyTorch's own, none": lambda: nn.TransformerEncoderLayer(_MADE["D"], 2, 24, batch_first=True, dropout=0.0),
+    "named so": type("LayerWithDropout", (Stated,), {"p": RATE}),
     "generator forked": _of(layer=_seeding(_forked)),
 }
 SETS: dict[str, tuple[Any, str]] = {

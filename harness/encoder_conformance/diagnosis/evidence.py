@@ -33,6 +33,8 @@ from encoder_conformance.spec.stages import step_of
 
 _NOISE_OF_MORE = 4.0
 """Units of roundoff, at least, in what a hypothesis predicts beyond what a right step would give."""
+_DRAWS = 4
+"""Plays behind a scatter, of which the size alone is asked, over all elements of a stage."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Evidence:
             sigma = self.dtype.sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acts):
             return self._errors(centre, sigma, np.zeros(len(self.stages)))
-        drawn = [self._row(draw) for draw in self._player_for(acts).draws(acts)]
+        drawn = [self._row(draw) for draw in self._player_for(acts).draws(acts, _DRAWS)]
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(in_sigma_if_finite(draw, centre, sigma)) ** 2 for draw in drawn]
         scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)

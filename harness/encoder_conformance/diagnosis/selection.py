@@ -18,6 +18,8 @@ _SCREENING = 6
 """Small cases that refute most of what is wrong of a layer."""
 _PAIRS = 1500
 """Pairs that are played, of those that may explain most. Enough for any that show their stages."""
+_PAIRS_OF_OUTPUTS = 800
+"""The same where no stage is shown, and two causes come out one by one where the implementation is asked again."""
 _PAIRS_OF_LARGE = 200
 """The same where a play takes as long as a hundred of a small layer."""
 _LARGE = 4
@@ -123,7 +125,8 @@ def screening(evidence: Sequence[Evidence]) -> Screening:
     """Return some cases, and then all; of large layers both times the item of the first one most out of line."""
     first = evidence[0].observation
     if not is_large(first.case.layer):
-        return Screening(evidence[:_SCREENING], evidence, _PAIRS)
+        shows_stages = any(len(piece.stages) > 1 for piece in evidence)
+        return Screening(evidence[:_SCREENING], evidence, _PAIRS if shows_stages else _PAIRS_OF_OUTPUTS)
     item = [Evidence(first, _item_most_out_of_line(first))]
     return Screening(item, item, _PAIRS_OF_LARGE)
 

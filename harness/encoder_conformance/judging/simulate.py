@@ -57,10 +57,10 @@ class Player:
             tape = RecallingTape(arithmetic, recall=self._recall, keeps=keeps)
         return _stages(deviant(self.case, deviations, self._given), tape, self.seen)
 
-    def draws(self, deviations: Sequence[Deviation]) -> list[dict[str, Array]]:
-        """Several plays with random draws of their own; one play where nothing is drawn."""
+    def draws(self, deviations: Sequence[Deviation], most: int = _DRAWS) -> list[dict[str, Array]]:
+        """So many plays with random draws of their own; one play where nothing is drawn."""
         found = [self.play(deviations)]
-        for number in range(1, _DRAWS):
+        for number in range(1, most):
             drawn = self.play(deviations, number)
             if all(np.array_equal(drawn[name], found[0][name], equal_nan=True) for name in drawn):
                 break

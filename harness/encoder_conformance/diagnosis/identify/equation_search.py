@@ -19,7 +19,7 @@ from encoder_conformance.diagnosis.identify.edits import (
 )
 from encoder_conformance.diagnosis.identify.fitted_numbers import (
     Limits,
-    fitted,
+    fitted_and_first,
     has_constant,
     summed,
     with_constant,
@@ -213,14 +213,14 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample, factors: Sequence[str
 def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> Iterator[EquationCandidate]:
     """Yield the equation with the number that leaves least in the place of `c`, written as plainly as that allows; and
     with a size, where each case has a number of its own. Nothing that is not within the limits."""
-    number, left = fitted(samples, tree, limits), np.inf
+    (number, of_first), left = fitted_and_first(samples, tree, limits), np.inf
     if number is not None:
         forms = [with_constant(tree, form) for form in written(number)]
         costs = [cost(samples, form) for form in forms]
         plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
         left = costs[plainest]
         yield EquationCandidate(forms[plainest], left)
-    if left > IN_LINE and len(samples) > 1:
+    if of_first and left > IN_LINE and len(samples) > 1:
         for form in (with_constant(tree, text) for text in sized(samples, tree, limits)):
             yield EquationCandidate(form, cost(samples, form))
 

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,19 +52,24 @@ class Limits:
 def fitted(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> Number | None:
     """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it,
     or it is not within the limits."""
+    return fitted_and_first(samples, tree, limits)[0]
+
+
+def fitted_and_first(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> tuple[Number | None, bool]:
+    """Return the same, and whether the first case by itself may have one."""
     first = samples[:1]
     start, moves = _linear(first, tree)
     if start is None and moves:
         begin = _best_start(first, tree, limits)
         alone = None if begin is None else _refined(first, tree, begin)
         if alone is None or len(samples) == 1:
-            return alone
+            return alone, alone is not None
         start = alone.value
     if start is not None and limits.enough < np.inf and cost(first, tree, start) > limits.enough:
-        return None
+        return None, False
     linear, _ = _linear(samples, tree)
     start = start if linear is None else linear
-    return None if start is None else _refined(samples, tree, start)
+    return (None if start is None else _refined(samples, tree, start)), True
 
 
 def _best_start(first: Sequence[Sample], tree: ast.expr, limits: Limits) -> float | None:
@@ -180,5 +186,6 @@ def with_constant(tree: ast.expr, text: str) -> ast.expr:
     return parsed(re.sub(rf"\b{CONSTANT}\b", f"({text})", ast.unparse(tree)))
 
 
+@lru_cache(maxsize=8192)
 def has_constant(tree: ast.expr) -> bool:
     return (isinstance(tree, ast.Name) and tree.id == CONSTANT) or any(map(has_constant, parts_of(tree)))

@@ -26,7 +26,7 @@ from encoder_conformance.spec.stages import layer_of, step_of
 AnySample = TypeVar("AnySample", bound=Sample)
 _EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
-_OUTPUT_EVALUATIONS, _OUTPUT_FIT = 20000, 8
+_OUTPUT_EVALUATIONS, _OUTPUT_FIT = 16000, 8
 """The same where each is played to the output; and plays that fitting a number takes, about."""
 OF_THE_OUTPUT = claim("of-the-output")
 _TRIED = 3

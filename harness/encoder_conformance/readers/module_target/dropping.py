@@ -74,7 +74,7 @@ def said_by(owners: Iterable[tuple[str, object]]) -> tuple[dict[str, float], dic
         held = {name: value for name, value in _attributes(each) if isinstance(value, float) and 0 < value < 1}
         items = items or _of_items(f"{path} {kind}")
         own = [held[name] for name in _OWN_RATES if name in held]
-        if "dropout" in kind and own:
+        if path and own and (kind.startswith("dropout") or kind.rstrip("123d").endswith("dropout")):
             modules[path] = own[0]
         else:
             rates |= {f"{path}.{name}".lstrip("."): rate for name, rate in held.items() if _says_rate(name)}
