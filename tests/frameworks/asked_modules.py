@@ -218,6 +218,11 @@ class MaskLostWhenCompiled(Post):
         return super().scores(q, k, None if torch.compiler.is_compiling() else ignore)
 
 
+class MaskLostWhenTraced(Post):
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().scores(q, k, None if torch.jit.is_tracing() else ignore)
+
+
 class MaskLostWithGradients(Post):
     def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
         return super().scores(q, k, None if torch.is_grad_enabled() else ignore)

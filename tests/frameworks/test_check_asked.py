@@ -233,6 +233,12 @@ def test_an_answer_that_depends_on_whether_gradients_are_recorded_is_seen() -> N
     assert apart == [("with gradients and without", ("padding_mask",))]
 
 
+def test_a_mask_that_is_lost_where_code_is_compiled_or_traced_is_seen_of_the_module_s_own_code() -> None:
+    lost = "what it gives where PyTorch says that it is {} and else"
+    assert answers_apart(MODULES["MaskLostWhenCompiled"]().eval()) == [(lost.format("compiled"), ("padding_mask",))]
+    assert answers_apart(MODULES["MaskLostWhenTraced"]().eval()) == [(lost.format("traced"), ("padding_mask",))]
+
+
 def test_another_equation_in_training_is_seen_where_float32_rounds_as_much() -> None:
     right, wrong = (FRAMEWORK.live(MODULES[name]().eval()) for name in ("Post", "TanhInTraining"))
     semantics = live_semantics(right, first_x(right))

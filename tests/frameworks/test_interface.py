@@ -468,6 +468,13 @@ def _pair(given: Tensor) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
+@pytest.mark.parametrize("seen", daily([ATTEND], [ATTEND, IGNORE]))
+def test_what_hides_what_it_flags_is_a_mask_whatever_its_name(seen: str) -> None:
+    found = called(taking("m", seen.replace("m != 0", "m").replace("m == 0", "~m")))
+    assert [(mask.argument, mask.meaning) for mask in found.masks] == [("m", "attend" if seen == ATTEND else "ignore")]
+    assert not found.judged_without
+
+
 @pytest.mark.parametrize("use", daily(["a table of positions"], USES))
 def test_an_argument_that_changes_the_output_and_was_not_given_is_named(use: str) -> None:
     torch.manual_seed(0)

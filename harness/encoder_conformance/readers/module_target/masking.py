@@ -53,11 +53,13 @@ def with_masks(
     runner: LiveModule, found: InputSemantics, num_heads: int, unnamed: tuple[str, ...] = ()
 ) -> tuple[InputSemantics, tuple[UnusableMask, ...]]:
     """`found`, and the meaning of those masks that hide what they flag, in the form that can tell most; and those by
-    which none can be given. `unnamed`: arguments that may be masks, and whose names do not say so.
+    which none can be given. `unnamed`: arguments that may be masks, and whose names do not say so: they are
+    given truths alone, since a large number hides much.
 
     Forms that the module does not take together are passed over, for those that tell less.
     """
-    tried = {name: _tried(runner, found, name, num_heads) for name in (*runner.signature.masks, *unnamed)}
+    tried = {name: _tried(runner, found, name, num_heads) for name in runner.signature.masks}
+    tried |= {name: _tried(runner, found, name, num_heads, ("bool",)) for name in unnamed}
     named = {name: each for name, each in tried.items() if any(word in name.lower() for word in _NAMES)}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [each.hiding for each in tried.values() if each.hiding]
@@ -158,13 +160,15 @@ def shape_at(axes: str, found: InputSemantics, num_heads: int, batch: int | None
     return tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes)
 
 
-def _tried(runner: LiveModule, found: InputSemantics, name: str, num_heads: int) -> _Tried:
+def _tried(
+    runner: LiveModule, found: InputSemantics, name: str, num_heads: int, dtypes: tuple[str, ...] = _DTYPES
+) -> _Tried:
     """The mask in each form, up to some that hide what they flag: one of each shape."""
     tried = _Tried()
     for several in (_USUAL, _RARE):
         for axes in several[::-1] if "padding" in name else several:
             shape = shape_at(axes, found, num_heads)
-            for dtype in _DTYPES:
+            for dtype in dtypes:
                 done = {mask.shape for mask in tried.hiding}
                 if shape not in done and len(done) < _MOST_FORMS:
                     _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, tried)
