@@ -1,4 +1,4 @@
-"""Gradients with dropout on, of modules on JAX: those of the mask that the output shows, and of another."""
+"""Modules on JAX with dropout on: gradients of the mask that the output shows, and of another; and nothing dropped."""
 
 import runpy
 from pathlib import Path
@@ -12,7 +12,7 @@ from flax import nnx
 
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.frameworks import framework_of
-from encoder_conformance.readers.module_target.training import with_dropout
+from encoder_conformance.readers.module_target.training import drops_nothing, with_dropout
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_jax.py")))
 X = np.random.default_rng(0).normal(size=(3, 5, BARE["D"]))
@@ -77,3 +77,29 @@ def test_gradients_of_another_mask_fail(made: Any) -> None:
 def test_where_nothing_is_drawn_nothing_is_asked_or_said(module: Any) -> None:
     found = answer(module)
     assert (found.outcome, found.message) == ("not-asked", "")
+
+
+class NnxDropsNothing(BARE["Nnx"]):  # type: ignore[misc]
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        x = x + self.attention(self.norm1(x), mask=mask, deterministic=True)
+        return x + self.down(self.activation(self.up(self.norm2(x))))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [NnxDropsNothing, *(pytest.param(BARE[name], marks=pytest.mark.release) for name in ("Nnx", "Linen", "Equinox"))],
+)
+def test_a_rate_of_which_nothing_is_dropped_is_named(made: Any) -> None:
+    framework = framework_of(module := made())
+    assert framework is not None
+    live = framework.live(module).in_dtype("float64")
+    found = drops_nothing(live, {"x": X}, live.call({"x": X}), "float64")
+    if made is not NnxDropsNothing:
+        assert found is None
+        return
+    assert found is not None
+    assert found.outcome == "unusual", "an argument of another name may turn it on"
+    assert (
+        found.message
+        == "in training it drops nothing, and it has MultiHeadAttention.dropout_rate = 0.1 and Dropout = 0.1"
+    )

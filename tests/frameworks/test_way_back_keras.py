@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.frameworks import framework_of
-from encoder_conformance.readers.module_target.training import with_dropout
+from encoder_conformance.readers.module_target.training import drops_nothing, with_dropout
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_keras.py")))
 
@@ -53,3 +53,18 @@ def test_gradients_of_another_mask_fail() -> None:
     found = answer(DrawsAgain())
     assert found.outcome == "fail"
     assert found.message.startswith("with dropout on, the gradient is not that of the mask that the output shows: ")
+
+
+class DropsNothing(BARE["Block"]):  # type: ignore[misc]
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        return super().call(x, mask, training=False)
+
+
+@pytest.mark.parametrize("made", [DropsNothing, pytest.param(BARE["Block"], marks=pytest.mark.release)])
+def test_a_rate_of_which_nothing_is_dropped_is_named(made: Any) -> None:
+    framework = framework_of(layer := made())
+    assert framework is not None
+    live, x = framework.live(layer), np.random.default_rng(0).normal(size=(3, 5, BARE["D"])).astype(np.float32)
+    found = drops_nothing(live, {"x": x}, live.call({"x": x}), "float32")
+    assert (found is None) == (made is not DropsNothing)
+    assert found is None or found.message.startswith("in training it drops nothing, and it has ")

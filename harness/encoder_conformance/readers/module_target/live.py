@@ -79,6 +79,10 @@ class HeldState(ABC):
         """Have it hold the same again."""
 
 
+class NothingDrawn(NotImplementedError):
+    """In training a module draws no numbers at all."""
+
+
 class LiveModule(ABC):
     """A copy of a module in one dtype, in eval mode. It is run as a graph is: feeds by name → outputs by name.
 
@@ -140,7 +144,7 @@ class LiveModule(ABC):
 
     def in_training(self, feeds: Feeds) -> "LiveModule":
         """Another copy, with dropout on: it draws the same at each call with such feeds. Raises NotImplementedError,
-        with what is to be said of it; "" where nothing is drawn."""
+        with what is to be said of it; NothingDrawn where that is seen beforehand."""
         raise NotImplementedError("gradients with dropout on were not asked: how it is put in training is not known")
 
     def trained(self, feeds: Feeds) -> Trained | None:

@@ -9,7 +9,7 @@ from encoder_conformance.judging.checks.training.directional import FAR, ChangeA
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.dropping import nothing_dropped, said_by
 from encoder_conformance.readers.module_target.errors import error_line
-from encoder_conformance.readers.module_target.live import Feeds, LiveModule
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule, NothingDrawn
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import DtypeName
 
@@ -31,12 +31,21 @@ def with_dropout(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: Dtyp
 
 
 def drops_nothing(module: LiveModule, feeds: Feeds, in_eval: Array, dtype: DtypeName) -> WayBackAnswer | None:
-    """An error where a module says what it drops, and its output in training is that in evaluation; else None."""
+    """An error where a module says what it drops, and its output in training is that in evaluation; else None.
+
+    A warning where dropout is turned on by an argument: its name may be one that nobody knows."""
     modules, rates, _ = said_by((type(each).__name__, each) for each in module.objects())
     said = {**rates, **modules}
-    if not said or not _alike(module.in_training(feeds).call(feeds), in_eval, dtype):
+    if not said:
         return None
-    return nothing_dropped(said)
+    try:
+        nothing = _alike(module.in_training(feeds).call(feeds), in_eval, dtype)
+    except NothingDrawn:
+        nothing = True
+    answer = nothing_dropped(said) if nothing else None
+    if answer is None or not module.draws_of_keys:
+        return answer
+    return answer.model_copy(update={"outcome": "unusual"})
 
 
 def _compared(

@@ -23,6 +23,7 @@ from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldModule,
     LiveModule,
+    NothingDrawn,
     Seen,
     Signature,
     joined,
@@ -205,7 +206,7 @@ class JaxModule(HeldModule):
         with wide(self.dtype):
             traced = str(jax.make_jaxpr(of.output)(self._tree(), _arrays(feeds)))
         if not any(drawn in traced for drawn in ("random_bits", "threefry", "rng_bit_generator")):
-            raise NotImplementedError  # and nothing of it is compiled
+            raise NothingDrawn  # and nothing of it is compiled
         made = JaxModule(of, self.dtype)
         made.assign(self.flat())
         return made
