@@ -108,12 +108,13 @@ def test_a_part_is_judged_in_a_process_of_its_own(fake: Any) -> None:
     folder: Path = fake("layer")
     question = RunQuestion(globs=("pre-gelu/no-mask", "post-relu/no-mask"), dtypes=("float32",))
     half = PlanPart(implementation=str(folder), shard=Shard(number=1, of=2), jobs=1, question=question)
-    result = judge(half)
+    result = judge(half, lambda: True)
     assert not result.problem
     report = Report.model_validate_json(result.report)
     assert report.complete
     assert len({record.case for record in report.records}) == 1
-    bad = judge(half.model_copy(update={"implementation": "nobody"}))
+    assert judge(half, lambda: False) == Result(problem="nobody waits for it any more", lost=True)
+    bad = judge(half.model_copy(update={"implementation": "nobody"}), lambda: True)
     assert "no implementation 'nobody'" in bad.problem
     offered = offer([str(folder), "nobody"], "cpu")
     assert [name.split(" ")[0] for name in offered.packages[str(folder)]][-1] == "adapter"

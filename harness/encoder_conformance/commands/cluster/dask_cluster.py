@@ -158,13 +158,28 @@ class DaskCluster:
 
     def start(self, part: PlanPart, worker: str) -> "DaskRunning":
         future = self._client.submit(
-            judge, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
+            judge_while_wanted, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
         )
         return DaskRunning(future)
 
     def wait(self) -> None:
         """Return when something may have changed."""
         time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def judge_while_wanted(part: PlanPart) -> Result:
+    """On a worker: judge a part until Dask wants it no more. A client that is gone, however it went, wants nothing, and
+    the scheduler tells the worker so; but Dask ends no thread that has begun."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def is_wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state != "cancelled"
+
+    return judge(part, is_wanted)
 
 
 def _why(problem: object) -> str:
