@@ -54,6 +54,14 @@ def strikes(counts: Mapping[str, int]) -> Iterator[Strike]:
                 yield Strike(event, number, fault)
 
 
+def few(counts: Mapping[str, int]) -> Iterator[Strike]:
+    """Of a command that takes long: an end, a kill and an error at the first and last occurrence of each event."""
+    for event, count in counts.items():
+        for number in sorted({1, count}):
+            for fault in ("end", "kill", ERRORS[event][0]):
+                yield Strike(event, number, fault)
+
+
 def kind(event: str, arguments: tuple[object, ...]) -> str | None:
     """The event as it is counted; None for what no fault is made of."""
     if event != "open":
