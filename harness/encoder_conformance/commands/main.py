@@ -1,16 +1,19 @@
 """`conform`: the command group, and the exit status of each kind of exception."""
 
+import contextlib
 import errno
 import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import FrameType
 
 import click
 
 import encoder_conformance
 from encoder_conformance.commands.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
+from encoder_conformance.platform.clean import line
 from encoder_conformance.platform.errors import InputError, Unanswered, fault_of_machine
 from encoder_conformance.platform.files import UnwritableError
 from encoder_conformance.platform.interrupts import INTERRUPTS
@@ -79,6 +82,7 @@ def _run(command: click.Command) -> int:
     os.environ.update(blas_threads(1) | os.environ)  # before NumPy: several wait for each other in small products
     try:
         open_standard_streams()
+        _require_unicode()
         status = command.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt) as interrupt:
@@ -108,6 +112,17 @@ def _run(command: click.Command) -> int:
         traceback.print_exc()
         click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
         return INCOMPLETE
+
+
+def _require_unicode() -> None:
+    """Raises InputError for an argument, or a working directory, that no report can hold: a file's name may be any
+    bytes, and JSON is Unicode."""
+    named = {f"argument {number}": word for number, word in enumerate(sys.argv[1:], 1)}
+    with contextlib.suppress(OSError):  # it was deleted
+        named["the working directory"] = str(Path.cwd())
+    for where, text in named.items():
+        if not text.isascii() and text != text.encode(errors="replace").decode():
+            raise InputError(f"is no UTF-8: {line(text)}", where=where, hint="rename the file, or the folder")
 
 
 def _interrupt_by(*numbers: signal.Signals) -> list[int]:

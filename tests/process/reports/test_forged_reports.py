@@ -168,6 +168,15 @@ def read_of(place: Path, reader: str, text: str) -> str:
     return read(place, reader)
 
 
+def problem_of(folder: Path) -> str:
+    """Why it is no report; "" if it is one."""
+    try:
+        read_report(folder)
+    except InputError as error:
+        return error.problem
+    return ""
+
+
 @pytest.mark.release
 def test_no_value_of_a_report_ends_what_reads_it_but_by_a_sentence(
     honest: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,15 +184,21 @@ def test_no_value_of_a_report_ends_what_reads_it_but_by_a_sentence(
     monkeypatch.chdir(place)
     (place / "forged").mkdir(exist_ok=True)
     honest["implementations"][0]["folder"] = "nowhere"  # else each site has a script, which takes all of the time
-    tried, differing = 0, []
+    refused, taken, differing = 0, 0, []
     for path in paths(honest):
         for name, value in VALUES.items():
-            if path or value is not DROPPED:
-                text = changed(honest, path, value)
-                found = {reader: read_of(place, reader, text) for reader in READERS}
-                tried += 1
-                if len({each == "refused" for each in found.values()}) > 1:
-                    differing.append((path, name, found))
-    print(f"{tried} reports")
-    assert tried > 1000
+            if not path and value is DROPPED:
+                continue
+            text = changed(honest, path, value)
+            (place / "forged" / "report.json").write_text(text)
+            if problem := problem_of(place / "forged"):
+                assert len(problem) < 1000
+                refused += 1
+                continue
+            taken += 1
+            found = {reader: read_of(place, reader, text) for reader in READERS}
+            if "refused" in found.values():
+                differing.append((path, name, found))
+    print(f"{refused} reports refused, {taken} taken")
+    assert min(refused, taken) > 300
     assert not differing, differing[:10]
