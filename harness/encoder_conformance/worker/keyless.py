@@ -32,8 +32,8 @@ class _Program(ctypes.Structure):
 
 
 def _filter(machine: str) -> bytes:
-    """Instructions of the Berkeley packet filter: code, jumps if true and if false, and a value. Calls by the numbers of
-    another architecture, such as those of 32 bits, are all refused."""
+    """Instructions of the Berkeley packet filter: code, jumps if true and if false, and a value. Calls by the numbers
+    of another architecture, such as those of 32 bits, are all refused."""
     architecture, refused = _CALLS[machine]
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
