@@ -72,13 +72,15 @@ def kind(event: str, arguments: tuple[object, ...]) -> str | None:
     return "write" if flags & _TO_WRITE else "read"
 
 
-def told(words: list[str], cwd: Path, printed: Path, strike: Strike | None) -> int | None:
-    """Its status, None if it has not ended in a minute. Its events are counted in `printed`/events; what it prints is
-    in `printed`/out and `printed`/err."""
+def told(words: list[str], cwd: Path, printed: Path, strike: Strike | None, seconds: float = 60) -> int | None:
+    """Its status, None if it has not ended in so many seconds.
+
+    Its events are counted in `printed`/events; what it prints is in `printed`/out and `printed`/err.
+    """
     forked._server()
     process = forked.CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), printed, strike))
     process.start()
-    process.join(60)
+    process.join(seconds)
     if process.exitcode is None:
         process.kill()
         process.join()

@@ -24,10 +24,12 @@ with Path(__file__).with_name("pids").open("a") as notes:
 
 @dataclass(frozen=True)
 class Told:
-    """A command, and the file in its folder in which its verdict is; an earlier one's is there when it begins."""
+    """A command, and the file in its folder in which its verdict is; an earlier one's is there when it begins. It hangs
+    if it takes more than these seconds."""
 
     words: tuple[str, ...]
     verdict: str = ""
+    seconds: float = 60
 
 
 def note_processes(adapter: Path) -> None:
@@ -59,7 +61,7 @@ class Place:
         return {str(path.relative_to(self.folder)) for path in ours}
 
     def told(self, strike: Strike | None) -> int | None:
-        return striking.told([*self._told.words], self.folder, self.printed, strike)
+        return striking.told([*self._told.words], self.folder, self.printed, strike, self._told.seconds)
 
     def faults(self, strike: Strike, status: int | None, made: set[str]) -> list[str]:
         """What is wrong; nothing is due. `made`: the files that the command makes where nothing strikes it."""

@@ -17,15 +17,15 @@ class One(nn.TransformerEncoderLayer):
 class Other(One):
     pass
 """
-CHECKED = ("--dtype", "float32", "--jobs", "1", "--out", "out")
+CHECKED = ("--jobs", "1", "--out", "out")
+LONG = 600
+"""Seconds that a command may take which builds modules and looks for their layers."""
 COMMANDS = {
-    "check": Told(("check", "m.py:One", *CHECKED), "out/check.json"),
-    "diff": Told(("diff", "m.py:One", "m.py:Other", "--jobs", "1", "--out", "out"), "out/diff.json"),
-    "validate": Told(
-        ("validate", "m.onnx", "--layer", "pre-gelu", "--jobs", "1", "--out", "out"), "out/validation.json"
-    ),
-    "export": Told(("export", "onnx_pytorch", "--layer", "pre-gelu", "--to", "another.onnx")),
-    "profile": Told(("profile", "--impl", "pytorch", "--layer", "pre-gelu")),
+    "check": Told(("check", "m.py:One", "--dtype", "float32", *CHECKED), "out/check.json", LONG),
+    "diff": Told(("diff", "m.py:One", "m.py:Other", *CHECKED), "out/diff.json", LONG),
+    "validate": Told(("validate", "m.onnx", "--layer", "pre-gelu", *CHECKED), "out/validation.json", LONG),
+    "export": Told(("export", "onnx_pytorch", "--layer", "pre-gelu", "--to", "another.onnx"), seconds=LONG),
+    "profile": Told(("profile", "--impl", "pytorch", "--layer", "pre-gelu"), seconds=LONG),
 }
 
 pytestmark = [pytest.mark.release, pytest.mark.linux]

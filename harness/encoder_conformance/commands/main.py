@@ -102,16 +102,24 @@ def _run(command: click.Command) -> int:
     except Exception as error:
         if arrived:  # in the middle of something that made another exception of it
             return _report_interrupt(error)
-        if isinstance(error, OSError) and error.errno in _FULL:
-            _write_no_more()
-            click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
-            return INCOMPLETE
-        if missing := fault_of_machine(error):
-            click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
-            return INCOMPLETE
-        traceback.print_exc()
-        click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+        return _report_failure(error)
+
+
+def _report_failure(error: Exception) -> int:
+    """Say what an exception that no command expects is of, and give its exit status."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        _write_no_more()
+        click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
         return INCOMPLETE
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # whatever looks whether it is there
+        click.echo(f"conform: {line(str(error.filename), 100)}: {error.strerror}", err=True)
+        return BAD_INPUT
+    if missing := fault_of_machine(error):
+        click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
+        return INCOMPLETE
+    traceback.print_exception(error)
+    click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+    return INCOMPLETE
 
 
 def _require_unicode() -> None:
