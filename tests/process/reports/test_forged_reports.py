@@ -14,9 +14,28 @@ import pytest
 from click.testing import CliRunner
 
 from encoder_conformance.commands.main import cli
+from encoder_conformance.judging.records import Claim, Diagnosis, Measurement, StageEquation
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.reading import read_report
 
+DIAGNOSIS = Diagnosis(
+    implementation="wrong",
+    dtype="float32",
+    confidence="closest",
+    deviations=("gelu-tanh",),
+    sentences=("It is another.",),
+    measured=(Measurement(deviation="epsilon", value=1e-3, uncertainty=1e-6),),
+    rms=0.5,
+    indistinguishable=(("gelu-exact",),),
+    first_stage="output",
+    cases=("pre-gelu/no-mask",),
+    equations=(
+        StageEquation(
+            stage="norm1", specified="x", found="2 * x", rms=0.5, specified_rms=1e6, cases=("pre-gelu/no-mask",)
+        ),
+    ),
+    observed=(Claim(kind="factor", values={"stage": "output", "factor": 1.01}, sigma=3.0, cases=1),),
+)
 DROPPED = object()
 VALUES = {
     "dropped": DROPPED, "null": None, "negative": -1, "large": 10**400, "infinite": float("inf"), "nan": float("nan"),
@@ -46,13 +65,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def honest(place: Path, fake: Callable[..., Path], conform: Callable[..., Any]) -> dict[str, Any]:
-    """The report of a real run, in which checks failed and were diagnosed; beside it is an earlier one."""
+    """The report of a real run, in which checks failed, with a diagnosis of many keys; beside it is an earlier one."""
     if not (place / "honest").exists():
         words = ("run", "--impl", fake("wrong", WRONG), "--case", "pre-gelu/no-mask", "--dtype", "float32")
-        ended = conform(*words, "--out", place / "honest")
+        ended = conform(*words, "--out", place / "honest", diagnosed=False)
         assert ended.status == 1, ended.stderr
     found: dict[str, Any] = json.loads((place / "honest" / "report.json").read_text())
-    assert found["diagnoses"]
+    found["diagnoses"] = [DIAGNOSIS.model_dump(mode="json")]
     (place / "earlier").mkdir(exist_ok=True)
     (place / "earlier" / "report.json").write_text(changed(found, ("started",), "2026-01-01T00:00:00+00:00"))
     return found
@@ -107,6 +126,8 @@ def forged(report: dict[str, Any]) -> list[tuple[str, str, str]]:
         (changed(report, ("implementations", 0, "versions"), []), "implementations[0].versions: ", "object"),
         (changed(report, ("implementations",), []), ": ", "is none of "),
         (changed(report, ("diagnoses", 0, "implementation"), "x"), "diagnoses: ", "'x' is none of its implement"),
+        (changed(report, ("diagnoses", 0, "observed", 0, "kind"), "x"), "diagnoses: ", "no claim 'x' has these"),
+        (changed(report, ("diagnoses", 0, "observed", 0, "values"), {}), "diagnoses: ", "no claim 'factor' has these"),
         (changed(report, ("records", output, "implementation"), "x"), "x pre-gelu/no-mask", "none of the report's"),
         (changed(report, ("records", stages, "stage"), "norm9"), "stages: stage: ", "'norm9' is none of an encoder"),
         (changed(report, ("records", stages, "tensors", 0, "tensor"), "norm9"), "tensors: ", "'norm9' is no stage"),

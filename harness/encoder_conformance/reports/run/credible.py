@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from encoder_conformance.judging.records import Record, Report
+from encoder_conformance.diagnosis.claims import sentence
+from encoder_conformance.judging.records import Claim, Record, Report
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.spec.stages import is_stage
@@ -40,7 +41,16 @@ def contradiction_of(report: Report) -> str:
         for each in getattr(report, key):
             if each.implementation not in names:
                 return f"{key}: {each.implementation!r} is none of its implementations"
-    return ""
+    claimed = (claim for each in report.diagnoses for claim in each.observed if isinstance(claim, Claim))
+    return next((f"diagnoses: no claim {each.kind!r} has these values" for each in claimed if not _is_said(each)), "")
+
+
+def _is_said(claim: Claim) -> bool:
+    """Whether it has a sentence."""
+    try:
+        return bool(sentence(claim))
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _contradictions(record: Record) -> Iterator[str]:
