@@ -20,7 +20,7 @@ _COMMANDS = [
     for name in (
         *("main", "run.command", "run.suite", "smoke.command", "validate.command"),
         *("inspect.trace_command", "new.command", "explain", "list", "reproduce"),
-        *("compare", "merge", "summarize", "report"),
+        *("compare", "merge", "summarize", "report", "tensors.judge", "tensors.ask", "diff.command", "check.command"),
     )
 ]
 CONTEXT.set_forkserver_preload([*_COMMANDS, "warm"])

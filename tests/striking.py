@@ -54,6 +54,14 @@ def strikes(counts: Mapping[str, int]) -> Iterator[Strike]:
                 yield Strike(event, number, fault)
 
 
+def few(counts: Mapping[str, int]) -> Iterator[Strike]:
+    """Of a command that takes long: an end, a kill and an error at the first and last occurrence of each event."""
+    for event, count in counts.items():
+        for number in sorted({1, count}):
+            for fault in ("end", "kill", ERRORS[event][0]):
+                yield Strike(event, number, fault)
+
+
 def kind(event: str, arguments: tuple[object, ...]) -> str | None:
     """The event as it is counted; None for what no fault is made of."""
     if event != "open":
@@ -64,13 +72,15 @@ def kind(event: str, arguments: tuple[object, ...]) -> str | None:
     return "write" if flags & _TO_WRITE else "read"
 
 
-def told(words: list[str], cwd: Path, printed: Path, strike: Strike | None) -> int | None:
-    """Its status, None if it has not ended in a minute. Its events are counted in `printed`/events; what it prints is
-    in `printed`/out and `printed`/err."""
+def told(words: list[str], cwd: Path, printed: Path, strike: Strike | None, seconds: float = 60) -> int | None:
+    """Its status, None if it has not ended in so many seconds.
+
+    Its events are counted in `printed`/events; what it prints is in `printed`/out and `printed`/err.
+    """
     forked._server()
     process = forked.CONTEXT.Process(target=_command, args=(words, cwd, dict(os.environ), printed, strike))
     process.start()
-    process.join(60)
+    process.join(seconds)
     if process.exitcode is None:
         process.kill()
         process.join()

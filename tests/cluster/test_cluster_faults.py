@@ -36,7 +36,7 @@ Honest = runpy.run_path({honest!r})["Honest"]
 
 class Slow(Honest):
     def build(self, *given, **more):
-        time.sleep(0.3)  # longer than it takes to find a part at work
+        time.sleep({seconds})  # longer than it takes to find a part at work
         return super().build(*given, **more)
 
 if __name__ == "__main__":
@@ -83,11 +83,12 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A scheduler, two workers and a client, which has just begun."""
+def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A scheduler, two workers and a client, which has just begun. Parametrized: the seconds that a build takes."""
+    seconds = getattr(request, "param", 0.3)
     slow = shutil.copytree(HONEST, tmp_path / "slow", ignore=shutil.ignore_patterns("*.log"))
     (slow / "impl.yaml").write_text((slow / "impl.yaml").read_text().replace("name: honest", "name: slow", 1))
-    (slow / "adapter.py").write_text(SLOW.format(honest=str(HONEST / "adapter.py")))
+    (slow / "adapter.py").write_text(SLOW.format(honest=str(HONEST / "adapter.py"), seconds=seconds))
     (tmp_path / "preload.py").write_text(WORKER)
     file = tmp_path / "scheduler.json"
     with ExitStack() as stack:
@@ -179,6 +180,20 @@ def test_nothing_that_was_judged_is_lost(cluster: Cluster, moment: str, place: s
     assert kept <= judged if fault == "killed" else kept == judged
     assert {each["outcome"] for each in report["records"]} <= {"pass", "not-run"}
     assert ("not-run" in {each["outcome"] for each in report["records"]}) == (status != 0)
+
+
+@pytest.mark.parametrize("fault", SIGNALS)
+@pytest.mark.parametrize("cluster", [600], indirect=True)
+def test_a_part_for_which_nobody_waits_ends(cluster: Cluster, fault: str) -> None:
+    """It would build for ten minutes; its adapter ends with it."""
+    cluster.process("part")
+    part = cluster.until(lambda: (found := cluster.part()) and found.children(recursive=True) and found)
+    assert isinstance(part, psutil.Process)
+    begun = [part, *part.children(recursive=True)]
+    cluster.client.send_signal(SIGNALS[fault])
+    cluster.client.wait(timeout=60)
+    cluster.until(lambda: not any(process.is_running() for process in begun))
+    assert all(worker.poll() is None for worker in cluster.workers)
 
 
 def test_a_worker_without_the_product_is_named(cluster: Cluster) -> None:

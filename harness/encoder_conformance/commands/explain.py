@@ -104,14 +104,14 @@ def _choose(
     values: dict[str, dict[str, None]] = {attribute: {} for attribute in options}
     matching = failing = None
     planned = judged = 0
-    for raw in stored.records():
-        planned, judged = planned + 1, judged + (raw["outcome"] != Outcome.NOT_RUN)
-        of = {attribute: raw[attribute] for attribute in options}
+    for record in stored.records():
+        planned, judged = planned + 1, judged + (record.outcome is not Outcome.NOT_RUN)
+        of = {attribute: getattr(record, attribute) for attribute in options}
         for attribute, value in of.items():
             values[attribute][value] = None
         if all(of[attribute] == value for attribute, value in wanted.items()):
             matching = matching or of
-            failing = failing or (None if raw["outcome"] in EXPECTED else of)
+            failing = failing or (None if record.outcome in EXPECTED else of)
     for attribute, value in wanted.items():
         if value not in values[attribute]:
             where, hint = options[attribute][0], nearest(value, values[attribute])
@@ -119,8 +119,10 @@ def _choose(
     first = failing or (matching if wanted else None)
     if wanted and first is None:
         raise InputError("no record matches all of these", where="--impl, --case, --dtype", hint="name fewer")
-    chosen = (raw for raw in stored.records() if first and all(raw[name] == value for name, value in first.items()))
-    return [stored.record(raw) for raw in chosen] if first else [], judged, planned
+    if first is None:
+        return [], judged, planned
+    chosen = [each for each in stored.records() if all(getattr(each, name) == of for name, of in first.items())]
+    return chosen, judged, planned
 
 
 def _show(screen: Console, record: Record) -> None:

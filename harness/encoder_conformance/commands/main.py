@@ -1,16 +1,19 @@
 """`conform`: the command group, and the exit status of each kind of exception."""
 
+import contextlib
 import errno
 import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import FrameType
 
 import click
 
 import encoder_conformance
 from encoder_conformance.commands.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
+from encoder_conformance.platform.clean import line
 from encoder_conformance.platform.errors import InputError, Unanswered, fault_of_machine
 from encoder_conformance.platform.files import UnwritableError
 from encoder_conformance.platform.interrupts import INTERRUPTS
@@ -79,6 +82,7 @@ def _run(command: click.Command) -> int:
     os.environ.update(blas_threads(1) | os.environ)  # before NumPy: several wait for each other in small products
     try:
         open_standard_streams()
+        _require_unicode()
         status = command.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt) as interrupt:
@@ -98,16 +102,35 @@ def _run(command: click.Command) -> int:
     except Exception as error:
         if arrived:  # in the middle of something that made another exception of it
             return _report_interrupt(error)
-        if isinstance(error, OSError) and error.errno in _FULL:
-            _write_no_more()
-            click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
-            return INCOMPLETE
-        if missing := fault_of_machine(error):
-            click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
-            return INCOMPLETE
-        traceback.print_exc()
-        click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+        return _report_failure(error)
+
+
+def _report_failure(error: Exception) -> int:
+    """Say what an exception that no command expects is of, and give its exit status."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        _write_no_more()
+        click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
         return INCOMPLETE
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # whatever looks whether it is there
+        click.echo(f"conform: {line(str(error.filename), 100)}: {error.strerror}", err=True)
+        return BAD_INPUT
+    if missing := fault_of_machine(error):
+        click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
+        return INCOMPLETE
+    traceback.print_exception(error)
+    click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+    return INCOMPLETE
+
+
+def _require_unicode() -> None:
+    """Raises InputError for an argument, or a working directory, that no report can hold: a file's name may be any
+    bytes, and JSON is Unicode."""
+    named = {f"argument {number}": word for number, word in enumerate(sys.argv[1:], 1)}
+    with contextlib.suppress(OSError):  # it was deleted
+        named["the working directory"] = str(Path.cwd())
+    for where, text in named.items():
+        if not text.isascii() and text != text.encode(errors="replace").decode():
+            raise InputError(f"is no UTF-8: {line(text)}", where=where, hint="rename the file, or the folder")
 
 
 def _interrupt_by(*numbers: signal.Signals) -> list[int]:

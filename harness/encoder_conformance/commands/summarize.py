@@ -13,7 +13,8 @@ from encoder_conformance.reports.ci.counted import summary
 from encoder_conformance.reports.ci.junit import junit
 from encoder_conformance.reports.ci.markdown import badge, markdown, verdict
 from encoder_conformance.reports.run.folder import LATEST, RUNS
-from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.reports.run.journal import NAME as JOURNAL
+from encoder_conformance.reports.run.reading import read_report, report_file
 
 _EXAMPLES = """
 \b
@@ -49,6 +50,7 @@ def summarize(
     if not (annotated or as_json or junit_file or markdown_file or badge_file):
         hint = "--junit FILE, --markdown FILE, --badge FILE, --json or --annotations"
         raise InputError(f"choose a format for: {verdict(report)}", where=str(run), hint=hint)
+    _require_others(run, [file for file in (junit_file, markdown_file, badge_file) if file])
     if junit_file is not None:
         _write(junit_file, junit(report))
     if markdown_file is not None:
@@ -60,6 +62,17 @@ def summarize(
     if annotated:
         for line in annotations(report, Path.cwd()):
             click.echo(line)
+
+
+def _require_others(run: Path, files: list[Path]) -> None:
+    """Raises InputError for a file that would replace the run's own, or another of these."""
+    own = report_file(run).resolve()
+    named = [file.resolve() for file in files if str(file) != "-"]
+    for file in named:
+        if file in (own, own.with_name(JOURNAL)):
+            raise InputError("is the run itself", where=str(file), hint="name another file")
+        if named.count(file) > 1:
+            raise InputError("is named twice", where=str(file), hint="name a file for each format")
 
 
 def _write(file: Path, data: bytes) -> None:

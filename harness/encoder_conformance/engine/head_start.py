@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.errors import MachineError
+from encoder_conformance.platform.files import writable
 from encoder_conformance.platform.interrupts import deferred_interrupts
 from encoder_conformance.spec.case import Case
 from encoder_conformance.worker.failure import WorkerFailure
@@ -61,7 +62,8 @@ class HeadStart:
         """The worker that has been started with these, if there is one; once. One that has started otherwise ends."""
         launch, worker = self._waiting.pop(log, (None, None))
         if worker and launch == Launch.of(ready, threads, log, limits):
-            worker.log = worker.log.replace(log)
+            with writable(str(log)):
+                worker.log = worker.log.replace(log)
             return worker
         if worker:
             _end(worker)

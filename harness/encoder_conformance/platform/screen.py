@@ -14,14 +14,18 @@ _NOBODY = frozenset({errno.EPIPE, errno.EIO})
 """The errors of a pipe whose reader has gone, and of a terminal that has."""
 
 
+_ERRORS = 2
+
+
 class _Screen(io.FileIO):
-    """A descriptor that takes what it is given when nobody reads it any more: a verdict counts, whoever sees it."""
+    """A descriptor that takes what it is given when nobody reads it any more: a verdict counts, whoever sees it. So
+    does its exit status, where what is wrong cannot be said: standard error takes everything."""
 
     def write(self, data: object) -> int:
         try:
             return super().write(data)  # type: ignore[arg-type]
         except OSError as error:
-            if error.errno not in _NOBODY:
+            if error.errno not in _NOBODY and self.fileno() != _ERRORS:
                 raise
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self.fileno())
@@ -46,7 +50,7 @@ def open_standard_streams() -> None:
             os.set_inheritable(number, True)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115
-    sys.stdout, sys.stderr = _shown(sys.stdout, 1), _shown(sys.stderr, 2)
+    sys.stdout, sys.stderr = _shown(sys.stdout, 1), _shown(sys.stderr, _ERRORS)
 
 
 def _shown(stream: TextIO | None, number: int) -> TextIO:
@@ -54,7 +58,7 @@ def _shown(stream: TextIO | None, number: int) -> TextIO:
         with contextlib.suppress(OSError):
             stream.flush()
     raw = _Screen(number, "w", closefd=False)
-    by_line = number == 2 or raw.isatty()
+    by_line = number == _ERRORS or raw.isatty()
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=encoding, errors="replace", line_buffering=by_line)
 

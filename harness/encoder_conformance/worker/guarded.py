@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from encoder_conformance.platform.files import writable
 from encoder_conformance.worker.launch import Launch
 
 _GUARD = Path(__file__).with_name("guard.py")
@@ -63,7 +64,8 @@ class GuardedProcess:
                 given.callback(os.close, descriptor)
             given.callback(its_control.close)
             kept.callback(self.close)
-            log_file = given.enter_context(launch.log.open("ab"))
+            with writable(str(launch.log)):
+                log_file = given.enter_context(launch.log.open("ab"))
             room = max(_LOG_ROOM - log_file.tell(), 0)
             descriptors = (its_requests, its_answers, its_control.fileno(), log_file.fileno())
             guard = [sys.executable, "-I", "-S", str(_GUARD), *map(str, (*descriptors, room, launch.memory))]

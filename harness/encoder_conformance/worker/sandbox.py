@@ -2,8 +2,8 @@
 
 What it sees (view.py) is read-only, and so are its root, /proc and /dev. It may write to /tmp, which is its home too,
 and to /dev/shm: both are empty at first, limited, and counted as its memory (guard.py). It has its own process ids, so
-that nothing in it can see or signal a process outside; no capability, whoever starts it; and no way to make a namespace
-in which it had one.
+that nothing in it can see or signal a process outside; no capability, whoever starts it; no way to make a namespace
+in which it had one; and no way to the keys that the kernel keeps for the user (keyless.py).
 """
 
 import os
@@ -29,6 +29,9 @@ _CONFINED = (
     "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--new-session", "--die-with-parent",
     "--dev", "/dev", "--proc", "/proc",
 )  # fmt: skip
+_KEYLESS = Path(__file__).with_name("keyless.py")
+_EMPTY = ("/proc/keys", "/proc/key-users")
+"""They name the user's keys, also to those who may not ask for them."""
 _READ_ONLY = ("/proc", "/dev", "/")
 """bubblewrap leaves these writable: as root, /proc/sys of the host's kernel; else as much memory as a file system in
 memory takes."""
@@ -39,7 +42,7 @@ def require_sandbox() -> None:
     """Raises InputError where bubblewrap is missing or may not make namespaces."""
     if (program := _bubblewrap()) is None:
         raise InputError("needs bubblewrap, whose command bwrap is not found", where="--isolate", hint=_HINT)
-    command = [program, *_CONFINED, "--ro-bind", "/", "/", sys.executable, "-I", "-S", "-c", ""]
+    command = [*_keyless(program), *_CONFINED, "--ro-bind", "/", "/", sys.executable, "-I", "-S", "-c", ""]
     tried = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if tried.returncode:
         reason = (tried.stderr.strip().splitlines() or ["no reason given"])[-1]
@@ -94,9 +97,16 @@ def confined(
     for place in SCRATCH:
         options += ["--size", size, "--tmpfs", place]
     options += view.options()
+    for place in filter(os.path.exists, _EMPTY):
+        options += ["--ro-bind", os.devnull, place]
     for read_only in (*map(str, view.covers), *_READ_ONLY):
         options += ["--remount-ro", read_only]
-    return Sandboxed((_bubblewrap() or "bwrap", *options, "--chdir", str(folder), "--", *command), inside)
+    return Sandboxed((*_keyless(_bubblewrap() or "bwrap"), *options, "--chdir", str(folder), "--", *command), inside)
+
+
+def _keyless(program: str) -> tuple[str, ...]:
+    """What starts a program that may ask for no key."""
+    return sys.executable, "-I", "-S", str(_KEYLESS), program
 
 
 def _program(ready: Ready) -> tuple[str, tuple[str, ...]]:

@@ -1,5 +1,6 @@
 """Parts and the workers of a cluster, without a cluster: who gets what, and what a lost worker costs."""
 
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,13 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.cluster.dispatch import MOST_LOSSES, Dispatched, Dispatcher
-from encoder_conformance.commands.cluster.worker import PlanPart, Result, RunQuestion, judge, offer
+from encoder_conformance.commands.cluster.kept import KeptParts
+from encoder_conformance.commands.cluster.worker import PlanPart, Result, RunQuestion, cases_of, judge, offer
+from encoder_conformance.implementation.manifest import find_implementation
 from encoder_conformance.judging.records import Report, Shard
+from encoder_conformance.platform.files import replace_file
+from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.subjects.plan import asked_of, plan
 
 
 class Fake:
@@ -108,16 +114,38 @@ def test_a_part_is_judged_in_a_process_of_its_own(fake: Any) -> None:
     folder: Path = fake("layer")
     question = RunQuestion(globs=("pre-gelu/no-mask", "post-relu/no-mask"), dtypes=("float32",))
     half = PlanPart(implementation=str(folder), shard=Shard(number=1, of=2), jobs=1, question=question)
-    result = judge(half)
+    result = judge(half, lambda: True)
     assert not result.problem
     report = Report.model_validate_json(result.report)
     assert report.complete
     assert len({record.case for record in report.records}) == 1
-    bad = judge(half.model_copy(update={"implementation": "nobody"}))
+    assert judge(half, lambda: False) == Result(problem="nobody waits for it any more", lost=True)
+    bad = judge(half.model_copy(update={"implementation": "nobody"}), lambda: True)
     assert "no implementation 'nobody'" in bad.problem
     offered = offer([str(folder), "nobody"], "cpu")
     assert [name.split(" ")[0] for name in offered.packages[str(folder)]][-1] == "adapter"
     assert "no implementation 'nobody'" in offered.absent["nobody"]
+
+
+def test_an_interrupt_while_a_part_is_kept_costs_neither_it_nor_the_report(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder: Path = fake("layer")
+    question = RunQuestion(globs=("pre-gelu/no-mask",), dtypes=("float32",))
+    part = PlanPart(implementation=str(folder), shard=Shard(number=1, of=1), jobs=1, question=question)
+    result = judge(part, lambda: True)
+    _, implementation = find_implementation(str(folder))
+    tasks = plan(implementation, asked_of(implementation, cases_of(question)), question.dtypes)
+    kept = KeptParts(tmp_path / "out", [(implementation, tasks)], [], question)
+
+    def interrupted(path: Path, data: bytes) -> None:
+        replace_file(path, data)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("encoder_conformance.commands.cluster.kept.replace_file", interrupted)
+    with pytest.raises(KeyboardInterrupt), kept.closed_if_interrupted():
+        kept.keep(part, result)
+    assert {record.outcome.value for record in read_report(tmp_path / "out").records} == {"pass"}
 
 
 def test_what_a_cluster_has_no_use_for_is_refused(conform: Any) -> None:

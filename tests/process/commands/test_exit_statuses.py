@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -68,6 +69,28 @@ MISSING = {
 def test_what_is_not_there_is_bad_input(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert said_by(command, *MISSING[command])[0] == 2
+
+
+LONG = "a" * 300
+TOO_LONG = {
+    "explain": ("--out", LONG),
+    "report": (LONG, "--to", "site"),
+    "compare": (LONG, "another"),
+    "merge": (LONG, "--to", "merged"),
+    "summarize": (LONG, "--junit", "junit.xml"),
+    "run": ("--impl", f"./{LONG}"),
+    "new": (LONG, "--framework", "numpy"),
+    "smoke": (LONG,),
+    "ask": ("--layer", "post-relu", "--to", LONG),
+    "trace": ("--layer", LONG),
+}
+
+
+@pytest.mark.parametrize("command", TOO_LONG)
+def test_a_name_that_no_file_can_have_is_bad_input(conform: Callable, command: str) -> None:
+    ended = conform(command, *TOO_LONG[command])
+    assert (ended.status, ended.stderr.startswith("conform: ")) == (2, True), ended.stderr
+    assert "File name too long" in ended.stderr or "no implementation" in ended.stderr
 
 
 @pytest.mark.release

@@ -78,6 +78,16 @@ def test_numpy_s_example_conforms(conform: Callable, asked: Path, monkeypatch: p
     assert len(report["records"]) >= 15
 
 
+def test_questions_replace_questions_and_no_other_file(conform: Callable, asked: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    words = ("ask", "--layer", "post-relu", "--dtype", "float32", "--to")
+    refused = conform(*words, mine)
+    assert (refused.status, "is there already, and holds no questions" in refused.stderr) == (2, True), refused.stderr
+    assert mine.read_text() == "mine"
+    assert conform(*words, asked).status == 0
+
+
 @pytest.mark.release
 @pytest.mark.cpp
 def test_the_example_in_cpp_conforms(conform: Callable, asked: Path) -> None:

@@ -5,6 +5,7 @@ of it. The folder has what it looks for in told.json."""
 
 import ctypes
 import json
+import mmap
 import os
 import pwd
 import socket
@@ -38,6 +39,40 @@ def system(name: str, *arguments: object) -> int:
 
 def remount(place: str) -> int:
     return system("mount", b"none", place.encode(), None, MS_BIND | MS_REMOUNT, None)
+
+
+KEYCTL_GET_KEYRING_ID, KEYCTL_READ, SYSLOG_READ_ALL = 0, 11, 3
+SESSION, OF_USER = -3, -4
+ADD_KEY, REQUEST_KEY, KEYCTL, SYSLOG = (248, 249, 250, 103) if os.uname().machine == "x86_64" else (217, 218, 219, 116)
+X32 = 1 << 30
+
+
+def call_of_32_bits() -> int:
+    """keyctl as a program of 32 bits calls it (int 0x80): another table of system calls. Raises OSError."""
+    with mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as code:
+        code.write(bytes.fromhex("53 b8 20 01 00 00 31 db b9 fd ff ff ff ba 01 00 00 00 cd 80 5b c3"))
+        at = ctypes.addressof(ctypes.c_char.from_buffer(code))
+        if (result := ctypes.CFUNCTYPE(ctypes.c_int)(at)()) < 0:
+            raise OSError(-result, os.strerror(-result))
+        return result
+
+
+def keys(told: dict[str, object]) -> dict[str, str]:
+    """What the kernel keeps for the user beside files, by every way to ask for it."""
+    name, kept = str(told["key-name"]).encode(), ctypes.create_string_buffer(64)
+    calls = {
+        "session": (KEYCTL, KEYCTL_GET_KEYRING_ID, SESSION, 1),
+        "of-user": (KEYCTL, KEYCTL_GET_KEYRING_ID, OF_USER, 1),
+        "by-name": (REQUEST_KEY, b"user", name, None, 0),
+        "by-number": (KEYCTL, KEYCTL_READ, told["key"], kept, 64),
+        "add": (ADD_KEY, b"user", b"theirs", b"x", 1, SESSION),
+        "log": (SYSLOG, SYSLOG_READ_ALL, kept, 64),
+        "x32": (KEYCTL | X32, KEYCTL_GET_KEYRING_ID, SESSION, 1),
+    }
+    found = {each: attempt(lambda to=to: system("syscall", *to)) for each, to in calls.items()}
+    if os.uname().machine == "x86_64":
+        found["32-bit"] = attempt(call_of_32_bits)
+    return {**found, "read": repr(kept.value)}
 
 
 def write(place: str) -> object:
@@ -85,6 +120,8 @@ def looked(told: dict[str, object]) -> dict[str, object]:
         "remount": {place: attempt(lambda at=place: remount(at)) for place in ("/", "/usr", here, "/proc")},
         "uncover": [attempt(lambda at=place: system("umount2", str(at).encode(), MNT_DETACH)) for place in goldens],
         "namespace": [attempt(lambda kind=kind: system("unshare", kind)) for kind in (CLONE_NEWUSER, CLONE_NEWNS)],
+        "keys": keys(told),
+        "names-of-keys": attempt(reads("/proc/keys")),
         "device": attempt(lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(254, 0))),
         "root": attempt(lambda: os.chroot("/tmp")),
         "devices": sorted(os.listdir("/dev")),

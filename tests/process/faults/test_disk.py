@@ -103,6 +103,27 @@ def test_logs_that_cannot_be_written_are_bad_input(conform: Callable, honest: Pa
     assert ended.stderr.startswith(f"conform: --out {ended.out}: cannot be written: File exists")
 
 
+@pytest.mark.parametrize("there", ["report/logs/honest.log", "report/report.json.before"])
+def test_a_folder_where_a_file_is_to_be_is_bad_input(
+    conform: Callable, honest: Path, tmp_path: Path, there: str
+) -> None:
+    (tmp_path / there).mkdir(parents=True)
+    (tmp_path / "report" / "report.json").write_text("an earlier run's")
+    ended = conform("run", "--impl", honest, *CASES)
+    assert (ended.status, "cannot be written: Is a directory" in ended.stderr) == (2, True), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [(("list", "cases"), 3), (("explain", "--out", "nowhere"), 2), (("--help",), 3)]
+)
+def test_what_cannot_be_said_changes_no_status(tmp_path: Path, words: tuple[str, ...], status: int) -> None:
+    """Standard output and standard error are full."""
+    with Path("/dev/full").open("w") as full:
+        command = [Path(sys.executable).with_name("conform"), *words]
+        ended = subprocess.run(command, stdout=full, stderr=full, timeout=60, check=False, cwd=tmp_path)
+    assert ended.returncode == status
+
+
 def test_a_journal_ends_with_a_whole_line(tmp_path: Path) -> None:
     """/dev/full takes nothing: what is written later is not kept, and nothing raises."""
     (tmp_path / "full").symlink_to("/dev/full")

@@ -8,9 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import forked
 import pytest
@@ -18,7 +16,6 @@ from products import daily
 
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.reports.run.folder import begun_result
-from encoder_conformance.reports.run.reading import read_report
 
 PROGRAM = Path(sys.executable).with_name("conform")
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
@@ -245,41 +242,3 @@ def test_two_verdicts_side_by_side_have_a_folder_each(tmp_path: Path, monkeypatc
         begun_result("check", "check.json", Path("mine")),
     ):
         pass
-
-
-def changed(report: dict[str, Any], *path: str | int, to: Any) -> str:
-    """The text of a report in which the value at this path is another."""
-    report = deepcopy(report)
-    at = report
-    for each in path[:-1]:
-        at = at[each]
-    at[path[-1]] = to
-    return json.dumps(report)
-
-
-def test_a_report_that_no_run_has_written_is_refused(tmp_path: Path, fake: Callable) -> None:
-    assert run_here(fake("good"), "--out", "report", cwd=tmp_path).returncode == 0
-    file = tmp_path / "report" / "report.json"
-    report = json.loads(file.read_text())
-    assert read_report(file).complete
-    infinite, stages = float("inf"), next(i for i, each in enumerate(report["records"]) if each["check"] == "stages")
-    for text, said in (
-        (changed(report, "records", 0, "rms", to=infinite), "it has the number inf"),
-        (changed(report, "records", 0, "rms", to=infinite).replace("Infinity", "1e999"), "it has the number inf"),
-        (changed(report, "environment", "seed", to=infinite), "it has the number inf"),
-        (changed(report, "records", stages, "stage", to="norm9"), "pre-gelu/no-mask has no stage 'norm9'"),
-        (changed(report, "records", stages, "tensors", 0, "tensor", to="norm9"), "has no stage 'norm9'"),
-        (changed(report, "records", 0, "rms", to=-1.0), "has an error or a time below 0"),
-        (changed(report, "records", 0, "seconds", to=-1.0), "has an error or a time below 0"),
-        (changed(report, "records", 0, "tensors", 0, "conforms", to=False), "passes, and its output does not conform"),
-        (changed(report, "records", 0, "outcome", to="not-run"), "it says that it is complete, and good pre-gelu/"),
-        (changed(report, "records", 0, "outcome", to="splendid"), "float32 output has the outcome 'splendid'"),
-        (changed(report, "records", 1, to=report["records"][0]), "it has two records of good pre-gelu/no-mask"),
-        (changed(report, "shard", to={"number": 0, "of": 0}), "greater than or equal to 1"),
-        (changed(report, "shard", to={"number": 3, "of": 2}), "there is no part 3 of 2"),
-    ):
-        file.write_text(text)
-        with pytest.raises(InputError, match="is no report") as refused:
-            read_report(file)
-        assert said in refused.value.problem
-        assert len(refused.value.problem.splitlines()) == 1

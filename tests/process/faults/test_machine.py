@@ -69,6 +69,14 @@ def test_a_working_directory_that_was_deleted_is_not_needed(tmp_path: Path) -> N
     assert (ended.returncode, "pre-gelu/no-mask" in ended.stdout) == (0, True), ended.stderr
 
 
+def test_an_argument_or_a_folder_that_no_report_can_hold_is_refused(tmp_path: Path) -> None:
+    """A file's name may be any bytes, and JSON is Unicode."""
+    given = in_a_shell("\"$@\" --out $'a\\xff'", "run", cwd=tmp_path)
+    assert (given.returncode, "is no UTF-8: a�" in given.stderr) == (2, True), given.stderr
+    within = in_a_shell("mkdir $'b\\xff'; cd $'b\\xff'; \"$@\"", "list", "cases", cwd=tmp_path)
+    assert (within.returncode, "the working directory: is no UTF-8" in within.stderr) == (2, True), within.stderr
+
+
 def test_few_descriptors_are_said_and_nobody_is_accused(honest: Path, tmp_path: Path) -> None:
     ended = in_a_shell('ulimit -n 64; "$@"', "run", "--impl", honest, *ONE, "--out", "out", cwd=tmp_path)
     assert ended.returncode == 3

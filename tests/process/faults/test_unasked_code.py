@@ -160,3 +160,19 @@ def test_where_an_interpreter_imports_from_is_found_without_importing(
     assert str(Path(sys.prefix, "lib")) in found
     assert sys.prefix not in found  # it may be a project's folder, or a home
     assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('title: !!python/object/apply:os.system ["touch executed"]', "could not determine a constructor"),
+        ("base: ../../elsewhere", "base"),
+        ("base: /etc/passwd", "base"),
+    ],
+)
+def test_yaml_executes_nothing_and_a_base_is_no_path(conform: Callable, tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "mine.yaml").write_text(f"layer: mine\n{line}\n")
+    ended = conform("trace", "--layer", "mine.yaml")
+    assert (ended.status, said in ended.stderr) == (2, True), ended.stderr
+    assert "root:" not in ended.stderr
+    assert not (tmp_path / "executed").exists()

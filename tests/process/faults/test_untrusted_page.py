@@ -5,6 +5,7 @@ Without bubblewrap, or where it may make no namespaces, these tests are not sele
 reason (conftest.py).
 """
 
+import ctypes
 import json
 import os
 import shutil
@@ -79,6 +80,12 @@ def implementation(folder: Path, command: str, **replaced: str) -> Path:
     return folder
 
 
+def key_of_session(name: str) -> int:
+    """The number of a key of this name in the keyring of this session, whose content is SECRET."""
+    number = 248 if os.uname().machine == "x86_64" else 217
+    return int(ctypes.CDLL(None).syscall(number, b"user", name.encode(), b"SECRET", 6, -3))
+
+
 @pytest.fixture(scope="module")
 def found(place: tuple[Path, list[str]]) -> dict[str, Any]:
     """What a hostile adapter saw and did, in one run."""
@@ -95,7 +102,8 @@ def found(place: tuple[Path, list[str]]) -> dict[str, Any]:
         facts = {
             "port": server.getsockname()[1], "abstract": f"conform-{folder.name}", "home": str(folder / "home"),
             "secret": str(folder / "home" / "secret.txt"), "pid": os.getpid(),
-            "goldens": [str(each / "golden") for each in goldens],
+            "goldens": [str(each / "golden") for each in goldens], "key": key_of_session(folder.name),
+            "key-name": folder.name,
         }  # fmt: skip
         (evil / "told.json").write_text(json.dumps(facts))
         paths = os.pathsep.join(str(folder / name) for name in ("checkout", "alias", "home"))
@@ -159,6 +167,15 @@ def test_no_descriptor_is_left_open(found: dict[str, Any]) -> None:
     kept = [at for at, leads in found["descriptors"].items() if not leads.startswith("failed: ")]
     assert {*map(int, kept)} <= {0, 1, 2, 3, 4}  # the wire twice, and the log
     assert {found["descriptors"][at].partition(":")[0] for at in kept} <= {"'/dev/null'", "'pipe"}
+
+
+def test_nothing_that_the_kernel_keeps_for_the_user_is_there(found: dict[str, Any]) -> None:
+    """Keys of a session are no files, and no namespace takes them away."""
+    assert found["names-of-keys"] == "''" or found["names-of-keys"].startswith("failed: ")
+    *tried, read = found["keys"].items()
+    assert read == ("read", "b''")
+    for name, came in tried:
+        assert came in ("failed: Operation not permitted", "failed: Function not implemented"), name
 
 
 def test_there_are_no_devices_but_those_of_every_program(found: dict[str, Any]) -> None:

@@ -46,6 +46,19 @@ def test_an_offered_implementation_is_listed_and_taken_by_name(conform: Callable
     assert "is an implementation already" in again.stderr
 
 
+def test_a_listing_and_a_new_folder_execute_no_implementation(
+    conform: Callable, fake: Callable, offer: Offer, tmp_path: Path
+) -> None:
+    """Neither the package that offers one, nor its adapter."""
+    folder = fake("elsewhere")
+    for file in ("adapter.py", "__init__.py"):
+        (folder / file).write_text(f"open({str(tmp_path / 'executed')!r}, 'w').close()\n")
+    env = offer("elsewhere", "acme.elsewhere", folder)
+    for words in (("list", "impls"), ("list", "coverage"), ("new", "mine", "--framework", "numpy")):
+        assert conform(*words, env=env).status == 0
+    assert not (tmp_path / "executed").exists()
+
+
 BROKEN_OFFERS = [
     ("lost", "nowhere.at.all", "there is no folder 'nowhere.at.all'"),
     ("lost", "acme:Adapter", "there is no folder 'acme:Adapter'"),

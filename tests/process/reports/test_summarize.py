@@ -111,3 +111,17 @@ def test_bad_input(conform: Callable[..., Any], run: Path, tmp_path: Path) -> No
     assert conform("summarize", tmp_path / "absent", "--markdown", "-").status == 2
     (tmp_path / "file").write_text("")
     assert "cannot be written" in conform("summarize", run, "--junit", tmp_path / "file" / "junit.xml").stderr
+
+
+@pytest.mark.parametrize("name", ["report.json", "records.jsonl"])
+def test_a_run_is_not_replaced_by_its_summary(conform: Callable[..., Any], run: Path, name: str) -> None:
+    before = (run / name).read_bytes()
+    ended = conform("summarize", run, "--junit", run / "logs" / ".." / name)
+    assert (ended.status, "is the run itself" in ended.stderr) == (2, True), ended.stderr
+    assert (run / name).read_bytes() == before
+
+
+def test_two_formats_have_two_files(conform: Callable[..., Any], run: Path, tmp_path: Path) -> None:
+    ended = conform("summarize", run, "--junit", tmp_path / "one", "--badge", tmp_path / "one")
+    assert (ended.status, "is named twice" in ended.stderr) == (2, True), ended.stderr
+    assert not (tmp_path / "one").exists()

@@ -123,13 +123,26 @@ class DaskCluster:
             self._say(f"the scheduler {self._address} {what}; it has {SECONDS_OF_SILENCE:g} s")
 
         try:
-            found = within(SECONDS_OF_SILENCE, lambda: self._client.run_on_scheduler(heard), silent)
+            found = within(SECONDS_OF_SILENCE, lambda: self._of_scheduler(heard), silent)
         except Silent:
             what = "not answered for" if self._client.status == "running" else "been gone for"
             raise MachineError(f"the scheduler {self._address} has {what} {SECONDS_OF_SILENCE:g} s") from None
         except (OSError, ValueError) as error:  # ValueError: of a client that was closed
             raise MachineError(f"the scheduler {self._address} is gone: {error}") from None
         return {address: threads for address, (threads, ago) in found.items() if ago < SECONDS_OF_SILENCE}
+
+    def _of_scheduler(self, call: Callable[[Any], Answer]) -> Answer:
+        """What the scheduler says. A connection that was reset may be there again in a moment: Dask makes another."""
+        until = time.monotonic() + SECONDS_OF_SILENCE
+        while True:
+            try:
+                answer: Answer = self._client.run_on_scheduler(call)
+            except OSError:
+                if time.monotonic() > until:
+                    raise
+                self.wait()
+            else:
+                return answer
 
     def _ask(self, addresses: list[str]) -> dict[str, Offer]:
         """The offers of workers; of one that makes none, an empty one, and a line that says why."""
@@ -158,13 +171,28 @@ class DaskCluster:
 
     def start(self, part: PlanPart, worker: str) -> "DaskRunning":
         future = self._client.submit(
-            judge, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
+            judge_while_wanted, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
         )
         return DaskRunning(future)
 
     def wait(self) -> None:
         """Return when something may have changed."""
         time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+
+def judge_while_wanted(part: PlanPart) -> Result:
+    """On a worker: judge a part until Dask wants it no more. A client that is gone, however it went, wants nothing, and
+    the scheduler tells the worker so; but Dask ends no thread that has begun."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def is_wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state != "cancelled"
+
+    return judge(part, is_wanted)
 
 
 def _why(problem: object) -> str:

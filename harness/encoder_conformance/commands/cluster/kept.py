@@ -16,6 +16,7 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import not_run
 from encoder_conformance.judging.records import Absent, EndedBy, Judged, Report, RunEnvironment
 from encoder_conformance.platform.files import replace_file, writable
+from encoder_conformance.platform.interrupts import deferred_interrupts
 from encoder_conformance.platform.processors import processor
 from encoder_conformance.reports.merge.merge import merge
 from encoder_conformance.reports.run.collection import ended_by
@@ -40,13 +41,13 @@ class KeptParts:
         self.report = self._write(None)
 
     def keep(self, part: PlanPart, result: Result) -> None:
-        """Have the disk hold a part, and a report in which it counts."""
+        """Have the disk hold a part, and a report in which it counts: both, if an interrupt comes meanwhile."""
         name = part.implementation.rpartition("/")[2].replace(":", "-").replace(",", "-")
         place = self._folder / "parts" / f"{name}-{part.shard.number}-of-{part.shard.of}"
-        with writable(str(place)):
+        with deferred_interrupts(), writable(str(place)):
             replace_file(place / NAME, result.report.encode())
-        self._parts[part.name] = Report.model_validate_json(result.report)
-        self.report = self._write(None)
+            self._parts[part.name] = Report.model_validate_json(result.report)
+            self.report = self._write(None)
 
     @contextlib.contextmanager
     def closed_if_interrupted(self) -> Generator[None]:

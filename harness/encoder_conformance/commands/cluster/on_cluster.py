@@ -10,6 +10,7 @@ from encoder_conformance.commands.cluster.dispatch import Dispatcher
 from encoder_conformance.commands.cluster.kept import KeptParts
 from encoder_conformance.commands.cluster.worker import PlanPart, RunQuestion, cases_of
 from encoder_conformance.commands.merge import exit_status, show_tallies
+from encoder_conformance.commands.run.chosen import require_distinct
 from encoder_conformance.commands.run_arguments import RunArguments
 from encoder_conformance.engine.scheduling import BUILDS_WORTH_A_WORKER
 from encoder_conformance.implementation.declared import check_declared
@@ -95,6 +96,7 @@ def _chosen(named: Sequence[str]) -> dict[str, Implementation]:
         check_declared(implementation, folder)
         name, colon, choices = text.partition(":")
         chosen[f"{folder.resolve()}{colon}{choices}" if "/" in name else text] = implementation
+    require_distinct([implementation.name for implementation in chosen.values()])
     return chosen
 
 

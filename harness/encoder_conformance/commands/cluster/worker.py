@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -112,8 +112,8 @@ def offer(implementations: Sequence[str], device: Device) -> Offer:
     return Offer(conform=encoder_conformance.__version__, harness=harness, packages=packages, absent=absent)
 
 
-def judge(part: PlanPart) -> Result:
-    """Judge one part. Its process ends with this one, however that ends."""
+def judge(part: PlanPart, is_wanted: Callable[[], bool]) -> Result:
+    """Judge one part. Its process ends with this one, however that ends, and when it is no longer wanted."""
     with tempfile.TemporaryDirectory(prefix="conform-part-") as temporary:
         folder = Path(temporary)
         (folder / REQUEST).write_text(part.model_dump_json(), encoding="utf-8")
@@ -123,30 +123,34 @@ def judge(part: PlanPart) -> Result:
             log.open("wb") as said,
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said) as process,
         ):
-            silent = not _lives(process)
-            if silent:
+            why_ended = _why_to_end(process, is_wanted)
+            if why_ended:
                 process.kill()
             status = process.wait()
         report = folder / NAME
         if status == 0 and report.is_file():
             return Result(report=report.read_text(encoding="utf-8"))
-        if silent:
-            return Result(problem=f"its process showed no life for {SECONDS_WITHOUT_LIFE} s", lost=True)
+        if why_ended:
+            return Result(problem=why_ended, lost=True)
         end = log.read_text(encoding="utf-8", errors="replace")[-_END_OF_LOG:].strip()
         if status < 0:
             return Result(problem=f"its process was ended by signal {-status}", lost=True)
         return Result(problem=end or f"its process ended with status {status}")
 
 
-def _lives(process: "subprocess.Popen[bytes]") -> bool:
-    """Wait for the end of a part's process. False if it shows no life meanwhile: somebody has stopped it."""
+def _why_to_end(process: "subprocess.Popen[bytes]", is_wanted: Callable[[], bool]) -> str:
+    """Wait for the end of a part's process; "" if it comes. Otherwise the reason for which it is to be ended."""
     assert process.stdout is not None
     heard = time.monotonic()
     with selectors.DefaultSelector() as waiting:
         waiting.register(process.stdout, selectors.EVENT_READ)
-        while process.poll() is None and time.monotonic() - heard < SECONDS_WITHOUT_LIFE:
+        while process.poll() is None:
             if waiting.select(1):
                 if not os.read(process.stdout.fileno(), 1 << 16):
-                    return True  # it ends
+                    return ""  # it ends
                 heard = time.monotonic()
-    return process.poll() is not None
+            if time.monotonic() - heard >= SECONDS_WITHOUT_LIFE:  # somebody has stopped it
+                return f"its process showed no life for {SECONDS_WITHOUT_LIFE} s"
+            if not is_wanted():
+                return "nobody waits for it any more"
+    return ""

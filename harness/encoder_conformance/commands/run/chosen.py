@@ -1,5 +1,7 @@
 """Selects the implementations that a run judges, and finds those that can be started here."""
 
+from collections.abc import Sequence
+
 from encoder_conformance.commands.options import warn_of_left_out
 from encoder_conformance.implementation.declared import check_declared
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
@@ -17,11 +19,7 @@ def chosen_implementations(
     )
     names = [implementation.name for _, implementation in chosen]
     folder_names = [implementation.folder_name for _, implementation in chosen]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(
-                f"two implementations are called {name}", where="--impl", hint="rename one's folder and key"
-            )
+    require_distinct(names)
     for name in pythons:
         if name not in folder_names:
             raise InputError(f"names {name!r}, which is not judged", where="--python", hint=nearest(name, folder_names))
@@ -46,3 +44,11 @@ def chosen_implementations(
             f"no implementation can be started here ({reasons})", hint="pip install 'encoder-conformance[all]'"
         )
     return ready, absent
+
+
+def require_distinct(names: Sequence[str]) -> None:
+    """Raises InputError for two implementations of one name: their records could not be told apart."""
+    for name in names:
+        if names.count(name) > 1:
+            hint = "rename one's folder and key"
+            raise InputError(f"two implementations are called {name}", where="--impl", hint=hint)

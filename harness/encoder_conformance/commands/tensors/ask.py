@@ -9,7 +9,7 @@ from encoder_conformance.commands.completion import layers
 from encoder_conformance.commands.inspect.layer_selection import find_layer
 from encoder_conformance.commands.options import FILE, dtypes_option, jobs_option, level_option
 from encoder_conformance.commands.run.judging import compute
-from encoder_conformance.commands.tensors.files import write_questions
+from encoder_conformance.commands.tensors.files import require_questions, write_questions
 from encoder_conformance.oracle.golden.goldens import Goldens
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.level import Level
@@ -42,6 +42,7 @@ def ask(layer: str, level: Level, dtypes: tuple[DtypeName, ...], seed: int, jobs
 
     It answers with a file of its own, which `conform judge` judges (docs/tensors.md).
     """
+    require_questions(to)
     every = tuple(dtype for dtype in FORMATS if not dtypes or dtype in dtypes)
     asking = Asking.model_validate({"layer": find_layer(layer), "level": level, "dtypes": every, "seed": seed})
     cases = cases_asked(asking)

@@ -23,6 +23,16 @@ def write_questions(questions: Questions, path: Path) -> None:
     replace_file(path, safetensors.numpy.save(tensors, metadata=metadata))
 
 
+def require_questions(path: Path) -> None:
+    """Raises InputError for a file that is there and is not one of questions, which `ask` may write anew."""
+    if path.is_file():
+        try:
+            read_asking(path)
+        except InputError:
+            problem = "is there already, and holds no questions of this version"
+            raise InputError(problem, where=f"--to {path}", hint="name another file") from None
+
+
 def read_asking(path: Path) -> tuple[Asking, bytes]:
     """The asking in a file of questions, and the file's digest. Raises InputError."""
     _, metadata, digest = _opened(path, "name the file of `conform ask` with --asked")

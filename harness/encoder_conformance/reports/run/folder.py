@@ -79,7 +79,8 @@ def begun_run(out: Path | None) -> Generator[Path]:
         report, earlier = folder / NAME, folder / EARLIER
         set_aside = report.is_file()
         if set_aside:
-            report.replace(earlier)
+            with writable(f"--out {folder}"):
+                report.replace(earlier)
         try:
             yield folder
         except InputError:

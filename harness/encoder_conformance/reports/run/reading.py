@@ -6,32 +6,30 @@ A report may have 100,000 records. `StoredReport` has all but them in memory, an
 import contextlib
 import json
 import math
+import re
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from sys import intern
 from typing import Any
 
 from pydantic import ValidationError
 
 from encoder_conformance.judging.records import Record, Report
-from encoder_conformance.platform.clean import cleaned
+from encoder_conformance.platform.clean import LONGEST, cleaned, line
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.reports.run.credible import Credible, contradiction_of
 from encoder_conformance.reports.run.folder import LATEST, LOGS, NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
-from encoder_conformance.spec.outcome import Outcome
-from encoder_conformance.spec.stages import is_stage
 
 _LEVELS = 16
 """Levels of a report within each other, settings included."""
 _AGAIN = "run conform run again"
 _RECORDS = b'"records": ['
 """The end of the line after which the ledger writes one record a line."""
-_KEY = ("implementation", "case", "dtype", "check")
-
-_OUTCOMES = frozenset(outcome.value for outcome in Outcome)
-
-Raw = dict[str, Any]
-"""A record as JSON, with at least what identifies it, and its outcome."""
+_SHOWN = 300
+"""Characters of a problem that are shown: it may quote the file."""
+_UNCLEAN = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{19}|\\|weights_only")
+"""What a record may have that has to be cleaned, or refused: a number that is none or too large, an escape."""
 
 
 class StoredReport:
@@ -50,72 +48,52 @@ class StoredReport:
             _refuse_newer(report, self._path)
             # A file that somebody has indented anew is read whole.
             self._whole = report.get("records") if isinstance(report, dict) else None
-            found = cleaned(_finite({**report, "records": []} if isinstance(report, dict) else report), _LEVELS)
-            self.report = Report.model_validate(found)
+            if self._whole is not None and not isinstance(self._whole, list):
+                raise ValueError("records: it is no list")
+            found = {**report, "records": []} if isinstance(report, dict) else report
+            self.report = Report.model_validate_json(_clean_json(found), strict=True)
+            if problem := contradiction_of(self.report):
+                raise ValueError(problem)
         self._judged = {} if self.report.complete else _judged(self._path.with_name(JOURNAL))
 
-    def records(self) -> Iterator[Raw]:
+    def records(self) -> Iterator[Record]:
         """Every record, in the order of the plan. Raises InputError."""
-        seen = set[int]()
+        credible = Credible(self.report)
         with (self._path.with_name(JOURNAL) if self._judged else self._path).open("rb") as journal:
-            for record in self._whole or self._planned():
-                if not (
-                    isinstance(record, dict) and all(isinstance(record.get(key), str) for key in (*_KEY, "outcome"))
-                ):
-                    raise InputError("has a record that is none", where=str(self._path), hint=_AGAIN)
-                if problem := self._contradicted_by(record, seen):
-                    raise InputError(f"is no report: {problem}", where=str(self._path), hint=_AGAIN)
-                begin = self._judged.get(_key(record))
-                if begin is None:
-                    yield record
-                else:
+            for number, text in enumerate(map(json.dumps, self._whole) if self._whole else self._planned()):
+                record = self._record(text, number)
+                if (begin := self._judged.get(record.key)) is not None:
                     journal.seek(begin)
-                    yield json.loads(journal.readline())
+                    record = self._record(journal.readline().decode(), number)
+                if problem := credible.contradiction(record):
+                    what = f"is no report: records: {line(' '.join(record.key), _SHOWN)}: {line(problem, _SHOWN)}"
+                    raise InputError(what, where=str(self._path), hint=_AGAIN)
+                yield record
 
-    def _contradicted_by(self, record: Raw, seen: set[int]) -> str:
-        """What no run writes beside what came before it; "" if it may. `seen`: of the keys of those before."""
-        key = " ".join(record[name] for name in _KEY)
-        if hash(key) in seen:
-            return f"it has two records of {key}"
-        seen.add(hash(key))
-        if record["outcome"] not in _OUTCOMES:
-            return f"{key} has the outcome {record['outcome']!r}"
-        if self.report.complete and record["outcome"] == Outcome.NOT_RUN:
-            return f"it says that it is complete, and {key} was not run"
-        return ""
+    def _record(self, text: str, number: int) -> Record:
+        with self._readable(f"records[{number}]"):
+            is_clean = text.isprintable() and len(text) < LONGEST and not _UNCLEAN.search(text)
+            return Record.model_validate_json(text if is_clean else _clean_json(json.loads(text)), strict=True)
 
-    def record(self, raw: Raw) -> Record:
-        """Validate a record. Raises InputError."""
+    def _planned(self) -> Iterator[str]:
+        """The text of each record."""
         with self._readable():
-            record = Record.model_validate(cleaned(_finite(raw), _LEVELS))
-            names = [*([record.stage] if record.stage else []), *(tensor.tensor for tensor in record.tensors)]
-            unknown = [name for name in names if not is_stage(name)]
-            if record.check in ("output", "stages") and unknown:
-                raise ValueError(f"{record.case} has no stage {unknown[0]!r}")
-            if record.outcome is Outcome.PASS and (wrong := [each for each in record.tensors if not each.conforms]):
-                raise ValueError(f"{record.case} passes, and its {wrong[0].tensor} does not conform")
-            if any(number is not None and number < 0 for number in (record.rms, record.max, record.seconds)):
-                raise ValueError(f"{record.case} has an error or a time below 0")
-            return record
-
-    def _planned(self) -> Iterator[Any]:
-        with self._readable():
-            for line in self._lines():
-                if line.startswith(b'{"'):
-                    yield json.loads(line.rstrip().removesuffix(b","))
+            for each in self._lines():
+                if each.startswith(b'{"'):
+                    yield each.rstrip().removesuffix(b",").decode()
 
     def _lines(self) -> Iterator[bytes]:
         """The lines of the file. Those that begin with a brace and a quote are a record each."""
         among_records = False
         with self._path.open("rb") as file:
-            for line in file:
-                is_record = among_records and line.startswith(b'{"')
-                among_records = is_record or line.rstrip().endswith(_RECORDS) or (among_records and not line.strip())
-                yield line if is_record else b" " + line
+            for each in file:
+                is_record = among_records and each.startswith(b'{"')
+                among_records = is_record or each.rstrip().endswith(_RECORDS) or (among_records and not each.strip())
+                yield each if is_record else b" " + each
 
     @contextlib.contextmanager
-    def _readable(self) -> Generator[None]:
-        """Raises InputError for what the block cannot read, or what it finds to be no report."""
+    def _readable(self, key: str = "") -> Generator[None]:
+        """Raises InputError for what the block cannot read, or what it finds to be no report; `key`: what it reads."""
         hint = _AGAIN
         try:
             yield
@@ -126,23 +104,39 @@ class StoredReport:
                 problem = f"cannot be read: {error.strerror}"
                 hint = "conform run writes it; --out names its folder"
         except ValidationError as error:
-            problem = f"is no report of this version: {error.errors()[0]['msg']}"
+            problem = f"is no report of this version: {_first_of(error, key)}"
         except (ValueError, RecursionError) as error:
-            problem = f"is no report: {error}"
-        raise InputError(problem, where=str(self._path), hint=hint)
+            problem = f"is no report: {f'{key}: ' if key else ''}{error}"
+        raise InputError(line(problem, _SHOWN), where=str(self._path), hint=hint)
 
 
 def read_report(out: Path) -> Report:
     """The whole report of an earlier run, as `StoredReport` finds it. Raises InputError."""
     stored = StoredReport(out)
-    return stored.report.model_copy(update={"records": tuple(map(stored.record, stored.records()))})
+    return stored.report.model_copy(update={"records": tuple(stored.records())})
+
+
+def _clean_json(value: Any) -> str:
+    """The JSON of a value, with every text cleaned. Raises ValueError for a number that no report of ours has."""
+    return json.dumps(cleaned(_finite(value), _LEVELS))
+
+
+def _first_of(error: ValidationError, key: str) -> str:
+    """Its first problem, with its place. `key`: of what was validated."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = key
+    for each in first["loc"]:
+        place += f"[{each}]" if isinstance(each, int) else f"{'.' if place else ''}{each}"
+    return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _finite(value: Any) -> Any:
-    """The value of JSON. Raises ValueError for a number in it that is none: no report of ours has one."""
+    """The value. Raises ValueError for a number in it that is none, or that no file of ours needs."""
     match value:
         case float() if not math.isfinite(value):
             raise ValueError(f"it has the number {value}")
+        case int() if abs(value) > sys.float_info.max:
+            raise ValueError("it has a number of more than 308 digits")
         case dict():
             for each in value.values():
                 _finite(each)
@@ -168,10 +162,6 @@ def report_file(out: Path) -> Path:
     return out / LATEST / NAME if (out / LATEST).is_dir() and not (out / NAME).exists() else out / NAME
 
 
-def _key(record: Raw) -> tuple[str, ...]:
-    return tuple(intern(record[name]) for name in _KEY)
-
-
 def _judged(path: Path) -> dict[tuple[str, ...], int]:
     """Key of each record in a journal → where its line begins. The last line of a run that was killed may be a part of
     one."""
@@ -179,10 +169,10 @@ def _judged(path: Path) -> dict[tuple[str, ...], int]:
     begin = 0
     try:
         with path.open("rb") as lines:
-            for line in lines:
+            for each in lines:
                 with contextlib.suppress(ValueError):  # pydantic's ValidationError is one
-                    found[Record.model_validate_json(line).key] = begin
-                begin += len(line)
+                    found[Record.model_validate_json(each).key] = begin
+                begin += len(each)
     except OSError:
         return {}
     return found

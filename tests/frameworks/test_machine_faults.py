@@ -1,0 +1,70 @@
+"""What the machine lacks, as in tests/process/faults/test_machine.py, of commands that judge no adapter: the verdict is
+written, nobody is accused, and the screen gets what it can show."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODULES = """
+from torch import nn
+
+class One(nn.TransformerEncoderLayer):
+    def __init__(self):
+        super().__init__(16, 4, 24, batch_first=True, dropout=0.0)
+
+class Other(One):
+    pass
+"""
+CONFORM = Path(sys.executable).with_name("conform")
+COMMANDS = {
+    "check": (("check", "{place}/m.py:One", "--dtype", "float32", "--jobs", "1"), "check.json"),
+    "diff": (("diff", "{place}/m.py:One", "{place}/m.py:Other", "--jobs", "1"), "diff.json"),
+    "validate": (("validate", "{place}/m.onnx", "--layer", "pre-gelu", "--jobs", "1"), "validation.json"),
+}
+FEW = "only 64 files may be open at once here, and a worker needs 256"
+FAULTS = {
+    "streams-closed": ('"$@" <&- >&- 2>&-', 0, ""),
+    "two-streams-closed": ('"$@" <&- 2>&-', 0, ""),
+    "reader-gone": ('"$@" | true; exit ${PIPESTATUS[0]}', 0, ""),
+    "no-unicode": ('PYTHONIOENCODING=cp1252 "$@"', 0, ""),
+    "ascii": ('PYTHONIOENCODING=ascii LC_ALL=C "$@" --json', 0, ""),
+    "few-descriptors": ('ulimit -n 64; "$@"', 3, FEW),
+    "no-working-directory": ('mkdir gone; cd gone; rmdir ../gone; "$@"', 0, ""),
+    "output-full": ('"$@" > /dev/full', 3, "No space left on device"),
+}
+
+pytestmark = [pytest.mark.release, pytest.mark.linux]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("place")
+    (place / "m.py").write_text(MODULES)
+    words = [CONFORM, "export", "onnx_pytorch", "--layer", "pre-gelu", "--to", "m.onnx"]
+    subprocess.run(words, cwd=place, check=True, timeout=300, stdout=subprocess.DEVNULL)
+    return place
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_machine_s_fault_is_no_verdict(place: Path, tmp_path: Path, command: str, fault: str) -> None:
+    words, verdict = COMMANDS[command]
+    shell, status, said = FAULTS[fault]
+    told = [each.format(place=place) for each in words]
+    program = ["bash", "-c", shell, "bash", str(CONFORM), *told, "--out", str(tmp_path / "out")]
+    ended = subprocess.run(
+        program, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert (ended.returncode, said in ended.stderr) == (status, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+    written = tmp_path / "out" / verdict
+    assert written.exists() == (fault != "few-descriptors")
+    if written.exists():
+        assert '"severity": "error"' not in json.dumps(json.loads(written.read_text()))
+    if fault == "ascii":
+        assert ended.stdout.isascii()
+        json.loads(ended.stdout)
