@@ -107,9 +107,10 @@ def test_the_page_shows_both_examples() -> None:
 
 def test_stages_and_gradients_are_judged_where_the_file_has_them(conform: Callable, asked: Path) -> None:
     save_file(answered(asked, stages=True), asked.with_name("answers.safetensors"))
-    ended = conform("judge", "answers.safetensors")
+    ended = conform("judge", "answers.safetensors", "--json")
     assert ended.status == 0, ended.stdout
     report = json.loads((asked.parent / "conform-report" / "latest" / "report.json").read_text())
+    assert json.loads(ended.stdout) == report
     assert {record["check"] for record in report["records"]} == {"output", "stages", "gradients"}
 
 

@@ -61,15 +61,15 @@ def seen(
 @pytest.mark.parametrize(
     ("epsilon", "dtype", "norms", "said"),
     [
-        (1e-5, "float32", ("norm1", "norm2"), "Norm epsilon is 1.00e-05 where the layer says 1e-12 and 1e-06."),
+        (1e-5, "float32", ("norm1", "norm2"), "Norm epsilon is 1.00e-05 where the layer says 1e-12 and 1e-06"),
         of_a_release(
-            1e-5, "float64", ("norm1", "norm2"), "Norm epsilon is 1.00e-05 where the layer says 1e-12 and 1e-06."
+            1e-5, "float64", ("norm1", "norm2"), "Norm epsilon is 1.00e-05 where the layer says 1e-12 and 1e-06"
         ),
         of_a_release(
             2.3e-4,
             "float32",
             ("norm1", "norm2"),
-            "Norm epsilon is 2.30e-04 where the layer says 1e-12, 1e-06 and 1e-05.",
+            "Norm epsilon is 2.30e-04 where the layer says 1e-12, 1e-06 and 1e-05",
         ),
         of_a_release(1.2345e-4, "float32", ("norm1", "norm2"), "Norm epsilon is 1.23450"),
         (3e-5, "float64", ("norm1",), "The epsilon of norm1 is 3.00e-05 where the layer says"),
