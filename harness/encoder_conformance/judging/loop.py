@@ -22,6 +22,14 @@ class Observer(Protocol):
         """Keep the tensors of an answer to a check."""
 
 
+class Unseen:
+    """Keeps nothing: what is asked is not diagnosed."""
+
+    def note(self, *_: object) -> None: ...
+
+    def see(self, *_: object) -> None: ...
+
+
 def judge(
     subject: Subject, tasks: Iterable[Task], expected: Callable[[Case], Expected], observer: Observer
 ) -> Iterator[JudgedAnswer]:

@@ -147,6 +147,17 @@ class AskWayBack(_Message):
     op: Literal["way_back"] = "way_back"
 
 
+class Vary(_Message):
+    """Answer from here on as a variant of the module that was examined last. Only `conform check --also` sends it.
+
+    `variant`: its word (`encoder_conformance.protocol.variants`); "" for the module itself. The answer's `description`
+    is {}, or has a `problem` where it cannot be made here.
+    """
+
+    op: Literal["vary"] = "vary"
+    variant: str
+
+
 Precision = Literal["own", "float64", "float32", "float16", "bfloat16"]
 """In what a whole subject is called: as it was given, or with its parameters and floating-point inputs in a format."""
 
@@ -204,8 +215,8 @@ class Stop(_Message):
 
 
 Request = (
-    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Call | Run
-    | Profile | Stop
+    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Vary | Call
+    | Run | Profile | Stop
 )  # fmt: skip
 
 
@@ -244,7 +255,8 @@ class Built(Answer):
 
 
 class Described(Answer):
-    """The answer to `inspect`, `examine` or `way_back`; the subject's own parameters, if recognised, are in the frame.
+    """The answer to `inspect`, `examine`, `way_back` or `vary`; parameters of the subject, if recognised, are in the
+    frame.
 
     `description` has the keys of `FileDescription` or `ModuleDescription` (`encoder_conformance.protocol.description`).
     """

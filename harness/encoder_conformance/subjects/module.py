@@ -10,7 +10,7 @@ import numpy as np
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
-from encoder_conformance.protocol.messages import AskWayBack, Examine
+from encoder_conformance.protocol.messages import AskWayBack, Examine, Vary
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
 from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
@@ -23,9 +23,12 @@ _PROGRAM = "adapter.py"
 """The tensor of an examination that has the source of an adapter."""
 
 
-def module_session(request: SubjectRequest, where: str, log: Path) -> Session:
-    """A session for the module of a request. Raises InputError if no interpreter can run the worker."""
-    return reader_session("module_target", {"target": request.target}, request, where, log)
+def module_session(
+    request: SubjectRequest, where: str, log: Path, variables: Mapping[str, str] | None = None
+) -> Session:
+    """A session for the module of a request, with these environment variables. Raises InputError if no interpreter can
+    run the worker."""
+    return reader_session("module_target", {"target": request.target}, request, where, log, variables)
 
 
 class ModuleWorker:
@@ -92,6 +95,17 @@ class ModuleWorker:
             text = f"its way back could not be asked: {answer.message}"
             return (WayBackAnswer(name="transposed-gradient", outcome="not-asked", message=text),)
         return WayBackAnswers.model_validate_json(json.dumps(answer[0])).asked
+
+    def vary(self, at: str | None, variant: str) -> Problem | None:
+        """Have the worker answer as a variant of this part, or as itself (""); why it cannot. One that was lost since
+        the part was examined examines it again."""
+        answer = self.session.describe(Vary(variant=variant))
+        if isinstance(answer, Failure):
+            self.examined(at)
+            answer = self.session.describe(Vary(variant=variant))
+        if isinstance(answer, Failure):
+            return Problem(message=answer.message, hint="")
+        return Problem.model_validate(answer[0]["problem"]) if "problem" in answer[0] else None
 
     def turn_to(self, at: str | None) -> None:
         """Have the worker answer as this part, which was examined before."""

@@ -96,15 +96,24 @@ def open_session(
             session.abort()
 
 
-def reader_session(reader: str, chosen: Chosen, request: SubjectRequest, where: str, log: Path) -> Session:
-    """A session of a reader with these options, for the subject of a request. Raises InputError if none can start."""
+def reader_session(
+    reader: str,
+    chosen: Chosen,
+    request: SubjectRequest,
+    where: str,
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+) -> Session:
+    """A session of a reader with these options, for the subject of a request. Raises InputError if none can start.
+
+    `variables`: environment variables of its worker."""
     folder = READERS / reader
     implementation = read_implementation(folder, chosen, request.target)
     if request.seconds is not None:
         limited = implementation.timeouts.model_copy(update={"build": request.seconds, "run": request.seconds})
         implementation = implementation.model_copy(update={"timeouts": limited})
     ready = require_ready(implementation, folder, request.pythons, where, "cannot be loaded here")
-    return new_session(ready, log, limits=request.limits)
+    return new_session(ready, log, variables=variables, limits=request.limits)
 
 
 def described_as(kind: type[AnyDescription], found: Mapping[str, Any], what: str, session: Session) -> AnyDescription:

@@ -170,9 +170,9 @@ class Session:
         return self._put(lambda worker: self._ask_anew(worker, request, tensors).tensors)
 
     def describe(
-        self, request: messages.Inspect | messages.Examine | messages.AskWayBack
+        self, request: messages.Inspect | messages.Examine | messages.AskWayBack | messages.Vary
     ) -> tuple[dict[str, Any], Tensors] | Failure:
-        """The description of an ONNX file, of a module or of its way back, and the parameters found in it."""
+        """The description of an ONNX file, of a module, its way back or a variant, and the parameters found in it."""
         size = 0
         if isinstance(request, messages.Inspect):
             size = size_of_model(Path(request.path))

@@ -1,18 +1,21 @@
 """Checks a module: examines it in a worker, asks and judges its cases there, part by part."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from encoder_conformance.commands.check.chosen import chosen
+from encoder_conformance.commands.check.also import Beside
+from encoder_conformance.commands.check.chosen import Chosen, chosen
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.judging.loop import judge
-from encoder_conformance.judging.records import Record
+from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.oracle.published_layers import published_as
@@ -22,7 +25,7 @@ from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.cases import module_cases, own_cases
-from encoder_conformance.subjects.module import ModuleWorker
+from encoder_conformance.subjects.module import ModuleWorker, module_session
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
 _NAME = "the module"
@@ -47,11 +50,17 @@ class ExaminedPart:
 class Checking:
     """One check, and the worker that has the module."""
 
-    def __init__(self, request: CheckRequest, log: Path, progress: Progress) -> None:
-        """Raises InputError if no interpreter can run the worker, or what the module should be cannot be read."""
+    def __init__(
+        self, request: CheckRequest, log: Path, progress: Progress, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """`variables`: environment variables of its worker.
+
+        Raises InputError if no interpreter can run the worker, or what the module should be cannot be read.
+        """
         self._progress = progress
         self.request = request.with_layer_read(log.with_name(f"stated-{log.name}"))
-        self.module = ModuleWorker(self.request, log)
+        session = module_session(self.request, self.request.target, log, variables)
+        self.module = ModuleWorker(self.request, log, session)
 
     def result(self) -> CheckResult:
         """Raises InputError for a target that is no module, or holds no layer."""
@@ -114,43 +123,66 @@ class Checking:
         return [*portable, *own_cases(part.described, layer, part.subject.parameters, self.request.level)]
 
     def judged(self, part: ExaminedPart) -> PartResult:
-        """Ask the part that was taken last, and judge its answers."""
-        cases, subject, seen = self.cases(part), part.subject, Observations()
-        records: list[Record] = []
-        if cases:
-            expected = expectations(cases, self.request.jobs, self._progress)
-            self._progress.begin("asking", len(cases))
-            for answer in judge(subject, subject.tasks(cases), lambda case: expected[case.id], seen):
-                records.append(answer.record)
-                self._progress.step(answer.record.case)
-        diagnoses = tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described)))
-        choice = None
-        if part.described.stated is None and not self.request.declared:
-            choice = chosen(subject, cases, records, diagnoses, lambda case: expected[case.id])
-        if choice is not None:
-            records, diagnoses = list(choice.records), ()
-        reference = self.request.reference
+        """Ask the part that was taken last, and judge its answers and those of its variants."""
+        cases, subject, request = self.cases(part), part.subject, self.request
+        expected = expectations(cases, request.jobs, self._progress) if cases else {}
+        golden = partial(_of, expected)
+        records, diagnoses, choice = self._asked(part, cases, golden)
         way_back = self.module.way_back() if records else ()
-        return PartResult(
+        is_declared, is_part = bool(request.declared), bool(part.at)
+        found = PartResult(
             at=part.at or "",
             described=part.described,
-            without=_without(part.described, reference),
+            without=_without(part.described, request.reference),
             layer=subject.layer if records or part.like else None,
             as_told=part.described.stated is not None,
             findings=(
-                *findings_of(
-                    part.described, declared=bool(self.request.declared), reference=reference, part=bool(part.at)
-                ),
+                *findings_of(part.described, declared=is_declared, reference=request.reference, part=is_part),
                 *of_way_back(way_back),
                 *([choice.finding] if choice else []),
             ),
             way_back=way_back,
-            records=tuple(records),
+            records=records,
             diagnoses=diagnoses,
             asked=asked_in(cases, records),
             like=part.like,
             published=_published(part.described),
         )
+        if not request.also:
+            return found
+        beside = Beside(subject, found, cases, choice.names if choice else (), golden, request, self._progress)
+        variants = beside.variants(self.module, lambda backend: self._with_backend(backend, part))
+        return found.model_copy(update={"variants": tuple(variants)})
+
+    def _asked(
+        self, part: ExaminedPart, cases: list[Case], golden: Callable[[Case], Expected]
+    ) -> tuple[tuple[Record, ...], tuple[Diagnosis, ...], Chosen | None]:
+        """The judged answers, what explains those that are wrong, and the choices that were found to, if any."""
+        subject, seen, records = part.subject, Observations(), list[Record]()
+        if cases:
+            self._progress.begin("asking", len(cases))
+            for answer in judge(subject, subject.tasks(cases), golden, seen):
+                records.append(answer.record)
+                self._progress.step(answer.record.case)
+        diagnoses = tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described)))
+        choice = None
+        if part.described.stated is None and not self.request.declared:
+            choice = chosen(subject, cases, records, diagnoses, golden)
+        return (choice.records, (), choice) if choice else (tuple(records), diagnoses, None)
+
+    def _with_backend(self, backend: str, part: ExaminedPart) -> PartResult:
+        """The same of a layer of Keras that is made with another backend, as the layer that it was judged as.
+
+        Raises InputError where it cannot be made or judged there.
+        """
+        request = replace(self.request, also=(), layer=part.subject.layer, resize=False, at=part.at)
+        log = self.module.session.log
+        keras = {"KERAS_BACKEND": backend}
+        return Checking(request, log.with_name(f"{backend}-{log.name}"), self._progress, keras).result().parts[0]
+
+
+def _of(expected: Mapping[str, Expected], case: Case) -> Expected:
+    return expected[case.id]
 
 
 def _published(described: ModuleDescription) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.declared import declared_from
-from encoder_conformance.judging.loop import judge
+from encoder_conformance.judging.loop import Unseen, judge
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
@@ -30,18 +30,11 @@ of what it hides."""
 _ORDER = [*CHOICES]
 
 
-class _Unseen:
-    """Keeps nothing: what was asked first has been diagnosed."""
-
-    def note(self, *_: object) -> None: ...
-
-    def see(self, *_: object) -> None: ...
-
-
 @dataclass(frozen=True)
 class Chosen:
-    """The records with those that a choice explains, and what is said of it."""
+    """The deviations that are chosen, the records with those that they explain, and what is said of it."""
 
+    names: tuple[str, ...]
     records: tuple[Record, ...]
     finding: Finding
 
@@ -63,10 +56,10 @@ def chosen(
         known = subject.implementation.model_copy(update={"deviations": declared_from(names)})
         again = Subject(**{**vars(subject), "implementation": known})
         tasks = again.tasks([case for case in cases if case.id in failed])
-        found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, _Unseen())}
+        found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, Unseen())}
         replaced = tuple(found.get(record.key, record) for record in records)
         if all(record.outcome in EXPECTED for record in replaced):
-            return Chosen(replaced, _finding(names, len(failed)))
+            return Chosen(tuple(names), replaced, _finding(names, len(failed)))
     return None
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from encoder_conformance.commands.check.also import variants_from
 from encoder_conformance.commands.check.checking import Checking
 from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
@@ -25,6 +26,7 @@ from encoder_conformance.commands.options import (
     result_options,
     shown_progress,
 )
+from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.reports.run.folder import LOGS, begun_result
 from encoder_conformance.reports.run.terminal import console
 from encoder_conformance.spec.dtypes import FORMATS
@@ -40,6 +42,7 @@ Examples:
   conform check my_port.py:Layer --layer hf:roberta
   conform check hf:bert --arg num_hidden_layers=2 --at encoder.layer.0
   conform check hf:bert --attention eager
+  conform check model.py:Block --also compile,autocast-bf16,export,half
 """
 
 formats_option = click.option(
@@ -75,6 +78,13 @@ formats_option = click.option(
     type=ANY_PATH,
     metavar="DIR",
     help="Write the adapter that was used, as a folder for `conform run --impl DIR`.",
+)
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="WORD,…",
+    callback=lambda _, __, words: variants_from(words),
+    help=f"Judge it in these forms, too: {', '.join(VARIANTS)}.",
 )
 @level_option
 @formats_option

@@ -19,6 +19,7 @@ from typing import Any, get_args
 
 from rich.console import Console
 
+from encoder_conformance.commands.check.also import variants_from
 from encoder_conformance.commands.check.declared import declared_from
 from encoder_conformance.commands.check.results import CheckResult
 from encoder_conformance.commands.check.show import show_check
@@ -89,6 +90,7 @@ def check(
     arguments: Mapping[str, Any] | None = None,
     deviations: Sequence[str] = (),
     dtypes: Sequence[DtypeName] = (),
+    also: Sequence[str] = (),
     jobs: int | None = None,
 ) -> CheckReport:
     """Judge a module, as `conform check` does; it stays as it is.
@@ -97,7 +99,8 @@ def check(
     ("package.module:name", "file.py:name", "hf:bert"). `layer`: what it should be, an id of the specification, the path
     of a YAML file, or "hf:bert" for that of a model of transformers; None: what can be read off it. `at`: a part of it,
     as "encoder.layer.0". `deviations`: ids of those that it is known for. `dtypes`: formats to ask it in, as
-    "bfloat16"; default: float64 and float32. `jobs`: processes that compute; default: one for each processor.
+    "bfloat16"; default: float64 and float32. `also`: forms to judge it in, too, as "compile" (docs/checking.md).
+    `jobs`: processes that compute; default: one for each processor.
 
     An object is pickled into a private temporary folder and loaded in a worker process. Raises InputError if it cannot
     be, or if nothing in it can be judged.
@@ -108,6 +111,7 @@ def check(
         level=level,
         dtypes=_known_formats(dtypes),
         declared=declared_from(deviations),
+        also=variants_from(also),
         jobs=jobs or os.cpu_count() or 1,
     ).stating(None if layer is None else str(layer), "`check` judges encoder layers")
     result = _judged_apart(request, module, arguments or {})

@@ -1,16 +1,50 @@
 """`check.json`: everything that a check of a module found, part by part."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.description import ModuleDescription
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.findings import Finding, Plain
 from encoder_conformance.protocol.way_back import WayBackAnswer
+from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.spec.strict import Frozen
+
+
+class VariantResult(Frozen):
+    """A variant of the module, as `--also` names it (`word`), and what it is (`said`).
+
+    `format`: by whose rounding it is judged. `problem`: why it was not. `first_stage`: the first that is wrong, of
+    those that its submodules show.
+    """
+
+    word: str
+    said: Plain
+    format: DtypeName
+    problem: Plain = ""
+    records: tuple[Record, ...] = ()
+    asked: tuple[Asked, ...] = ()
+    first_stage: str | None = None
+
+    @property
+    def tally(self) -> Tally:
+        return Tally.of(record.outcome for record in self.records)
+
+    @property
+    def rms(self) -> float | None:
+        """The largest error, in σ of the format."""
+        return max((record.rms for record in self.records if record.rms is not None), default=None)
+
+    @property
+    def status(self) -> int:
+        """0 it is what the layer is; 1 it is not; 2 it was not judged."""
+        if self.problem or not self.tally.applicable:
+            return 2
+        return int(self.tally.unexpected > 0)
 
 
 class PartResult(Frozen):
@@ -35,6 +69,8 @@ class PartResult(Frozen):
     way_back: tuple[WayBackAnswer, ...] = ()
     published: tuple[str, ...] = ()
     """The layers of published encoders that it was read and proved to be, whatever their sizes."""
+    variants: tuple[VariantResult, ...] = ()
+    """Those of `--also`."""
 
     @property
     def errors(self) -> list[Finding]:
@@ -50,6 +86,11 @@ class PartResult(Frozen):
 
     @property
     def status(self) -> int:
+        """0 it and its variants do what the layer does; 1 one does not; 2 one was not judged."""
+        return worst([self.alone, *(each.status for each in self.variants)])
+
+    @property
+    def alone(self) -> int:
         """0 it does what the layer does; 1 it does not, or answers one question in two ways; 2 it was not judged."""
         if self.described.is_two_answers:
             return 1
@@ -77,5 +118,9 @@ class CheckResult(Frozen):
 
     @property
     def status(self) -> int:
-        statuses = [*(part.status for part in self.parts), *(2 for _ in self.refused)]
-        return 1 if 1 in statuses else max(statuses, default=2)
+        return worst([*(part.status for part in self.parts), *(2 for _ in self.refused)])
+
+
+def worst(statuses: Sequence[int]) -> int:
+    """1 where something is wrong, else 2 where something was not judged, or nothing was."""
+    return 1 if 1 in statuses else max(statuses, default=2)

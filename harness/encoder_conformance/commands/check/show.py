@@ -3,14 +3,17 @@
 from itertools import chain, islice, repeat
 
 from rich.console import Console
+from rich.table import Table
 
 from encoder_conformance.commands.check.covered import sizes_text
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.commands.check.verdict import choices, closing
+from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import MEANINGS
 from encoder_conformance.protocol.description import MapSearch, ModuleDescription, as_text
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import show_finding, show_line
 from encoder_conformance.spec.outcome import EXPECTED
 
@@ -27,6 +30,7 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
             _show_all(screen, part)
         else:
             _show_short(screen, part)
+        _show_variants(screen, part)
         for line in closing(part):
             show_line(screen, line, "bold red" if part.status else "bold green")
     for refused in result.refused:
@@ -157,6 +161,36 @@ def _show_failures(screen: Console, part: PartResult, most: int) -> None:
         show_line(screen, text[:400], "red")
     if len(failed) > most:
         show_line(screen, f"  and {len(failed) - most} more", "dim")
+
+
+def _show_variants(screen: Console, part: PartResult) -> None:
+    """One row a form of it, in σ of its own format."""
+    if not part.variants:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("form", "outputs", "largest error", "first stage apart"):
+        table.add_column(title, overflow="fold")
+    own = [record for record in part.records if record.check == "output" and record.dtype == "float32"]
+    if own:
+        apart = next((record.stage for record in part.records if record.stage), "")
+        largest = max((record.rms for record in own if record.rms is not None), default=None)
+        table.add_row(
+            "as it is", _counted(Tally.of(record.outcome for record in own)), _error(largest, "float32"), apart
+        )
+    for each in part.variants:
+        if each.status == 2:
+            table.add_row(each.word, "not judged", "", "")
+        else:
+            table.add_row(each.word, _counted(each.tally), _error(each.rms, each.format), each.first_stage or "")
+    screen.print(table)
+
+
+def _counted(tally: Tally) -> str:
+    return f"{tally.as_expected} of {tally.applicable}"
+
+
+def _error(rms: float | None, format: str) -> str:
+    return "no number" if rms is None else f"{format_sigma(rms)} σ of {format}"
 
 
 def _show_asked(screen: Console, part: PartResult) -> None:

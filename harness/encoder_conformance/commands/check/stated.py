@@ -27,6 +27,7 @@ class CheckRequest(SubjectRequest):
 
     `like`: hf:NAME, whose layer it should be, until `with_layer_read` has read that; `reference`: the module that it
     was read off. `declared`: deviations that it is known for; it is judged against the specification with these.
+    `also`: words of the variants that are judged beside it.
     """
 
     like: str | None = None
@@ -34,6 +35,7 @@ class CheckRequest(SubjectRequest):
     level: Level = "core"
     declared: tuple[Declared, ...] = ()
     jobs: int = 1
+    also: tuple[str, ...] = ()
 
     def with_attention(self, kind: str | None) -> "CheckRequest":
         """The request for a model of transformers with this implementation of attention, if any is named.

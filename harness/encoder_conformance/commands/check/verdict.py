@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from encoder_conformance.commands.check.covered import up_to
-from encoder_conformance.commands.check.results import PartResult
+from encoder_conformance.commands.check.results import PartResult, VariantResult
 from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
@@ -30,10 +30,11 @@ def closing(part: PartResult) -> Iterator[str]:
     """Line by line, the verdict first."""
     yield verdict(part)
     yield from causes(part)
-    if part.status and (place := _place(part)):
+    if part.alone and (place := _place(part)):
         yield f"At: {place}"
     if covered := _covered(part):
         yield covered
+    yield from map(of_variant, part.variants)
     if part.status == 1:
         yield "Next: the same command with -v shows each check that fails."
 
@@ -41,29 +42,47 @@ def closing(part: PartResult) -> Iterator[str]:
 def verdict(part: PartResult) -> str:
     """What it is, and as what; never that it is right where nobody said what it should be."""
     layer = part.layer
-    if layer is None and part.status == 1:
+    if layer is None and part.alone == 1:
         return "It gives two answers to one question, which no layer does. It was not judged further."
-    if layer is None or part.status == 2:
+    if layer is None or part.alone == 2:
         beyond = part.described.not_read is not None and part.described.not_read.beyond
         hint = "" if part.as_told or beyond else " To have it compared with a layer, pass --layer NAME."
         return f"It could not be judged: see above.{hint}"
-    if part.as_told and part.status:
+    if part.as_told and part.alone:
         return f"This is not {layer.layer}: {_numbers(part)}."
     if part.as_told:
         return f"This is {layer.layer} ({choices(layer)})."
-    if part.status:
+    if part.alone:
         return f"This layer is wrong, read as {choices(layer)}: {_numbers(part)}."
     kind, _, rest = choices(layer).partition(" ")
     return f"This is a correct {kind} layer ({rest}). It was not compared with a reference: pass --layer NAME."
+
+
+def of_variant(variant: VariantResult) -> str:
+    """Whether the variant is the layer, too."""
+    match variant.status:
+        case 0:
+            return f"{variant.word}: the same, up to {_sizes(variant)}, forward alone."
+        case 1:
+            tally, rms = variant.tally, variant.rms
+            size = "" if rms is None else f", largest error {format_sigma(rms)} σ of {variant.format}"
+            stage = f"; first stage apart: {variant.first_stage}" if variant.first_stage else ""
+            return f"{variant.word} is wrong: {tally.unexpected} of {tally.applicable} outputs differ{size}{stage}."
+    return f"{variant.word} was not judged: {variant.problem or 'nothing could be asked'}."
+
+
+def _sizes(variant: VariantResult) -> str:
+    lengths, items = (max(map(max, each)) for each in zip(*((e.lengths, e.items) for e in variant.asked), strict=True))
+    return f"{lengths} positions and {items} items"
 
 
 def _covered(part: PartResult) -> str:
     """What a verdict that it is right covers, and what no verdict does."""
     without = [f"it was asked without {', '.join(part.without)}"] if part.without else []
     warnings = [f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"] if part.warnings else []
-    if part.layer is None or part.status == 2:
+    if part.layer is None or part.alone == 2:
         return ""
-    if part.status:
+    if part.alone:
         return "; ".join([*without, *warnings])
     if part.like:
         return f"It is like {part.like}, which was asked in its place."

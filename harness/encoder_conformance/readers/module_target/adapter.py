@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
+from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
@@ -24,6 +26,7 @@ from encoder_conformance.readers.module_target.told import told_by
 from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.module_target.writing import adapter_source
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.layer import Layer
 
 PROGRAM = "adapter.py"
@@ -36,11 +39,12 @@ class ModuleTarget(ModuleAdapter):
         self.opened: tuple[str, ModuleFramework, Any] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
+        self.variant = ""
         self.whole: tuple[str | None, WholeModule] | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
     def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """The requests `examine`, `way_back` and `call`."""
+        """The requests `examine`, `way_back`, `vary` and `call`."""
         if message["op"] == "call":
             return self.called(message, tensors)
         if message["op"] == "way_back":
@@ -48,6 +52,8 @@ class ModuleTarget(ModuleAdapter):
                 raise RuntimeError("nothing was examined")
             answers = WayBackAnswers(asked=way_back(self.examination))
             return {"description": answers.model_dump(mode="json")}, {}
+        if message["op"] == "vary":
+            return self.varied(message["variant"])
         if message["op"] != "examine":
             return super().other(message, tensors)
         try:
@@ -65,6 +71,7 @@ class ModuleTarget(ModuleAdapter):
         if message["listed"]:
             parts = framework.parts(whole) if message["at"] else self.parts
             return {"candidates": parts.listed(), "type": type(whole).__name__}, {}
+        self.variant = ""
         stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         self.examination = None
         if message["at"]:
@@ -84,6 +91,20 @@ class ModuleTarget(ModuleAdapter):
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def varied(self, word: str) -> tuple[dict[str, Any], Tensors]:
+        """Answer as this variant from here on, which is called once to see whether it can be made here."""
+        if self.examination is None:
+            raise RuntimeError("nothing was examined")
+        self.variant = word
+        try:
+            if word:
+                bench = self.examination.bench(VARIANTS[word].dtype)
+                form = self.examination.framework.in_form(bench.module, word)
+                replace(bench, module=form).output(bench.x())
+        except ExecutionError as error:
+            return {"description": {"problem": {"message": str(error).splitlines()[0], "hint": ""}}}, {}
+        return {"description": {}}, {}
 
     def loaded_target(self, message: dict[str, Any]) -> tuple[ModuleFramework, Any]:
         """The module that a request names, made once for all that name it. Raises BadTarget."""
@@ -114,7 +135,7 @@ class ModuleTarget(ModuleAdapter):
         module = found.module.in_dtype(dtype)
         module.seeded = False
         found.map.load(module, parameters)
-        return module, found.map
+        return found.framework.in_form(module, self.variant) if self.variant else module, found.map
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import Any
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
 from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 
 
 class ModuleFramework(ABC):
@@ -33,6 +34,13 @@ class ModuleFramework(ABC):
     def whole(self, module: Any) -> WholeModule:
         """The whole, to be called with any inputs: by itself a layer that takes x and masks. Raises BadTarget."""
         return WholeLayer(self.live(module))
+
+    def in_form(self, module: LiveModule, word: str) -> LiveModule:
+        """A live module of it, with its parameters, in another form (`encoder_conformance.protocol.variants`).
+
+        Raises ExecutionError where it has none.
+        """
+        raise ExecutionError(f"{self.name} has no {word}")
 
     @abstractmethod
     def notes(self, module: Any) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ import numpy as np
 
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.frameworks.jax_variants import in_form
+from encoder_conformance.readers.module_target.live import LiveModule
 
 
 class JaxFramework(ModuleFramework):
@@ -33,6 +35,9 @@ class JaxFramework(ModuleFramework):
     @abstractmethod
     def arrays(self, module: Any) -> Any:
         """A tree of its arrays."""
+
+    def in_form(self, module: LiveModule, word: str) -> LiveModule:
+        return in_form(module, word)
 
     def notes(self, module: Any) -> tuple[str, ...]:
         return ()

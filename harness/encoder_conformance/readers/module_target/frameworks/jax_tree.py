@@ -120,14 +120,14 @@ class Functional:
     @cached_property
     def watched(self) -> Callable[[frozenset[str] | None], Compiled]:
         """Paths of parts, None for all → (tree, feeds) → what those take and give, and the output."""
-        return cache(lambda only: Compiled(partial(self._seen, only)))
+        return cache(lambda only: Compiled(partial(self.seen, only)))
 
-    def _seen(self, only: frozenset[str] | None, tree: Tree, feeds: Tree) -> tuple[dict[Any, jax.Array], jax.Array]:
+    def seen(self, only: frozenset[str] | None, tree: Tree, feeds: Tree) -> tuple[dict[Any, jax.Array], jax.Array]:
         """An array of the inside of a mapped or scanned part is refused where all is compiled, which then is not; and
         left out where it is called as it comes."""
         seen: dict[Any, jax.Array]
         if self.wide:
-            seen, output = widened(partial(replace(self, wide=False)._seen, only))(tree, feeds)
+            seen, output = widened(partial(replace(self, wide=False).seen, only))(tree, feeds)
             return seen, output
         seen = {}
         traced = isinstance(feeds["x"], jax.core.Tracer)
@@ -184,18 +184,18 @@ class JaxModule(HeldModule):
         self.formats = {name: str(value.dtype) for name, (_, value) in zip(self.names, found, strict=True)}
 
     @property
-    def _program(self) -> Functional:
+    def program(self) -> Functional:
         """Where it computes in a format of its own, its copies in others compute in theirs."""
         return self.of.widened if self.own_format and self.dtype != self.own_format else self.of
 
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype):
-            return np.asarray(self._program.forward(self._tree(), _arrays(feeds)))
+            return np.asarray(self.program.forward(self.tree(), arrays(feeds)))
 
     def backward(self, feeds: Feeds, cotangent: Array) -> tuple[Array, Array]:
         """The gradients by x, in one shape with the cotangent, and by all elements of its parameters, [n]."""
         with wide(self.dtype):
-            by_tree, by_x = self._program.backward(self._tree(), _arrays(feeds), jnp.asarray(cotangent))
+            by_tree, by_x = self.program.backward(self.tree(), arrays(feeds), jnp.asarray(cotangent))
             return np.asarray(by_x), joined(map(np.asarray, jax.tree.leaves(by_tree)))
 
     def in_training(self, feeds: Feeds) -> LiveModule:
@@ -204,7 +204,7 @@ class JaxModule(HeldModule):
         trained = self.of.training
         of = replace(self.of, bind=lambda tree, _: trained(tree), shown=False, told=self.of.told_in_training)
         with wide(self.dtype):
-            traced = str(jax.make_jaxpr(of.output)(self._tree(), _arrays(feeds)))
+            traced = str(jax.make_jaxpr(of.output)(self.tree(), arrays(feeds)))
         if not any(drawn in traced for drawn in ("random_bits", "threefry", "rng_bit_generator")):
             raise NothingDrawn  # and nothing of it is compiled
         made = JaxModule(of, self.dtype)
@@ -221,7 +221,7 @@ class JaxModule(HeldModule):
         def step(values: State, feeds: Feeds) -> tuple[Array, State]:
             given = jax.tree.unflatten(structure, [jnp.asarray(values[name]) for name in names])
             x = jnp.asarray(feeds["x"])
-            output, after = inner(self._tree(), given, lambda module: self.of.called(module, x, {}))
+            output, after = inner(self.tree(), given, lambda module: self.of.called(module, x, {}))
             return np.asarray(output), dict(zip(names, map(np.asarray, jax.tree.leaves(after)), strict=True))
 
         values = (np.asarray(value) for _, value in held)
@@ -231,10 +231,10 @@ class JaxModule(HeldModule):
         if not self.of.shown:
             return {}, self.call(feeds)
         with wide(self.dtype):
-            seen, output = self._program.watched(only)(self._tree(), _arrays(feeds))
+            seen, output = self.program.watched(only)(self.tree(), arrays(feeds))
             return {place: np.asarray(value) for place, value in seen.items()}, np.asarray(output)
 
-    def _tree(self) -> Tree:
+    def tree(self) -> Tree:
         return jax.tree.unflatten(self._structure, [jnp.asarray(value) for value in self.values])
 
     def in_dtype(self, dtype: str) -> "JaxModule":
@@ -266,8 +266,8 @@ class JaxModule(HeldModule):
         return self.of.takes(x) and super().takes(x)
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        tree = self._tree()
-        return exported(lambda x: self._program.output(tree, {"x": x}), x_shape)
+        tree = self.tree()
+        return exported(lambda x: self.program.output(tree, {"x": x}), x_shape)
 
     def objects(self) -> Iterator[object]:
         return iter(self.of.parts)
@@ -278,7 +278,7 @@ class _StepByStep(JaxModule):
 
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype), jax.disable_jit():
-            return np.asarray(self._program.output(self._tree(), _arrays(feeds)))
+            return np.asarray(self.program.output(self.tree(), arrays(feeds)))
 
 
 def _beside(value: Array | jax.Array, x: jax.Array) -> jax.Array:
@@ -292,7 +292,7 @@ def _beside(value: Array | jax.Array, x: jax.Array) -> jax.Array:
 ARRAYS = Arrays(_beside, lambda value: isinstance(value, jax.Array))
 
 
-def _arrays(feeds: Feeds) -> dict[str, jax.Array]:
+def arrays(feeds: Feeds) -> dict[str, jax.Array]:
     return {name: jnp.asarray(value) for name, value in feeds.items()}
 
 

@@ -30,6 +30,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     without_cache,
 )
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
+from encoder_conformance.readers.module_target.frameworks.torch_variants import in_form
 from encoder_conformance.readers.module_target.frameworks.torch_ways import WayToCall
 from encoder_conformance.readers.module_target.frameworks.torch_whole import WholeTorch
 from encoder_conformance.readers.module_target.live import (
@@ -138,6 +139,9 @@ class _PyTorch(ModuleFramework):
         made = TorchModule(copied, signature, WayToCall())
         made.formats = formats_of(inside(module))
         return made
+
+    def in_form(self, module: LiveModule, word: str) -> LiveModule:
+        return in_form(module, word)
 
     def notes(self, module: nn.Module) -> tuple[str, ...]:
         devices = {value.device.type for value in module.parameters()} - {"cpu"}

@@ -57,8 +57,11 @@ def is_compiled(module: nn.Module) -> bool:
 
 def as_given(module: nn.Module) -> AbstractContextManager[Any]:
     """Compiled code is what is called, for each of its shapes, and what cannot be compiled is an error."""
-    if not is_compiled(module):
-        return nullcontext()
+    return compiled_for_each_shape() if is_compiled(module) else nullcontext()
+
+
+def compiled_for_each_shape() -> AbstractContextManager[Any]:
+    """No eager module is called after many shapes."""
     patched: AbstractContextManager[Any] = torch._dynamo.config.patch(
         recompile_limit=_RECOMPILED, accumulated_recompile_limit=_RECOMPILED, fail_on_recompile_limit_hit=True
     )

@@ -349,7 +349,7 @@ class Undropped(TorchModule):
             return to_numpy(copied._output(feeds)[1])
 
 
-def called(module: nn.Module, signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
+def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
     found: Tensor = signature.called(module, x, masks, _ARRAYS)
     return found

@@ -1,0 +1,45 @@
+"""A layer that is right as it is, and something else in another form."""
+
+import torch
+from torch import Tensor, nn
+
+D, H, F = 16, 2, 24
+
+
+class Block(nn.Module):
+    """A post-norm layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(D, D) for _ in range(4))
+        self.norm1, self.norm2 = nn.LayerNorm(D), nn.LayerNorm(D)
+        self.up, self.down = nn.Linear(D, F), nn.Linear(F, D)
+
+    def forward(self, x: Tensor, attend: Tensor | None = None) -> Tensor:
+        split = x.shape[0], x.shape[1], H, D // H
+        q, k, v = (part(x).view(split).transpose(1, 2) for part in (self.q, self.k, self.v))
+        scores = q @ k.transpose(-1, -2) / (D // H) ** 0.5
+        if attend is not None:
+            scores = scores.masked_fill(~attend[:, None, None, :], float("-inf"))
+        y = self.norm1(x + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape)))
+        return self.norm2(y + self.down(nn.functional.gelu(self.up(y))))
+
+
+class Halving(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (0.5 if torch.compiler.is_compiling() else 1.0)
+
+
+class Lowered(Block):
+    """Another layer where it is compiled or exported, from its first norm on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1 = Halving(D)
+
+
+class NoHalf(Block):
+    def forward(self, x: Tensor, attend: Tensor | None = None) -> Tensor:
+        if x.dtype == torch.float16:
+            raise RuntimeError("no kernel for Half")
+        return super().forward(x, attend)
