@@ -1,4 +1,4 @@
-"""A layer that is right as it is, and something else in another form."""
+"""A layer that is right as it is, another whose masks fill with a number, and some that are another in another form."""
 
 import torch
 from torch import Tensor, nn
@@ -7,7 +7,9 @@ D, H, F = 16, 2, 24
 
 
 class Block(nn.Module):
-    """A post-norm layer."""
+    """A post-norm layer, which gives NaN for an item of padding alone."""
+
+    low = float("-inf")
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,9 +22,13 @@ class Block(nn.Module):
         q, k, v = (part(x).view(split).transpose(1, 2) for part in (self.q, self.k, self.v))
         scores = q @ k.transpose(-1, -2) / (D // H) ** 0.5
         if attend is not None:
-            scores = scores.masked_fill(~attend[:, None, None, :], float("-inf"))
+            scores = scores.masked_fill(~attend[:, None, None, :], self.low)
         y = self.norm1(x + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape)))
         return self.norm2(y + self.down(nn.functional.gelu(self.up(y))))
+
+
+class Filled(Block):
+    low = -1e9
 
 
 class Halving(nn.LayerNorm):

@@ -413,6 +413,17 @@ def test_the_adapter_that_it_used_is_written_and_runs(conform: Callable, tmp_pat
     assert "exists already" in ended.stderr
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("name", ["Block", "Filled"])
+def test_the_adapter_comes_to_what_the_check_did(conform: Callable, tmp_path: Path, name: str) -> None:
+    """Gradients of a batch with an item of padding are NaN in `Block`, and `Filled` chooses what hides."""
+    ended = conform("check", f"{MODULES.with_name('also_modules.py')}:{name}", "--write-adapter", "written")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    ended = conform("run", "--impl", "./written", "--layer", "written/written-layer.yaml", "--jobs", "1")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.outcomes().count("deviates") == (0 if name == "Block" else 2)
+
+
 def _words(text: str) -> str:
     """The text without its numbers, in one line."""
     return " ".join(re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", text).split())

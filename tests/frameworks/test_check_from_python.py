@@ -12,7 +12,10 @@ import pytest
 import torch
 
 import encoder_conformance
+from encoder_conformance.commands.check.checking import Checking
+from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.progress import Progress
 
 MODULES = Path(__file__).with_name("bare_modules.py")
 BARE: dict[str, Any] = runpy.run_path(str(MODULES), run_name="bare_modules_by_value")
@@ -29,7 +32,8 @@ def test_a_live_module_whose_class_nobody_can_import() -> None:
     assert torch.equal(random, torch.get_rng_state())
     assert "This is pre-gelu (pre-norm" in repr(report)
     page = report._repr_html_()
-    assert page.startswith("<pre")
+    assert page.startswith("<table")
+    assert "<th style" in page
     assert "This is pre-gelu (pre-norm" in page
 
 
@@ -80,3 +84,18 @@ def test_a_script_needs_no_guard_of_its_main(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.count("begun") == 1
     assert "inner is a convolution" in ended.stdout
+
+
+@pytest.mark.release
+def test_progress_counts_what_is_left_of_all_of_it(tmp_path: Path) -> None:
+    """No more steps are done than were said to be, and no fewer."""
+    begun: list[list[int]] = []
+    progress = Progress(
+        begin=lambda _, total: begun.append([total, 0]),
+        step=lambda _: begun[-1].__setitem__(1, begun[-1][1] + 1),
+    )
+    request = CheckRequest(target=f"{MODULES}:Fused", folder=tmp_path, dtypes=("float32",), also=("export", "half"))
+    assert Checking(request, tmp_path / "check.log", progress).result().status == 0
+    judged = [(total, done) for total, done in begun if total > 1]
+    assert len(judged) == 3  # the module, and two forms of it
+    assert all(total == done for total, done in judged), judged

@@ -47,6 +47,7 @@ def test_each_check_is_an_item(layers: Path, run) -> None:
     ended = run("--conform", "layers.py:Right", "--conform-layer", "post-relu", *FEW, "-vv", "--junitxml=junit.xml")
     assert ended.ret == 0
     ended.stdout.fnmatch_lines(["conform::layers.py:Right::post-relu/no-mask?float32-gradients? PASSED*"])
+    ended.stdout.fnmatch_lines(["conform: layers.py:Right: examining the module …"])
     assert "test_own" not in ended.stdout.str(), "no path was given: the module alone is judged"
     assert 'name="post-relu/no-mask[float32-output]"' in layers.with_name("junit.xml").read_text()
 
@@ -71,3 +72,13 @@ def test_a_declaration_that_is_stale_fails(layers: Path, run) -> None:
     text = layers.with_name("conform.yaml").read_text()
     assert "gelu-tanh" in text
     assert "norm-eps" not in text
+
+
+@pytest.mark.release
+def test_a_choice_is_a_warning_as_in_a_check(pytester: pytest.Pytester, run) -> None:
+    """-1e9 where a mask hides: `conform check` says it, and ends with 0."""
+    pytester.makepyfile(filled=Path(__file__).with_name("also_modules.py").read_text(encoding="utf-8"))
+    ended = run("--conform", "filled.py:Filled", "-k", "as-stated or (extreme-logits and float32)")
+    assert ended.ret == 0, ended.stdout.str()
+    ended.stdout.fnmatch_lines(["*UserWarning: a choice of its own, mask-filled-minus-1e9: *"])
+    assert ended.parseoutcomes()["passed"] > 2

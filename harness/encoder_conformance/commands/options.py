@@ -171,6 +171,7 @@ def shown_progress() -> Iterator[Progress]:
         yield Progress(
             begin=lambda what, total: bar.reset(task, total=total, description=what),
             step=lambda what: bar.update(task, advance=1, description=what),
+            say=lambda what: bar.update(task, description=what),
         )
 
 

@@ -198,10 +198,15 @@ def _in_formats(case: Case, described: ModuleDescription) -> Case:
     situation = case.situation
     dtypes = tuple(dtype for dtype in situation.dtypes if dtype in described.dtypes)
     checks = tuple(check for check in situation.checks if check in _OF_MODULES)
-    seen = case.seen()  # a query whose window is padding alone sees no key, as those of an item of padding
-    if described.padded_item_is_nan and seen is not None and not seen.any(-1).all():
+    if described.padded_item_is_nan and sees_nothing_somewhere(case):
         checks = tuple(check for check in checks if check != "gradients")
     return replace(case, situation=situation.model_copy(update={"dtypes": dtypes, "checks": checks}))
+
+
+def sees_nothing_somewhere(case: Case) -> bool:
+    """Whether a query sees no key: those of an item of padding, and one whose window is padding alone."""
+    seen = case.seen()
+    return seen is not None and not bool(seen.any(-1).all())
 
 
 def _with_what_it_has(case: Case, described: ModuleDescription) -> Case:

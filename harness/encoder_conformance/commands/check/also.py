@@ -57,7 +57,8 @@ class Beside:
 
     def variants(self, module: ModuleWorker, with_backend: Callable[[str], PartResult]) -> Iterator[VariantResult]:
         """Those that are asked for. `module`: the worker that has the part; `with_backend`: the check of it anew."""
-        for variant in map(VARIANTS.__getitem__, self.request.also):
+        for place, variant in enumerate(map(VARIANTS.__getitem__, self.request.also), 1):
+            self.progress.begin(f"form {place} of {len(self.request.also)}: {variant.word}", 1)
             if problem := self._unfit(variant):
                 yield _left_out(variant, problem)
             elif variant.backend:
@@ -78,7 +79,6 @@ class Beside:
         return f"a module of {framework} has none; it has {listed(own)}"
 
     def _made(self, variant: ModuleVariant, module: ModuleWorker) -> VariantResult:
-        self.progress.begin(f"making {variant.word}", 1)
         if refused := module.vary(self.subject.at, variant.word):
             return _left_out(variant, refused.message)
         try:
@@ -93,10 +93,10 @@ class Beside:
             described = self.subject.as_module.model_copy(update={"dtypes": (variant.asked_as,)})
             assert self.subject.layer is not None
             cases = module_cases(described, self.subject.layer, self.request.level)
-            made = expectations(cases, self.request.jobs, self.progress)
-            expected = partial(_of, made)
-        tasks = [*self._tasks(variant, cases, "output")]
-        self.progress.begin(f"asking {variant.word}", len(tasks))
+        tasks, more = [*self._tasks(variant, cases, "output")], len(cases) if variant.asked_as != "float32" else 0
+        progress = self.progress.whole(f"asking {variant.word}", len(tasks) + more)
+        if more:
+            expected = partial(_of, expectations(cases, self.request.jobs, progress))
         records = [*self._records(tasks, expected)]
         wrong = {record.case for record in records if record.outcome not in EXPECTED}
         located = [case for case in cases if case.id in wrong][:_LOCATED]

@@ -13,6 +13,7 @@ from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
+from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.expected import Expected
@@ -29,6 +30,8 @@ from encoder_conformance.subjects.module import ModuleWorker, module_session
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
 _NAME = "the module"
+_LAST = 2
+"""Steps after the answers: what explains them, and the way back."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +128,12 @@ class Checking:
     def judged(self, part: ExaminedPart) -> PartResult:
         """Ask the part that was taken last, and judge its answers and those of its variants."""
         cases, subject, request = self.cases(part), part.subject, self.request
-        expected = expectations(cases, request.jobs, self._progress) if cases else {}
-        golden = partial(_of, expected)
-        records, diagnoses, choice = self._asked(part, cases, golden)
+        tasks = subject.tasks(cases) if cases else []
+        progress = self._progress.whole("judging", len(cases) + len(tasks) + _LAST)
+        golden = partial(_of, expectations(cases, request.jobs, progress) if cases else {})
+        records, diagnoses, choice = self._asked(part, tasks, golden, progress)
         way_back = self.module.way_back() if records else ()
+        progress.step("asked its way back")
         is_declared, is_part = bool(request.declared), bool(part.at)
         found = PartResult(
             at=part.at or "",
@@ -155,19 +160,20 @@ class Checking:
         return found.model_copy(update={"variants": tuple(variants)})
 
     def _asked(
-        self, part: ExaminedPart, cases: list[Case], golden: Callable[[Case], Expected]
+        self, part: ExaminedPart, tasks: list[Task], golden: Callable[[Case], Expected], progress: Progress
     ) -> tuple[tuple[Record, ...], tuple[Diagnosis, ...], Chosen | None]:
         """The judged answers, what explains those that are wrong, and the choices that were found to, if any."""
         subject, seen, records = part.subject, Observations(), list[Record]()
-        if cases:
-            self._progress.begin("asking", len(cases))
-            for answer in judge(subject, subject.tasks(cases), golden, seen):
-                records.append(answer.record)
-                self._progress.step(answer.record.case)
+        for answer in judge(subject, tasks, golden, seen):
+            records.append(answer.record)
+            progress.step(answer.record.case)
+        progress.say("looking for what explains it, if anything is wrong: up to half a minute")
         diagnoses = tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described)))
         choice = None
         if part.described.stated is None and not self.request.declared:
+            cases = list({task.case.id: task.case for task in tasks}.values())
             choice = chosen(subject, cases, records, diagnoses, golden)
+        progress.step("asking its way back")
         return (choice.records, (), choice) if choice else (tuple(records), diagnoses, None)
 
     def _with_backend(self, backend: str, part: ExaminedPart) -> PartResult:

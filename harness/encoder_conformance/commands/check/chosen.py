@@ -47,19 +47,35 @@ def chosen(
     expected: Callable[[Case], Expected],
 ) -> Chosen | None:
     """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it."""
-    failed = {record.case for record in records if record.outcome not in EXPECTED}
+    failed = [record for record in records if record.outcome not in EXPECTED]
     fitting = [_choices_of(each) for each in diagnoses]
     if not failed or not fitting or not all(fitting):
         return None
-    assert subject.implementation is not None
     for names in _tried(fitting):
-        known = subject.implementation.model_copy(update={"deviations": declared_from(names)})
-        again = Subject(**{**vars(subject), "implementation": known})
-        tasks = again.tasks([case for case in cases if case.id in failed])
-        found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, Unseen())}
-        replaced = tuple(found.get(record.key, record) for record in records)
-        if all(record.outcome in EXPECTED for record in replaced):
-            return Chosen(tuple(names), replaced, _finding(names, len(failed)))
+        if found := judged_with(names, subject, cases, records, expected):
+            return found
+    return None
+
+
+def judged_with(
+    names: Sequence[str],
+    subject: Subject,
+    cases: Sequence[Case],
+    records: Sequence[Record],
+    expected: Callable[[Case], Expected],
+) -> Chosen | None:
+    """What failed, asked again and judged as these deviations predict it; None where that does not explain all."""
+    assert subject.implementation is not None
+    failed = {record.case for record in records if record.outcome not in EXPECTED}
+    asked = {(record.dtype, record.check) for record in records}
+    known = subject.implementation.model_copy(update={"deviations": declared_from(names)})
+    again = Subject(**{**vars(subject), "implementation": known})
+    tasks = again.tasks([case for case in cases if case.id in failed])
+    tasks = [task for task in tasks if (task.dtype, task.check) in asked]
+    found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, Unseen())}
+    replaced = tuple(found.get(record.key, record) for record in records)
+    if all(record.outcome in EXPECTED for record in replaced):
+        return Chosen(tuple(names), replaced, _finding(names, len(failed)))
     return None
 
 

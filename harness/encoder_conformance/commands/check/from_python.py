@@ -20,6 +20,7 @@ from typing import Any, get_args
 from rich.console import Console
 
 from encoder_conformance.commands.check.also import variants_from
+from encoder_conformance.commands.check.cell import table_of
 from encoder_conformance.commands.check.declared import declared_from
 from encoder_conformance.commands.check.results import CheckResult
 from encoder_conformance.commands.check.show import show_check
@@ -34,11 +35,10 @@ REQUEST, RESULT, PROBLEM = "request.pickle", "result.json", "problem.json"
 _LOG = 4_000
 """The last characters of a process that failed which are shown."""
 _WIDTH = 160
-_HTML = '<pre style="white-space: pre-wrap; line-height: 1.35; font-family: monospace">{code}</pre>'
 
 
 class CheckReport:
-    """The report of one check. `repr` and notebooks show what `conform check` prints.
+    """The report of one check. `repr` shows what `conform check -v` prints, and a notebook the verdict as a table.
 
     `result` has everything, as check.json does (docs/checking.md).
     """
@@ -68,17 +68,18 @@ class CheckReport:
         return list(dict.fromkeys(name for each in found for name in each.deviations))
 
     def __repr__(self) -> str:
-        return self._screen.export_text(clear=False).strip()
+        return self._text
 
     def _repr_html_(self) -> str:
-        return self._screen.export_html(clear=False, inline_styles=True, code_format=_HTML)
+        return table_of(self.result)
 
     @functools.cached_property
-    def _screen(self) -> Console:
-        """Everything, printed once to where nobody looks, with its colours."""
-        screen = Console(file=io.StringIO(), record=True, width=_WIDTH, force_terminal=True, markup=False)
+    def _text(self) -> str:
+        """Everything, printed once to where nobody looks."""
+        screen = Console(file=io.StringIO(), width=_WIDTH, force_terminal=True, color_system=None, markup=False)
         show_check(screen, self.result, verbose=True)
-        return screen
+        assert isinstance(screen.file, io.StringIO)
+        return screen.file.getvalue().strip()
 
 
 def check(

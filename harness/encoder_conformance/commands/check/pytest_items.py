@@ -1,6 +1,7 @@
 """The items that `pytest --conform TARGET` adds: each check of each case, asked of one worker."""
 
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.check.checking import Checking, ExaminedPart, needs_no_equation
+from encoder_conformance.commands.check.chosen import chosen, judged_with
 from encoder_conformance.commands.check.declared import declared_from, read_manifest, update_manifest
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.from_python import CheckReport
@@ -16,10 +18,11 @@ from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
+from encoder_conformance.judging.records import Record
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import compute, constants_at_once
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.progress import SILENT
+from encoder_conformance.platform.progress import SILENT, Progress
 from encoder_conformance.platform.recent import Recent
 from encoder_conformance.reports.run.terminal import diagnosis_text
 from encoder_conformance.spec.case import Case
@@ -37,6 +40,19 @@ def judged_modules(session: pytest.Session, targets: Sequence[str]) -> "list[Jud
         raise pytest.UsageError("--conform " + "\n".join(error.lines())) from None
 
 
+def _told(config: pytest.Config, target: str) -> Progress:
+    """A line for each thing that takes seconds, since no test runs yet: a pipe would be silent for a minute."""
+    screen = config.pluginmanager.get_plugin("terminalreporter")
+    if screen is None:  # a worker of pytest-xdist has none
+        return SILENT
+
+    def begin(what: str, _: int) -> None:
+        screen.ensure_newline()
+        screen.write_line(f"conform: {target}: {what} …")
+
+    return Progress(begin=begin, step=lambda _: None)
+
+
 class CheckFailed(Exception):
     """A check that does not conform."""
 
@@ -49,6 +65,8 @@ class JudgedModule(pytest.Collector):
     observations: dict[str, Observations]
     expected: Recent[Expected]
     explained: set[tuple[str, str]]
+    choices: dict[str, tuple[str, ...]]
+    """Part → the deviations that it was found to choose."""
     _folder: tempfile.TemporaryDirectory[str]
 
     @classmethod
@@ -59,10 +77,10 @@ class JudgedModule(pytest.Collector):
         request = made.request(target, session.config)
         if session.config.getoption("conform_update"):
             request = made.updated(request, session.config)
-        made.checking = Checking(request, Path(made._folder.name) / "check.log", SILENT)
+        made.checking = Checking(request, Path(made._folder.name) / "check.log", _told(session.config, target))
         made.parts = list(made.checking.parts())
         made.observations = {part.subject.name: Observations() for part in made.parts}
-        made.explained = set()
+        made.explained, made.choices = set(), {}
         made.expected = Recent[Expected](_KEPT)
         return made
 
@@ -81,7 +99,7 @@ class JudgedModule(pytest.Collector):
         """The request with the deviations that explain the module, which conform.yaml then lists."""
         without = replace(request, declared=())
         log = Path(self._folder.name) / "update.log"
-        found = CheckReport(Checking(without, log, SILENT).result()).deviations
+        found = CheckReport(Checking(without, log, _told(config, request.target)).result()).deviations
         update_manifest(config.rootpath, request.target, config.getoption("conform_layer"), found)
         return self.request(request.target, config)
 
@@ -101,9 +119,26 @@ class JudgedModule(pytest.Collector):
         """Raises CheckFailed, the first time with the diagnosis of what was seen so far."""
         self.checking.module.turn_to(part.at)
         [answer] = judge(part.subject, [task], self.expectation, self.observations[part.subject.name])
-        if answer.record.outcome not in EXPECTED:
+        if answer.record.outcome not in EXPECTED and not self.is_chosen(part, task, answer.record):
             lines = [f"{answer.record.outcome.value}: {answer.record.message}", *self.diagnosed(part, task)]
             raise CheckFailed("\n".join(lines))
+
+    def is_chosen(self, part: ExaminedPart, task: Task, record: Record) -> bool:
+        """Whether a choice of its own explains the record, which is a warning, as `conform check` says it. One that
+        explained another record is tried first."""
+        if part.described.stated is not None or self.checking.request.declared:
+            return False
+        subject, name = part.subject, part.subject.name
+        known = self.choices.get(name)
+        found = judged_with(known, subject, [task.case], [record], self.expectation) if known else None
+        if found is None:
+            in_catalogue_alone = needs_no_equation(part.described)
+            diagnoses = self.observations[name].diagnoses(name, in_catalogue_alone=in_catalogue_alone)
+            found = chosen(subject, [task.case], [record], diagnoses, self.expectation)
+        if found is not None:
+            self.choices[name] = found.names
+            warnings.warn(found.finding.message, stacklevel=1)
+        return found is not None
 
     def expectation(self, case: Case) -> Expected:
         return self.expected.get([case.id, *case.numbers_from], lambda: compute(case, constants_at_once(case)))

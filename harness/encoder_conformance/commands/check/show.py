@@ -25,14 +25,15 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
     shown = ((name, version) for name, version in result.versions.items() if name not in ("numpy", "onnx"))
     versions = ", ".join(f"{name} {version}" for name, version in shown)
     show_line(screen, f"{result.target}  {versions}")
-    for part in result.parts:
+    for place, part in enumerate(result.parts):
         if verbose:
             _show_all(screen, part)
         else:
             _show_short(screen, part)
         _show_variants(screen, part)
-        for line in closing(part):
-            show_line(screen, line, "bold red" if part.status else "bold green")
+        for line in closing(part, result.parts[:place]):
+            status = part.status if line.status is None else line.status
+            show_line(screen, line.text, "bold red" if status else "bold green")
     for refused in result.refused:
         show_line(screen, "")
         _row(screen, "module", refused.at)

@@ -1,7 +1,8 @@
 """The last lines of a check: the verdict, its causes, the place in the source, the number, and what to run next."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from encoder_conformance.commands.check.covered import up_to
 from encoder_conformance.commands.check.results import PartResult, VariantResult
@@ -26,17 +27,28 @@ def choices(layer: Layer) -> str:
     return text + more + (", final norm" if stack.final_norm else "")
 
 
-def closing(part: PartResult) -> Iterator[str]:
-    """Line by line, the verdict first."""
-    yield verdict(part)
-    yield from causes(part)
+@dataclass(frozen=True)
+class ClosingLine:
+    """`of`: what it says, in a word: verdict, cause, place, checks, form or next. `status`: of what it is a verdict."""
+
+    of: str
+    text: str
+    status: int | None = None
+
+
+def closing(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[ClosingLine]:
+    """Line by line, the verdict first. `before`: parts of the same model that were shown, whose causes are known."""
+    yield ClosingLine("verdict", verdict(part), part.alone)
+    for text in causes(part, before):
+        yield ClosingLine("cause", text)
     if part.alone and (place := _place(part)):
-        yield f"At: {place}"
+        yield ClosingLine("place", f"At: {place}")
     if covered := _covered(part):
-        yield covered
-    yield from map(of_variant, part.variants)
+        yield ClosingLine("checks", covered)
+    for each in part.variants:
+        yield ClosingLine("form", of_variant(each), each.status)
     if part.status == 1:
-        yield "Next: the same command with -v shows each check that fails."
+        yield ClosingLine("next", "Next: the same command with -v shows each check that fails.")
 
 
 def verdict(part: PartResult) -> str:
@@ -107,14 +119,23 @@ def _given(part: PartResult) -> str:
     return f"{given}{attention}{back}{dropout}"
 
 
-def causes(part: PartResult) -> Iterator[str]:
-    """One line a cause, however many formats show it."""
-    formats: dict[tuple[object, ...], list[Diagnosis]] = {}
+def causes(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[str]:
+    """One line a cause, however many formats show it; of one that a part before shows, that it is the same."""
+    known = {key: each.at for each in reversed(before) for key in _by_cause(each)}
+    for key, several in _by_cause(part).items():
+        if key in known:
+            yield f"Cause: the same as in {known[key]}"
+        else:
+            yield _cause(several[0], listed([each.dtype for each in several]))
+
+
+def _by_cause(part: PartResult) -> dict[tuple[object, ...], list[Diagnosis]]:
+    """What tells causes apart → the diagnoses of it, one a format."""
+    found: dict[tuple[object, ...], list[Diagnosis]] = {}
     for each in part.diagnoses:
         key = (each.confidence, each.of, each.deviations, each.sentences, each.first_stage, each.fault)
-        formats.setdefault(key, []).append(each)
-    for several in formats.values():
-        yield _cause(several[0], listed([each.dtype for each in several]))
+        found.setdefault(key, []).append(each)
+    return found
 
 
 def _cause(found: Diagnosis, formats: str) -> str:

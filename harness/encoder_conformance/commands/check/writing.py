@@ -3,18 +3,21 @@
 import json
 import keyword
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
 from encoder_conformance.commands.check.results import PartResult
 from encoder_conformance.implementation.manifest import Implementation, known_folders
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import make_folder
 from encoder_conformance.platform.paths import shown
+from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
-from encoder_conformance.subjects.cases import InputLimits
+from encoder_conformance.subjects.cases import InputLimits, sees_nothing_somewhere
 
 _MODULES = {
     "PyTorch": ("torch",),
@@ -25,6 +28,7 @@ _MODULES = {
     "JAX": ("jax",),
 }
 """Framework → the modules that an adapter of it imports."""
+_LINK = "https://pytorch.org/docs/stable/nn.html"
 _TIMEOUTS = {"start": 120, "build": 60, "run": 60}
 
 
@@ -83,19 +87,32 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
             "layers": [layer.layer],
             **({"additions": list(layer.additions)} if layer.additions else {}),
         },
-        "unsupported": [_unsupported(part, layer)],
-        "deviations": [],
+        "unsupported": [*_unsupported(part, layer)],
+        "deviations": [*_chosen(part)],
         "timeouts": _TIMEOUTS,
     }
     return yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True)
 
 
-def _unsupported(part: PartResult, layer: Layer) -> dict[str, object]:
-    """One entry for all situations of the layer that a check does not ask of the module."""
+def _unsupported(part: PartResult, layer: Layer) -> Iterator[dict[str, object]]:
+    """An entry for all situations of the layer that a check does not ask of the module, and one for gradients."""
     limits = InputLimits.of_module(part.described)
     family = [each for each in load().situations.values() if each.fits(layer)]
-    return {
+    yield {
         "when": {"situation": sorted(each.situation for each in family if not limits.ask(each))},
         "reason": "Its masks cannot say this, or it is given in another form than the module's",
-        "link": "https://pytorch.org/docs/stable/nn.html",
+        "link": _LINK,
     }
+    nowhere = [each.situation for each in family if sees_nothing_somewhere(Case(layer, each))]
+    if part.described.padded_item_is_nan and nowhere:
+        yield {
+            "when": {"check": "gradients", "situation": sorted(nowhere)},
+            "reason": "An item that is padding alone makes every gradient of its batch NaN",
+            "link": _LINK,
+        }
+
+
+def _chosen(part: PartResult) -> Iterator[dict[str, object]]:
+    """The choices of its own by which the check judged it."""
+    for name in dict.fromkeys(name for record in part.records for name in record.deviations):
+        yield {"deviation": name, "reason": catalogue()[name].sentence, "link": _LINK}

@@ -1,0 +1,103 @@
+"""The last lines of a check, on a terminal and in the cell of a notebook. No module is made."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from encoder_conformance.commands.check.cell import table_of
+from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
+from encoder_conformance.commands.check.show import show_check
+from encoder_conformance.commands.check.verdict import closing
+from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.protocol.arguments import XArgument
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.spec.load import load
+from encoder_conformance.spec.outcome import Outcome
+
+LAYER = load().layers["post-gelu"]
+X = XArgument(argument="x", layout="[batch, sequence, d_model]", d_model=8, evidence="")
+
+
+def record(case: str, outcome: Outcome, rms: float) -> Record:
+    return Record(
+        implementation="it", case=f"a/{case}", level="core", dtype="float32", check="output", outcome=outcome, rms=rms
+    )
+
+
+def part(at: str, *dtypes: str, **of: Any) -> PartResult:
+    """A part that is wrong by tanh-GELU in these formats."""
+    described = ModuleDescription.model_construct(
+        layer=None, stated=LAYER, type="m.Block", x=X, given=(), called=(), searched=None, lines={}, not_read=None,
+        parameters={}, masks=(), attention="", dtypes=dtypes, answers=(), chance=None, kept=None, other_answers=(),
+    )  # fmt: skip
+    found = [
+        Diagnosis(
+            implementation=at,
+            dtype=dtype,
+            confidence="explained",
+            deviations=("gelu-tanh",),
+            sentences=("GELU is the tanh approximation.",),
+            rms=0.5,
+            first_stage="ffn_activation",
+            cases=("a/1",),
+        )
+        for dtype in dtypes
+    ]
+    known: dict[str, Any] = {
+        "at": at,
+        "described": described,
+        "layer": LAYER,
+        "as_told": True,
+        "without": (),
+        "findings": (),
+        "records": (record("1", Outcome.FAIL, 285.0), record("2", Outcome.PASS, 0.5)),
+        "diagnoses": tuple(found),
+        "asked": (),
+        "like": None,
+        "way_back": (),
+        "published": (),
+        "variants": (),
+    }
+    return PartResult.model_construct(**{**known, **of})
+
+
+def check(*parts: PartResult, target: str = "model.py:Block") -> CheckResult:
+    return CheckResult.model_construct(target=target, versions={"torch": "2"}, parts=parts, refused=())
+
+
+def test_one_cause_is_one_line_however_many_formats_and_parts_show_it() -> None:
+    first, second = part("layers.0", "float64", "float32"), part("layers.1", "float64", "float32")
+    [cause] = [line.text for line in closing(first) if line.of == "cause"]
+    assert cause.startswith("Cause: GELU is the tanh approximation (gelu-tanh, 0.50 σ, float64 and float32).")
+    assert [line.text for line in closing(second, [first]) if line.of == "cause"] == ["Cause: the same as in layers.0"]
+
+
+def test_a_cell_is_a_table_of_what_was_found_and_escapes_whatever_the_module_says() -> None:
+    hostile = "<script>alert(1)</script>"
+    finding = Finding(severity="error", message=hostile)
+    variant = VariantResult(word="half", said="", format="float16", problem=hostile)
+    wrong = part(hostile, "float32", findings=(finding,), variants=(variant,))
+    page = table_of(check(wrong, target=hostile))
+    assert page.startswith("<table")
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 4
+    for said in ("This is not post-gelu: 1 of 2 checks pass", "Cause: GELU is the tanh approximation", "Next: "):
+        assert said in page
+
+
+def test_at_eighty_columns_no_word_is_broken() -> None:
+    variants = (
+        VariantResult(word="compile-max-autotune", said="", format="bfloat16", first_stage="layers.0.attention_output",
+                      records=(record("1", Outcome.FAIL, 2e5),)),
+    )  # fmt: skip
+    wrong = part("encoder.layer.0", "float64", "float32", variants=variants)
+    pages = []
+    for width in (80, 500):
+        screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        show_check(screen, check(wrong))
+        assert isinstance(screen.file, io.StringIO)
+        pages.append(screen.file.getvalue())
+    assert pages[0].split() == pages[1].split()
+    assert max(map(len, pages[0].splitlines())) <= 80
