@@ -87,6 +87,25 @@ def test_a_script_needs_no_guard_of_its_main(tmp_path: Path) -> None:
 
 
 @pytest.mark.release
+def test_a_variance_that_cancels_is_a_choice_unless_a_layer_is_stated() -> None:
+    """E[x²] − E[x]², by hand, in the format that it is asked in: float64's error is none of those that are foretold."""
+    target = f"{MODULES.with_name('also_modules.py')}:FastVariance"
+    report = encoder_conformance.check(target)
+    assert report.conforms, report
+    assert any(
+        "norm-fast-variance: LayerNorm computes the variance as E[x²] − E[x]²" in each for each in report.warnings
+    )
+    [part] = report.result.parts
+    assert {record.dtype for record in part.records if "norm-fast-variance" in record.deviations} == {
+        "float64",
+        "float32",
+    }
+    stated = encoder_conformance.check(target, "post-gelu", dtypes=["float32"])
+    assert stated.status == 1
+    assert stated.deviations == ["norm-fast-variance"]
+
+
+@pytest.mark.release
 def test_progress_counts_what_is_left_of_all_of_it(tmp_path: Path) -> None:
     """No more steps are done than were said to be, and no fewer."""
     begun: list[list[int]] = []

@@ -14,7 +14,7 @@ from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.subjects.subject import Subject
 
 _OUTBID = "with scores of ten million it is outbid"
@@ -28,6 +28,10 @@ CHOICES = {
 """What hides, of the scores that occur, and a variance as E[x²] − E[x]² → where it shows. −10 is none: it leaves a part
 of what it hides."""
 _ORDER = [*CHOICES]
+_OF_ROUNDING = ("norm-fast-variance",)
+"""Whose error is one of rounding, and so in every format about as many of its σ. The catalogue foretells float32's."""
+_ALIKE = 4.0
+"""Times the σ of float32 that the error of such a choice comes to in float64, at most; one of value comes to 2^29."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,35 @@ def chosen(
     """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it."""
     failed = [record for record in records if record.outcome not in EXPECTED]
     fitting = [_choices_of(each) for each in diagnoses]
-    if not failed or not fitting or not all(fitting):
+    if not failed or not fitting:
         return None
-    for names in _tried(fitting):
+    for names in _tried(fitting) if all(fitting) else ():
         if found := judged_with(names, subject, cases, records, expected):
             return found
-    return None
+    wide = _rounded_alike(records)
+    left = [_choices_of(each) for each in diagnoses if each.dtype != "float64"]
+    if not wide or not left or not all(_OF_ROUNDING in each for each in left):
+        return None
+    return judged_with(_OF_ROUNDING, subject, cases, [wide.get(each.key, each) for each in records], expected)
+
+
+def _rounded_alike(records: Sequence[Record]) -> dict[tuple[str, ...], Record]:
+    """Each wrong answer in float64, as one that deviates so, where all are as far off, in σ, as those in float32 to the
+    same questions, from the same stage on: an error that shrinks as the roundoff does is one of rounding."""
+    failed = {(each.dtype, each.case, each.check): each for each in records if each.outcome not in EXPECTED}
+    found = {}
+    for (dtype, case, check), record in failed.items():
+        if dtype == "float64":
+            narrow = failed.get(("float32", case, check))
+            if narrow is None or record.stage != narrow.stage or not _no_larger(record.rms, narrow.rms):
+                return {}
+            changed = {"outcome": Outcome.DEVIATES, "deviations": _OF_ROUNDING, "message": "", "rms": None, "max": None}
+            found[record.key] = record.model_copy(update=changed)
+    return found
+
+
+def _no_larger(rms: float | None, narrow: float | None) -> bool:
+    return rms is not None and narrow is not None and rms <= _ALIKE * narrow
 
 
 def judged_with(

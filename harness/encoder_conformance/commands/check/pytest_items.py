@@ -67,6 +67,8 @@ class JudgedModule(pytest.Collector):
     explained: set[tuple[str, str]]
     choices: dict[str, tuple[str, ...]]
     """Part → the deviations that it was found to choose."""
+    failed: dict[str, list[tuple[Case, Record]]]
+    """Part → what did not conform."""
     _folder: tempfile.TemporaryDirectory[str]
 
     @classmethod
@@ -81,6 +83,7 @@ class JudgedModule(pytest.Collector):
         made.parts = list(made.checking.parts())
         made.observations = {part.subject.name: Observations() for part in made.parts}
         made.explained, made.choices = set(), {}
+        made.failed = {}
         made.expected = Recent[Expected](_KEPT)
         return made
 
@@ -125,16 +128,18 @@ class JudgedModule(pytest.Collector):
 
     def is_chosen(self, part: ExaminedPart, task: Task, record: Record) -> bool:
         """Whether a choice of its own explains the record, which is a warning, as `conform check` says it. One that
-        explained another record is tried first."""
+        explained another record is tried first, and then all that failed so far."""
         if part.described.stated is not None or self.checking.request.declared:
             return False
         subject, name = part.subject, part.subject.name
-        known = self.choices.get(name)
+        failed, known = self.failed.setdefault(name, []), self.choices.get(name)
+        failed.append((task.case, record))
         found = judged_with(known, subject, [task.case], [record], self.expectation) if known else None
         if found is None:
             in_catalogue_alone = needs_no_equation(part.described)
             diagnoses = self.observations[name].diagnoses(name, in_catalogue_alone=in_catalogue_alone)
-            found = chosen(subject, [task.case], [record], diagnoses, self.expectation)
+            cases, records = list({case.id: case for case, _ in failed}.values()), [each for _, each in failed]
+            found = chosen(subject, cases, records, diagnoses, self.expectation)
         if found is not None:
             self.choices[name] = found.names
             warnings.warn(found.finding.message, stacklevel=1)
