@@ -17,14 +17,32 @@ class Block(nn.Module):
         self.norm1, self.norm2 = nn.LayerNorm(D), nn.LayerNorm(D)
         self.up, self.down = nn.Linear(D, F), nn.Linear(F, D)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def attended(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         split = x.shape[0], x.shape[1], H, D // H
         q, k, v = (part(x).view(split).transpose(1, 2) for part in (self.q, self.k, self.v))
         scores = q @ k.transpose(-1, -2) / (D // H) ** 0.5
         if mask is not None:
             scores = scores.masked_fill(~mask[:, None, None, :], self.low)
-        y = self.norm1(x + self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape)))
-        return self.norm2(y + self.down(nn.functional.gelu(self.up(y))))
+        return self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
+
+    def fed(self, x: Tensor) -> Tensor:
+        return self.down(nn.functional.gelu(self.up(x)))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        y = self.norm1(x + self.attended(x, mask))
+        return self.norm2(y + self.fed(y))
+
+
+class SideBySide(Block):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return x + self.attended(self.norm1(x), mask) + self.fed(self.norm2(x))
+
+
+class Placed(Block):
+    """It needs positions, of which it adds numbers to x."""
+
+    def forward(self, x: Tensor, *, positions: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x + torch.sin(positions[..., None].to(x.dtype)), mask)
 
 
 class Filled(Block):
@@ -42,6 +60,19 @@ class Lowered(Block):
     def __init__(self) -> None:
         super().__init__()
         self.norm1 = Halving(D)
+
+
+class HalvingCompiled(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (0.5 if torch.compiler.is_dynamo_compiling() else 1.0)
+
+
+class Compiled(Block):
+    """Another layer under torch.compile alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1 = HalvingCompiled(D)
 
 
 class NoHalf(Block):

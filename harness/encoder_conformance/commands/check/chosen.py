@@ -67,17 +67,24 @@ def chosen(
 
 def _rounded_alike(records: Sequence[Record]) -> dict[tuple[str, ...], Record]:
     """Each wrong answer in float64, as one that deviates so, where all are as far off, in σ, as those in float32 to the
-    same questions, from the same stage on: an error that shrinks as the roundoff does is one of rounding."""
+    same questions, and begin alike: an error that shrinks as the roundoff does is one of rounding."""
     failed = {(each.dtype, each.case, each.check): each for each in records if each.outcome not in EXPECTED}
     found = {}
     for (dtype, case, check), record in failed.items():
         if dtype == "float64":
             narrow = failed.get(("float32", case, check))
-            if narrow is None or record.stage != narrow.stage or not _no_larger(record.rms, narrow.rms):
+            if narrow is None or not (_begins_alike(record, narrow) and _no_larger(record.rms, narrow.rms)):
                 return {}
             changed = {"outcome": Outcome.DEVIATES, "deviations": _OF_ROUNDING, "message": "", "rms": None, "max": None}
             found[record.key] = record.model_copy(update=changed)
     return found
+
+
+def _begins_alike(one: Record, other: Record) -> bool:
+    """Whether both are right up to the same stage, or to one of those that the choice changes."""
+    changed = catalogue()[_OF_ROUNDING[0]].patch.steps
+    first = [(each.stage or "").rpartition(".")[2] for each in (one, other)]
+    return first[0] == first[1] or set(first) <= changed.keys()
 
 
 def _no_larger(rms: float | None, narrow: float | None) -> bool:

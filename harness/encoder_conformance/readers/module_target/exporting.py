@@ -82,9 +82,33 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         where = lines.of_problem(problem)
         return Exported(problem=problem, where=where, notes=notes, traced=True, named=bool(findings.features))
     taken_for = tuple(finding.message for finding in findings.in_order() if finding.severity == "warning")
-    at = dict(lines.of_parameters(own, marks))
+    at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
-    return replace(_placed(own, inferred, marks, before), notes=notes, taken_for=taken_for, lines=at)
+    found = _placed(own, inferred, marks, before)
+    return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+
+
+_BESIDE = {
+    "norm.epsilon": "norm1.gain",
+    "norm.kind": "norm1.gain",
+    "attention.scale": "attention.query.weight",
+    "attention.num_heads": "attention.query.weight",
+    "feed_forward.activation": "feed_forward.output.weight",
+}
+"""Key of a layer → the parameter whose line it is told by, where no node of a graph has one."""
+
+
+def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None) -> Mapping[str, str]:
+    """The lines of a module whose exporter keeps none."""
+    try:
+        at = module.lines({"x": np.zeros(shape, np.float32)})
+    except Exception:  # a module is judged without its lines
+        return {}
+    names = [] if map is None else [*map.elements]
+    for key, parameter in _BESIDE.items() if map is not None else ():
+        own = next((map.source(name)[0] for name in names if name.endswith(parameter)), "")
+        at = {**at, key: at[own]} if own in at else at
+    return at
 
 
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:

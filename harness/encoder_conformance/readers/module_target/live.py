@@ -176,6 +176,10 @@ class LiveModule(ABC):
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         """Exports a graph of x alone, with parameters as constants."""
 
+    def lines(self, feeds: Feeds) -> Mapping[str, str]:
+        """Own parameter → the line of the user's source that reads it, of a framework whose exporter keeps none."""
+        return {}
+
     def export_as_it_is(self, x_shape: tuple[int, ...]) -> onnx.ModelProto | None:
         """The same before its exporter simplifies the graph; None where it always does, or never."""
         return None

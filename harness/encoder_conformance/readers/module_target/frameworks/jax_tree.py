@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from traceback import extract_tb
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from jax.tree_util import keystr, tree_flatten_with_path
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
+from encoder_conformance.readers.module_target.calling_lines import line_in
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
 from encoder_conformance.readers.module_target.live import (
@@ -269,6 +271,19 @@ class JaxModule(HeldModule):
         tree = self.tree()
         return exported(lambda x: self.program.output(tree, {"x": x}), x_shape)
 
+    def lines(self, feeds: Feeds) -> Mapping[str, str]:
+        """Of the first step that reads each, as JAX traced it."""
+        tree = self.tree()
+        leaves, structure = jax.tree.flatten(tree)
+        fed = arrays(feeds)
+        program = jax.make_jaxpr(lambda given: self.program.output(jax.tree.unflatten(structure, given), fed))(leaves)
+        readers = {id(read): step for step in reversed(program.jaxpr.eqns) for read in step.invars}
+        found = {}
+        for name, variable in zip(self.names, program.jaxpr.invars, strict=True):
+            if (step := readers.get(id(variable))) is not None and (line := _line_of(step)):
+                found[name] = line
+        return found
+
     def objects(self) -> Iterator[object]:
         return iter(self.of.parts)
 
@@ -279,6 +294,11 @@ class _StepByStep(JaxModule):
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype), jax.disable_jit():
             return np.asarray(self.program.output(self.tree(), arrays(feeds)))
+
+
+def _line_of(step: Any) -> str:
+    trace = step.source_info.traceback
+    return "" if trace is None else line_in(extract_tb(trace.as_python_traceback()), ("jax", "flax", "equinox"))
 
 
 def _beside(value: Array | jax.Array, x: jax.Array) -> jax.Array:

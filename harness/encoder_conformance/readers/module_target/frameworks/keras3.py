@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import extract_stack
 from typing import Any
 
 import keras
@@ -15,6 +16,7 @@ import onnx
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.calling_lines import line_in
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
@@ -111,6 +113,19 @@ class KerasModule(HeldModule):
                     seen[path, side, index] = np.asarray(keras.ops.convert_to_numpy(each))
 
         return seen, calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
+
+    def lines(self, feeds: Feeds) -> Mapping[str, str]:
+        """Of a weight the line that calls its layer, the innermost that has it."""
+        called: dict[str, str] = {}
+
+        def keep(path: str, side: str, value: Any) -> None:
+            if side == "input" and (line := line_in(extract_stack(), ("keras", "tensorflow", "jax", "torch"))):
+                called.setdefault(path, line)
+
+        calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
+        places = {id(weight): name for name, weight in zip(self.names, self._weights, strict=True)}
+        parts = sorted(walk(FRAMEWORK.tree, self.layer), key=lambda each: each[0].count("."))
+        return {places[id(weight)]: called[path] for path, part in parts if path in called for weight in part.weights}
 
     def _tensors(self) -> list[Any]:
         return [keras.ops.convert_to_tensor(value) for value in self.values]

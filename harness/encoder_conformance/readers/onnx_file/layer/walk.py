@@ -207,7 +207,8 @@ class Walk:
         if known is not operation:
             beside = isinstance(known, Sum) and operation in known.sides
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
-            self.differ(what, step, operation, "parallel" if beside else None)
+            shown = known if beside else operation  # an input of the layer is of no line
+            self.differ(what, step, shown, "parallel" if beside else None)
 
 
 def _feature(kind: type, step: Step) -> Feature | None:

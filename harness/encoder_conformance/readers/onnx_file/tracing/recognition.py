@@ -122,9 +122,17 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         source = _gain_operand(table, name, expression, function)
         gained = RowMap(operation.shape, name, _whole(operation), Gain(gains, source))
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
+    if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
+        raise UnsupportedPattern(f"at {name!r}", "added")
     kind, factor, error = activation_of(observed, inputs, name)
     activation = Activation(operation.shape, name, _whole(operation), kind, error)
     return View(table.intern((id(operation), kind), activation), expression.index, factor)
+
+
+def _is_shift(added: Elementwise, beside_twice: Elementwise) -> bool:
+    """Whether the same is added to an input and to twice that."""
+    with np.errstate(all="ignore"):
+        return bool(np.abs(added - beside_twice).max() <= CLOSE * np.abs(added).max())
 
 
 def _gains(expression: Expression, observed: Elementwise, inputs: Elementwise) -> Array | None:

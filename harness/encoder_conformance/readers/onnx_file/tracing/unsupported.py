@@ -9,7 +9,7 @@ Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
-    "bias_of_x", "sums",
+    "bias_of_x", "sums", "added",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -74,6 +74,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "a value is multiplied by one number that is a parameter; layer scale has one for each feature (E-31)",
         _SOURCE,
     ),
+    "added": (
+        "numbers that do not depend on x are added to it, as positions are; a layer takes an x that has them already",
+        "name the part that takes that x (--at PATH)",
+    ),
     "recurrence": ("there is a recurrent network in it; the specification has none", _ALONE),
     "control_flow": (
         "there are branches or loops in it (If, Loop, Scan); they are not followed",
@@ -88,7 +92,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 }  # fmt: skip
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
-    *("recurrence", "experts"),
+    *("added", "recurrence", "experts"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {

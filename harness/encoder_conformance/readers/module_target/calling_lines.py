@@ -1,0 +1,34 @@
+"""The lines of the user's source among the frames of a call, where no exporter keeps them."""
+
+import sysconfig
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from traceback import FrameSummary
+
+from encoder_conformance.platform.paths import PACKAGE, ROOT
+
+
+def line_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
+    """`model.py:12`, the innermost frame that is of none of these packages, nor of Python's own or ours; "" for none.
+
+    `frames`: the outermost first.
+    """
+    theirs = (*_folders(libraries), str(PACKAGE), str(ROOT / "impls"), sysconfig.get_paths()["stdlib"])
+    own = [each for each in frames if _is_source(each.filename) and not _is_in(each.filename, theirs)]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+
+
+def _is_source(path: str) -> bool:
+    return path.endswith(".py")
+
+
+def _is_in(path: str, folders: tuple[str, ...]) -> bool:
+    """What is installed lies in a folder of Python's own, and may be the user's all the same."""
+    *libraries, stdlib = folders
+    return path.startswith(tuple(libraries)) or (path.startswith(stdlib) and "site-packages" not in path)
+
+
+def _folders(libraries: Iterable[str]) -> list[str]:
+    found = (find_spec(name) for name in libraries)
+    return [str(Path(each.origin).parent) for each in found if each is not None and each.origin]

@@ -1,0 +1,79 @@
+"""The line of the user's source that a refusal and a finding name, in every framework."""
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from encoder_conformance.readers.module_target.calling_lines import line_in
+from encoder_conformance.readers.module_target.frameworks import framework_of
+
+FOLDER = Path(__file__).parent
+
+
+def code_at(line: str) -> str:
+    file, _, number = line.partition(":")
+    return (FOLDER / file).read_text(encoding="utf-8").splitlines()[int(number) - 1]
+
+
+def lines_of(file: str, name: str, d_model: int) -> dict[str, str]:
+    module = runpy.run_path(str(FOLDER / file))[name]
+    module = module() if isinstance(module, type) else module
+    framework = framework_of(module)
+    assert framework is not None
+    return dict(framework.live(module).lines({"x": np.zeros((3, 5, d_model), np.float32)}))
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("file", "name", "expected"),
+    [
+        ("bare_jax.py", "Nnx", {"norm1.scale": "self.norm1(", "down.kernel": "self.down("}),
+        ("bare_jax.py", "function", {"down.w": 'p["down"]', "wo.w": 'p["wo"]'}),
+        ("bare_jax.py", "Equinox", {"norm1.weight": "self.norm1", "down.bias": "self.down"}),
+        ("bare_keras.py", "Block", {"block.dense.kernel": "self.", "block.layer_normalization.gamma": "self."}),
+    ],
+)
+def test_each_parameter_has_the_line_of_the_user_that_reads_it(file: str, name: str, expected: dict[str, str]) -> None:
+    pytest.importorskip("flax" if file == "bare_jax.py" else "keras")
+    made = runpy.run_path(str(FOLDER / file))
+    found = lines_of(file, name, made["D"])
+    for own, code in expected.items():
+        assert code in code_at(found[own]), (own, found[own])
+
+
+def test_the_innermost_frame_of_the_user_is_named_and_none_of_a_library() -> None:
+    from traceback import FrameSummary
+
+    import numpy
+
+    library = str(Path(numpy.__file__).parent / "core.py")
+    frames = [FrameSummary("/home/a/model.py", n, "call") for n in (3, 12)]
+    assert line_in([*frames, FrameSummary(library, 5, "add")], ["numpy"]) == "model.py:12"
+    assert line_in([FrameSummary(library, 5, "add")], ["numpy"]) == ""
+    assert line_in([*frames, FrameSummary(library, 5, "add")], []) == "core.py:5"
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("name", "said", "code"),
+    [
+        ("SideBySide", "attention and the feed-forward network stand side by side", "x + self.attended("),
+        ("Placed", "numbers that do not depend on x are added to it, as positions are", "torch.sin(positions"),
+    ],
+)
+def test_a_refusal_names_the_feature_and_its_line(name: str, said: str, code: str) -> None:
+    pytest.importorskip("torch")
+    from encoder_conformance.readers.module_target.describing import described
+    from encoder_conformance.readers.module_target.examination import examine
+
+    module: Any = runpy.run_path(str(FOLDER / "also_modules.py"))[name]()
+    refused = described(examine(module, dtypes=("float32",))).not_read
+    assert refused is not None
+    assert said in refused.problem
+    assert refused.beyond
+    assert re.search(r"^also_modules\.py:\d+: ", refused.where)
+    assert code in refused.where
