@@ -16,6 +16,9 @@ from encoder_conformance.commands.check.checking import Checking
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.installing import install
+from encoder_conformance.readers.module_target.loading import load_target
 
 MODULES = Path(__file__).with_name("bare_modules.py")
 BARE: dict[str, Any] = runpy.run_path(str(MODULES), run_name="bare_modules_by_value")
@@ -118,3 +121,34 @@ def test_progress_counts_what_is_left_of_all_of_it(tmp_path: Path) -> None:
     judged = [(total, done) for total, done in begun if total > 1]
     assert len(judged) == 3  # the module, and two forms of it
     assert all(total == done for total, done in judged), judged
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("import cv2_of_nobody.parts", "pip install cv2_of_nobody, unless it is a file of yours"),
+        ("import json.of_nobody", ""),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command_that_adds_it(tmp_path: Path, source: str, hint: str) -> None:
+    (tmp_path / "lacks.py").write_text(f"{source}\ndef made(): ...\n")
+    with pytest.raises(BadTarget, match="ModuleNotFoundError: No module named") as refused:
+        load_target("lacks.py:made", {}, tmp_path)
+    assert refused.value.hint == hint
+
+
+def test_what_adds_a_framework_adds_what_reads_its_modules() -> None:
+    assert install("jax2onnx") == install("flax.nnx") == "pip install 'encoder-conformance[jax]'"
+    assert install("PIL.Image") == "pip install pillow"
+    with pytest.raises(BadTarget, match="there is no module 'of_nobody.layers'") as refused:
+        load_target("of_nobody.layers:Block", {}, Path.cwd())
+    assert refused.value.hint.endswith("if it is a package: pip install of_nobody")
+
+
+@pytest.mark.release
+def test_files_are_those_of_the_folder_that_the_user_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sizes.txt").write_text("16 2 24")
+    made = "nn.TransformerEncoderLayer(*map(int, open('sizes.txt').read().split()), batch_first=True)"
+    (tmp_path / "reads.py").write_text(f"from torch import nn\ndef made(): return {made}\n")
+    assert encoder_conformance.check("reads.py:made", dtypes=["float32"]).conforms

@@ -109,6 +109,8 @@ class ModuleTarget(ModuleAdapter):
     def loaded_target(self, message: dict[str, Any]) -> tuple[ModuleFramework, Any]:
         """The module that a request names, made once for all that name it. Raises BadTarget."""
         key = json.dumps([message["target"], message["arguments"]])
+        if Path(message["folder"]).is_dir():  # whose relative files are those of the user
+            os.chdir(message["folder"])
         if self.opened is None or self.opened[0] != key:
             self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
             self.parts, self.whole = self.opened[1].parts(self.opened[2]), None

@@ -16,6 +16,7 @@ from typing import Any
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+from encoder_conformance.readers.module_target.installing import install
 
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
@@ -49,10 +50,18 @@ def without_input(work: Callable[[], Any]) -> Any:
         raise BadTarget(problem, "put that under `if __name__ == '__main__':`") from None
     except BadTarget:
         raise
+    except ModuleNotFoundError as error:
+        raise BadTarget(last_frames(error), _to_add(error)) from None
     except (Exception, SystemExit) as error:
         raise BadTarget(last_frames(error)) from None
     finally:
         sys.stdin = stdin
+
+
+def _to_add(error: ModuleNotFoundError) -> str:
+    """The command that adds what an import did not find; "" where a package that is there lacks a part."""
+    top = (error.name or "").partition(".")[0]
+    return f"{install(top)}, unless it is a file of yours" if top and top not in sys.modules else ""
 
 
 def value_of(text: str) -> Any:
@@ -69,7 +78,7 @@ def _imported(source: str, folder: Path) -> Any:
         except (ImportError, ValueError):
             found = None
         if found is None:
-            hint = f"it is looked for in {folder} and among what is installed"
+            hint = f"it is looked for in {folder} and among what is installed; if it is a package: {install(source)}"
             raise BadTarget(f"there is no module {source!r}", hint)
         return without_input(lambda: importlib.import_module(source))
     path = (folder / source).resolve()
@@ -142,7 +151,7 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
     config.json and safetensors; nothing is downloaded."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     if importlib.util.find_spec("transformers") is None:
-        raise BadTarget("transformers is not installed", "pip install transformers")
+        raise BadTarget("transformers is not installed", install("transformers"))
     from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
 
     path = (folder / name).resolve()
@@ -168,7 +177,7 @@ def made_by_transformers(config: Any) -> Any:
         except ImportError as error:
             if missing := _REQUIRED.search(str(error)):
                 problem = f"{model.__name__} needs the library {missing[1]}, which is not installed"
-                raise BadTarget(problem, f"pip install {missing[1]}") from None
+                raise BadTarget(problem, install(missing[1])) from None
             raise
 
     return without_input(made)

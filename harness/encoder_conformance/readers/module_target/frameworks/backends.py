@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnx.numpy_helper
 
+from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -34,7 +35,7 @@ class TensorFlow:
         try:
             import tf2onnx
         except ImportError:
-            raise ExecutionError("tf2onnx is not installed") from None
+            raise ExecutionError(f"tf2onnx is not installed: {install('tf2onnx')}") from None
         signature = [tf.TensorSpec(x_shape, tf.float32, name="x")]
         model: onnx.ModelProto
         model, _ = tf2onnx.convert.from_function(tf.function(function), signature, opset=18)

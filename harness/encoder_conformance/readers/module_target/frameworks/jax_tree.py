@@ -21,6 +21,7 @@ from encoder_conformance.readers.module_target.calling import in_training
 from encoder_conformance.readers.module_target.calling_lines import line_in
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
+from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldModule,
@@ -324,7 +325,7 @@ def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...
     try:
         from jax2onnx import to_onnx
     except ImportError:
-        raise ExecutionError("jax2onnx is not installed") from None
+        raise ExecutionError(f"jax2onnx is not installed: {install('jax2onnx')}") from None
     given = jax.ShapeDtypeStruct(x_shape, jnp.float32)
     program, held = _needed(jax.make_jaxpr(function)(given))
     model: onnx.ModelProto = to_onnx(lambda x: jax.core.eval_jaxpr(program, held, x)[0], [given])
