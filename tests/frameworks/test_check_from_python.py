@@ -140,7 +140,7 @@ def test_a_missing_package_is_named_with_the_command_that_adds_it(tmp_path: Path
 def test_what_adds_a_framework_adds_what_reads_its_modules() -> None:
     assert install("jax2onnx") == install("flax.nnx") == "pip install 'encoder-conformance[jax]'"
     assert install("PIL.Image") == "pip install pillow"
-    with pytest.raises(BadTarget, match="there is no module 'of_nobody.layers'") as refused:
+    with pytest.raises(BadTarget, match=r"there is no module 'of_nobody\.layers'") as refused:
         load_target("of_nobody.layers:Block", {}, Path.cwd())
     assert refused.value.hint.endswith("if it is a package: pip install of_nobody")
 
