@@ -104,9 +104,9 @@ def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None
         at = module.lines({"x": np.zeros(shape, np.float32)})
     except Exception:  # a module is judged without its lines
         return {}
-    names = [] if map is None else [*map.elements]
-    for key, parameter in _BESIDE.items() if map is not None else ():
-        own = next((map.source(name)[0] for name in names if name.endswith(parameter)), "")
+    sources = {} if map is None else {name: map.source(name)[0] for name in map.elements}
+    for key, parameter in _BESIDE.items():
+        own = next((source for name, source in sources.items() if name.endswith(parameter)), "")
         at = {**at, key: at[own]} if own in at else at
     return at
 

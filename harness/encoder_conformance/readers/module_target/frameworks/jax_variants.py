@@ -18,7 +18,8 @@ class _Optimised(JaxModule):
 
     @cached_property
     def _compiled(self) -> Callable[..., Any]:
-        return jax.jit(self.program.output)
+        compiled: Callable[..., Any] = jax.jit(self.program.output)
+        return compiled
 
     def call(self, feeds: Feeds) -> Array:
         return np.asarray(self._compiled(self.tree(), arrays(feeds)))

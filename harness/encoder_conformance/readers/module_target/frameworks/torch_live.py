@@ -1,7 +1,7 @@
 """A live module of PyTorch: its weights, its calls in every way, its gradients, and its export."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
