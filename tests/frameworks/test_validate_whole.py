@@ -201,8 +201,8 @@ def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against
 
 
 def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -> None:
-    from encoder_conformance.commands.validate.measured import Measure, Source
-    from encoder_conformance.commands.validate.whole_inputs import WholeCase
+    from encoder_conformance.blackbox.inputs import WholeCase
+    from encoder_conformance.blackbox.measured import Measure, Source
     from encoder_conformance.spec.outcome import Outcome
     from encoder_conformance.worker.failure import Failure
 

@@ -1,16 +1,16 @@
 """Compares two modules as black boxes: of one at least no layer was read, so that there is no oracle and no stage.
 
-B is called in float64, and σ is measured on it, as on the source of a file (`commands/validate/measured.py`).
+B is called in float64, and σ is measured on it, as on the source of a file (`blackbox/measured.py`).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from encoder_conformance.blackbox.comparing import judged, paired
+from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import OutputDifference, WholeDiffResult
-from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
-from encoder_conformance.commands.validate.whole import judged, paired
-from encoder_conformance.commands.validate.whole_inputs import WholeCase, WholeInputs
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument

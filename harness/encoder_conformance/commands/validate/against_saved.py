@@ -11,12 +11,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from encoder_conformance.blackbox.comparing import Outputs
+from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.against_whole import answers_of, compared, unasked
 from encoder_conformance.commands.validate.evidence import ExaminedFile
-from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
-from encoder_conformance.commands.validate.whole import Outputs, WholeComparison
-from encoder_conformance.commands.validate.whole_inputs import WholeCase
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import WholeFile, WholeInput

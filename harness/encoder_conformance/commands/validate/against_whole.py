@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from encoder_conformance.blackbox.comparing import Outputs, judged, paired
+from encoder_conformance.blackbox.inputs import WholeInputs
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.evidence import ExaminedFile
-from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
-from encoder_conformance.commands.validate.whole import Outputs, WholeComparison, WholeVerdict, judged, paired
-from encoder_conformance.commands.validate.whole_inputs import WholeInputs
+from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import FileDescription

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
-from encoder_conformance.commands.validate.whole import LIMIT, WholeComparison, WholeVerdict
+from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
 
 _SHOWN = 4

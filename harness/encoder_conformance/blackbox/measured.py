@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.commands.validate.whole import Outputs
-from encoder_conformance.commands.validate.whole_inputs import WholeCase
+from encoder_conformance.blackbox.comparing import Outputs
+from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.messages import Call, Precision
 from encoder_conformance.spec.axes import Array
