@@ -158,7 +158,8 @@ class Call(_Message):
 
     `target`: the path of a file, or a module as in `Examine`, with its `arguments`, `folder` and part `at`. `seed`:
     draws what multiplies each element of its parameters by 1 + r · `roundoff`, with r uniform in [−1, 1); null: nothing
-    does.
+    does. `in_float`: the numbers of the places of a file of integers that are left in float, as `rounding` listed them;
+    `write`: where to write that file, which is then not called; null for nowhere.
     """
 
     op: Literal["call"] = "call"
@@ -170,6 +171,35 @@ class Call(_Message):
     precision: Precision = "own"
     seed: NonNegativeInt | None = None
     roundoff: float = 0.0
+    in_float: tuple[NonNegativeInt, ...] | None = None
+    write: str | None = None
+
+
+class LookAtRounding(_Message):
+    """Look at what the integers of a file do. Only `conform validate` sends it, to `readers/onnx_file`.
+
+    The frame has the file's inputs by name, and the tensors that it was made from as source/NAME; `source`: the file
+    that those are in. The answer's `description` has the keys of `RoundingLooked`. A `call` may then name its places.
+    """
+
+    op: Literal["rounding"] = "rounding"
+    target: str
+    inputs: tuple[str, ...]
+    source: str | None = None
+
+
+class ReadData(_Message):
+    """Run a script that gives a user's own inputs. Only `conform validate --data` sends it, to `readers/onnx_file`.
+
+    `target`: FILE.py or FILE.py:NAME, of an iterable of dicts, a function that gives one, or a CalibrationDataReader.
+    `most`: items that are taken. The answer's `description` has `items` and whether there are `more`; its frame has
+    the arrays, as NUMBER/NAME.
+    """
+
+    op: Literal["data"] = "data"
+    target: str
+    folder: str
+    most: PositiveInt
 
 
 class Run(_Message):
@@ -204,9 +234,13 @@ class Stop(_Message):
 
 
 Request = (
-    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Call | Run
-    | Profile | Stop
+    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Call
+    | LookAtRounding | ReadData | Run | Profile | Stop
 )  # fmt: skip
+
+
+Describing = Inspect | Examine | AskWayBack | LookAtRounding | ReadData
+"""The requests that readers answer with a description."""
 
 
 Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
@@ -244,7 +278,8 @@ class Built(Answer):
 
 
 class Described(Answer):
-    """The answer to `inspect`, `examine` or `way_back`; the subject's own parameters, if recognised, are in the frame.
+    """The answer to `inspect`, `examine`, `way_back`, `rounding` or `data`. The subject's own parameters, if they are
+    recognised, and the arrays of data are in the frame.
 
     `description` has the keys of `FileDescription` or `ModuleDescription` (`encoder_conformance.protocol.description`).
     """

@@ -1,0 +1,69 @@
+"""The numbers that the integers of a weight stand for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, input_at, replace_nodes
+from encoder_conformance.spec.axes import Array
+
+_STEPS = 1.01
+"""Steps by which a rounded number may be off: half of one, and another half where the zero point is rounded, too."""
+
+
+@dataclass(frozen=True)
+class RealWeight:
+    """The numbers that integers stand for, and the distance of two neighbours, which broadcasts to them."""
+
+    value: Array
+    step: Array
+
+    def is_rounded_from(self, other: Array) -> bool:
+        """Whether each number is as near to the other's as rounding leaves it."""
+        if other.shape != self.value.shape or other.dtype.kind != "f":
+            return False
+        return bool((np.abs(self.value - other) <= _STEPS * self.step + 1e-12).all())
+
+
+def dequantised(whole: Array, scale: Array, zero: Array | None, axis: int, block: int = 0) -> RealWeight:
+    """The numbers of integers, by one scale, by one of each slice along an axis, or of each block along it."""
+    if scale.ndim == 1 and scale.size > 1:
+        shape = [1] * whole.ndim
+        shape[axis] = scale.size
+        scale = scale.reshape(shape)
+        zero = None if zero is None else zero.reshape(shape)
+    elif scale.ndim > 1 and block:
+        kept = slice(0, whole.shape[axis])
+        scale = np.repeat(scale, block, axis=axis).take(range(*kept.indices(whole.shape[axis])), axis=axis)
+        zero = None if zero is None else np.repeat(zero, block, axis=axis).take(range(whole.shape[axis]), axis=axis)
+    wide = scale.astype(np.float64)
+    less = whole.astype(np.float64) - (0.0 if zero is None else zero.astype(np.float64))
+    return RealWeight((less * wide).astype(np.float32), np.abs(wide))
+
+
+def real_weight(node: onnx.NodeProto, held: Mapping[str, onnx.TensorProto]) -> RealWeight | None:
+    """What a DequantizeLinear gives of initializers; None of anything else."""
+    named = (node.input[0], input_at(node, 1), input_at(node, 2))
+    if named[0] not in held or named[1] not in held:
+        return None
+    whole, scale = (numpy_helper.to_array(held[name]) for name in named[:2])
+    zero = numpy_helper.to_array(held[named[2]]) if named[2] in held else None
+    attributes = attributes_of(node)
+    axis = int(attributes.get("axis", 1)) if whole.ndim > 1 else 0
+    return dequantised(whole, scale, zero, axis, int(attributes.get("block_size", 0)))
+
+
+def fold_weights(graph: onnx.GraphProto) -> None:
+    """Puts the numbers of weights in the place of what reads their integers, in place: ONNX's reference has no
+    DequantizeLinear before opset 19."""
+    held, kept = {tensor.name: tensor for tensor in graph.initializer}, []
+    for node in graph.node:
+        real = real_weight(node, held) if node.op_type == "DequantizeLinear" else None
+        if real is None:
+            kept.append(node)
+        else:
+            graph.initializer.append(numpy_helper.from_array(real.value, node.output[0]))
+    replace_nodes(graph, kept)
