@@ -48,7 +48,7 @@ class RoundedAway(Frozen):
     problem: Plain
 
 
-class Place(Frozen):
+class IntegerPlace(Frozen):
     """One operator of integers, and the weight with which it is left in float."""
 
     node: Plain
@@ -58,5 +58,5 @@ class Place(Frozen):
 class RoundingLooked(Frozen):
     """What a worker sees in a file of integers: its operators of integers, and what its scales lose on some inputs."""
 
-    places: tuple[Place, ...]
+    places: tuple[IntegerPlace, ...]
     away: tuple[RoundedAway, ...]

@@ -2,16 +2,16 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.commands.validate.against import compared_with, opened
 from encoder_conformance.commands.validate.against_saved import compare_saved, is_saved, saved
-from encoder_conformance.commands.validate.against_whole import compare_whole, unaskable
+from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.covered import covered
 from encoder_conformance.commands.validate.evidence import (
     Answers,
@@ -29,7 +29,7 @@ from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
 from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, WholeResult, in_order
 from encoder_conformance.commands.validate.rounding.by_oracle import by_oracle
 from encoder_conformance.commands.validate.rounding.fixing import write_within_limit
-from encoder_conformance.commands.validate.rounding.measured import Comparison, MadeFrom, measure_rounding
+from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
     RuntimeQuestions,
@@ -107,13 +107,10 @@ def _validated(
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
     logs = out / "logs"
     own = _own_data(request, subject, runs)
-
-    def rounding(made_from: MadeFrom | None) -> dict[str, Any]:
-        return _rounding(subject, runs, made_from, own, logs, progress)
-
     if request.against is None:
-        measured = rounding(None)
-        return _assessed(ValidationEvidence(subject, _answers(subject, runs, logs, jobs, progress), **measured))
+        measured = rounding_of(subject, runs, None, own, logs, progress)
+        answers = _answers(subject, runs, logs, jobs, progress)
+        return _assessed(ValidationEvidence(subject, answers, rounding=measured.rounding, not_rounded=measured.why_not))
     source = replace(request.against, pythons=request.pythons)
     if is_saved(source):
         return _assessed(_against_saved(source, subject, runs, logs, jobs, progress))
@@ -121,42 +118,74 @@ def _validated(
     with contextlib.ExitStack() as entered:
         if session is not None:
             entered.callback(session.close)
-        whole = compare_whole((source, session), subject, runs, logs, progress, own)
-        if not subject.is_understood:
-            return _assessed(ValidationEvidence(subject, None, whole=whole, **rounding(MadeFrom(source, session))))
+        return _assessed(_against(MadeFrom(source, session), subject, runs, own, _Asking(logs, jobs, progress)))
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """How is asked: where logs go, with how many processes the oracle computes, and where progress is shown."""
+
+    logs: Path
+    jobs: int
+    progress: Progress
+
+
+def _against(
+    made_from: MadeFrom,
+    subject: ExaminedFile,
+    runs: list[RuntimeRun],
+    own: Sequence[WholeCase],
+    asking: _Asking,
+) -> ValidationEvidence:
+    """Beside its source: as two black boxes, and, where a layer is read off both, stage by stage."""
+    source, session, logs, jobs, progress = (
+        made_from.request,
+        made_from.session,
+        asking.logs,
+        asking.jobs,
+        asking.progress,
+    )
+    whole = compare_whole((source, session), subject, runs, logs, progress, own)
+    with contextlib.ExitStack() as entered:
         try:
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
-            measured = rounding(MadeFrom(source, session))
-            if not whole.verdicts and measured["rounding"] is None:
+            measured = rounding_of(subject, runs, made_from, own, logs, progress)
+            if subject.is_understood and not whole.verdicts and measured.rounding is None:
                 why = "; ".join((problem.problem, *whole.not_compared))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
-            answers = _answers(subject, runs, logs, jobs, progress)
-            return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem, **measured))
+            answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
+            how = {"unopened": problem.problem if subject.is_understood else "", "not_rounded": measured.why_not}
+            return ValidationEvidence(subject, answers, whole=whole, rounding=measured.rounding, **how)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)
             whole = of_part if of_part.verdicts else whole
-        measured = rounding(MadeFrom(part, session, origin.parameters))
+        of = MadeFrom(part, session, origin.parameters)
+        measured = rounding_of(subject, runs, of, own, logs, progress)
         answers = _answers(held, runs, logs, jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
-        return _assessed(ValidationEvidence(held, answers, origin, compared, whole, **measured))
+        return ValidationEvidence(
+            held, answers, origin, compared, whole, rounding=measured.rounding, not_rounded=measured.why_not
+        )
 
 
 def _against_saved(
     source: SubjectRequest, subject: ExaminedFile, runs: list[RuntimeRun], logs: Path, jobs: int, progress: Progress
 ) -> ValidationEvidence:
     """Beside outputs that were saved: in σ, or as far as its rounding takes a file of integers from them."""
-    where, measured, whole = f"--against {source.target}", dict[str, Any](), None
+    where, measured, whole = f"--against {source.target}", NOT_OF_INTEGERS, None
     if subject.integers and subject.description.whole is not None:
         case = saved(source.folder / source.target, subject.description.whole, where)
-        measured = _rounding(subject, runs, MadeFrom(source, saved=case), (), logs, progress)
-        if measured["rounding"] is None:
-            raise InputError(measured["not_rounded"], where=where)
+        measured = rounding_of(subject, runs, MadeFrom(source, saved=case), (), logs, progress)
+        if measured.rounding is None:
+            raise InputError(measured.why_not, where=where)
     else:
         whole = compare_saved(source, subject, runs, logs, progress)
     answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
-    return ValidationEvidence(subject, answers, whole=whole, unopened=f"{source.target} has none", **measured)
+    return ValidationEvidence(
+        subject, answers, whole=whole, unopened=f"{source.target} has none", rounding=measured.rounding
+    )
 
 
 def _own_data(request: ValidationRequest, subject: ExaminedFile, runs: Sequence[RuntimeRun]) -> list[WholeCase]:
@@ -167,29 +196,6 @@ def _own_data(request: ValidationRequest, subject: ExaminedFile, runs: Sequence[
         raise InputError("is given to a file of integers, or to one and its source", where="--data", hint=hint)
     session = next((run.session for run in runs if run.session is not None), None)
     return own_data(request.data, subject.description.whole, session)
-
-
-def _rounding(
-    subject: ExaminedFile,
-    runs: Sequence[RuntimeRun],
-    made_from: MadeFrom | None,
-    own: Sequence[WholeCase],
-    logs: Path,
-    progress: Progress,
-) -> dict[str, Any]:
-    """What the integers of a file cost, as fields of the evidence; nothing of any other file."""
-    if not subject.integers:
-        return {"rounding": None, "not_rounded": ""}
-    why = unaskable(subject.description)
-    if subject.description.whole is None or why:
-        return {"rounding": None, "not_rounded": why}
-    if made_from is not None and made_from.session is None and made_from.saved is None:  # a checkpoint: by the oracle
-        return {"rounding": None, "not_rounded": ""}
-    compared = Comparison(subject, runs, made_from, progress)
-    found = measure_rounding(compared, own, logs, subject.request.limit)
-    return (
-        {"rounding": None, "not_rounded": found} if isinstance(found, str) else {"rounding": found, "not_rounded": ""}
-    )
 
 
 def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Path = FOLDER) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.own_data import own_data
-from encoder_conformance.commands.validate.rounding.measured import Comparison, MadeFrom, measure_rounding
+from encoder_conformance.commands.validate.rounding.measured import MadeFrom, RoundingComparison, measure_rounding
 from encoder_conformance.commands.validate.rounding.ranking import Variants
 from encoder_conformance.commands.validate.rounding.results import far, shown
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
@@ -30,7 +30,7 @@ def write_within_limit(
     assert limit is not None
     with contextlib.ExitStack() as entered:
         made_from = _made_from(file, logs, entered)
-        compared = Comparison(file, runs, made_from, progress)
+        compared = RoundingComparison(file, runs, made_from, progress)
         whole = file.description.whole
         own = own_data(request.data, whole, compared.session) if request.data else []
         found = measure_rounding(compared, own, logs, limit)

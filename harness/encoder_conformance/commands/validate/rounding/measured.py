@@ -8,7 +8,7 @@ from pathlib import Path
 from encoder_conformance.blackbox.comparing import Outputs, paired
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import Measure, Source
-from encoder_conformance.commands.validate.against_whole import LARGE, answers_of
+from encoder_conformance.commands.validate.against_whole import LARGE, answers_of, unaskable
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.rounding.ranking import Variants, ranking
 from encoder_conformance.commands.validate.rounding.relations import changed
@@ -41,7 +41,7 @@ class MadeFrom:
         return self.request.target if self.request.at is None else f"{self.request.target} at {self.request.at}"
 
 
-class Comparison:
+class RoundingComparison:
     """A file of integers, its runs, and what its outputs are compared with."""
 
     def __init__(
@@ -95,7 +95,39 @@ class Comparison:
         return None if isinstance(found, Failure) else found
 
 
-def measure_rounding(compared: Comparison, own: Sequence[WholeCase], logs: Path, limit: float | None) -> Rounding | str:
+@dataclass(frozen=True)
+class MeasuredRounding:
+    """What the integers of a file cost; or why that was not measured, "" where nothing needs to be."""
+
+    rounding: Rounding | None
+    why_not: str = ""
+
+
+NOT_OF_INTEGERS = MeasuredRounding(None)
+
+
+def rounding_of(
+    file: ExaminedFile,
+    runs: Sequence[RuntimeRun],
+    made_from: MadeFrom | None,
+    own: Sequence[WholeCase],
+    logs: Path,
+    progress: Progress,
+) -> MeasuredRounding:
+    """Of a checkpoint, which computes nothing, the oracle tells instead, where its layer is known."""
+    is_checkpoint = made_from is not None and made_from.session is None and made_from.saved is None
+    if not file.integers or is_checkpoint:
+        return NOT_OF_INTEGERS
+    why = unaskable(file.description)
+    if file.description.whole is None or why:
+        return MeasuredRounding(None, why)
+    found = measure_rounding(RoundingComparison(file, runs, made_from, progress), own, logs, file.request.limit)
+    return MeasuredRounding(None, found) if isinstance(found, str) else MeasuredRounding(found)
+
+
+def measure_rounding(
+    compared: RoundingComparison, own: Sequence[WholeCase], logs: Path, limit: float | None
+) -> Rounding | str:
     """How far the file is off; why that was not measured. `own`: the user's inputs, which are then what is judged."""
     file, inputs = compared.file, WholeInputs.of(compared.file.description)
     cases = [compared.saved[0]] if compared.saved is not None else [*own, *inputs.cases(few=compared.few)]
@@ -132,7 +164,7 @@ def measure_rounding(compared: Comparison, own: Sequence[WholeCase], logs: Path,
 
 
 def _rounded(
-    case: WholeCase, due: Outputs, answers: Mapping[str, Mapping[str, Outputs | Failure]], compared: Comparison
+    case: WholeCase, due: Outputs, answers: Mapping[str, Mapping[str, Outputs | Failure]], compared: RoundingComparison
 ) -> RoundedCase:
     errors = {run: _error(found[case.name], due) for run, found in answers.items() if _ever_ran(found)}
     real = compared.real(case)
@@ -160,7 +192,7 @@ def _error(found: Outputs | Failure, due: Outputs) -> float | None:
 
 def _looked_into(
     found: Rounding,
-    compared: Comparison,
+    compared: RoundingComparison,
     cases: Sequence[WholeCase],
     due: Mapping[str, Outputs],
     inputs: WholeInputs,

@@ -11,7 +11,7 @@ from encoder_conformance.commands.validate.rounding.results import LeftInFloat, 
 from encoder_conformance.judging.relative import largest_error
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.messages import Call, LookAtRounding
-from encoder_conformance.protocol.quantised import Place, RoundedAway, RoundingLooked
+from encoder_conformance.protocol.quantised import IntegerPlace, RoundedAway, RoundingLooked
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.subjects.starting import described_as
 from encoder_conformance.worker.failure import Failure
@@ -76,7 +76,7 @@ class Variants:
 
 
 def ranked(
-    variants: Variants, places: Sequence[Place], asked: Asked, progress: Progress
+    variants: Variants, places: Sequence[IntegerPlace], asked: Asked, progress: Progress
 ) -> list[tuple[float | None, int]]:
     """The error with each place alone in float, and its number: the best first."""
     numbers = sorted(range(len(places)), key=lambda number: not places[number].weight)[:_MOST]
@@ -103,7 +103,7 @@ def together(
 
 
 def ranking(
-    variants: Variants, places: Sequence[Place], asked: Asked, limit: float | None, progress: Progress
+    variants: Variants, places: Sequence[IntegerPlace], asked: Asked, limit: float | None, progress: Progress
 ) -> Ranking | None:
     """None for a file none of whose operators is known to compute with integers."""
     if not places:

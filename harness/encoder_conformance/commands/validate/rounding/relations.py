@@ -5,7 +5,7 @@ from pathlib import Path
 
 from encoder_conformance.blackbox.comparing import Outputs
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.commands.validate.rounding.results import Changed, Rounding, far
+from encoder_conformance.commands.validate.rounding.results import ChangedAnswer, Rounding, far
 from encoder_conformance.judging.relative import relative_error
 from encoder_conformance.protocol.messages import Call
 from encoder_conformance.spec.axes import Array
@@ -20,14 +20,14 @@ _LEAST = 1e-5
 
 def changed(
     session: Session, model: Path, inputs: WholeInputs, cases: Sequence[WholeCase], found: Rounding
-) -> tuple[tuple[str, ...], tuple[Changed, ...]]:
+) -> tuple[tuple[str, ...], tuple[ChangedAnswer, ...]]:
     """The relations that were asked, and those by which it is further off than its rounding explains."""
     rounding = max(far(each.errors.values()) for each in found.judged)
-    asked, off = list[str](), list[Changed]()
+    asked, off = list[str](), list[ChangedAnswer]()
     for by, apart in _relations(session, model, inputs, cases):
         asked.append(by)
         if apart > (0.0 if by == "asked again" else _TIMES * rounding + _LEAST):
-            off.append(Changed(by=by, apart=apart, rounding=rounding))
+            off.append(ChangedAnswer(by=by, apart=apart, rounding=rounding))
     return tuple(asked), tuple(off)
 
 

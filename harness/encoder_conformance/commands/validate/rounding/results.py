@@ -53,7 +53,7 @@ class Ranking(Frozen):
     """The numbers of all that were measured, as a worker lists them, the best first."""
 
 
-class Changed(Frozen):
+class ChangedAnswer(Frozen):
     """What the file gives otherwise for what is the same: `by` which relation, how far by its size, and how far its
     rounding takes it."""
 
@@ -72,7 +72,7 @@ class Rounding(Frozen):
     not_asked: tuple[Plain, ...] = ()
     away: tuple[RoundedAway, ...] = ()
     ranking: Ranking | None = None
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ChangedAnswer, ...] = ()
     related: tuple[str, ...] = ()
 
     @property

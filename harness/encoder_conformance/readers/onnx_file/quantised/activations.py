@@ -28,7 +28,7 @@ _BEFORE_SOFTMAX = ("MatMul", "Gemm", "Einsum", "MatMulInteger", "Softmax")
 
 
 @dataclass(frozen=True)
-class Rounding:
+class FixedRounding:
     """A QuantizeLinear of an activation by a fixed scale: of a number, or of one for each channel."""
 
     node: onnx.NodeProto
@@ -46,7 +46,7 @@ class Rounding:
         return low, high
 
 
-def fixed_roundings(graph: Graph) -> list[Rounding]:
+def fixed_roundings(graph: Graph) -> list[FixedRounding]:
     """Those of one scale, which the file holds, and of integers of 8 or 16 bits."""
     held = {tensor.name: tensor for tensor in graph.original.graph.initializer}
     found = []
@@ -56,7 +56,7 @@ def fixed_roundings(graph: Graph) -> list[Rounding]:
         scale, named = numpy_helper.to_array(held[node.input[1]]), input_at(node, 2)
         zero = numpy_helper.to_array(held[named]) if named in held else np.zeros(1, np.uint8)
         if scale.size == 1 and zero.dtype.kind in "iu":
-            found.append(Rounding(node, scale, zero))
+            found.append(FixedRounding(node, scale, zero))
     return found
 
 
@@ -84,7 +84,7 @@ def _scores(graph: Graph) -> set[str]:
     return leading_to(softmaxes, makers, ends) - ends if softmaxes else set()
 
 
-def _lost(rounding: Rounding, values: Tensors, *, scores: bool) -> str:
+def _lost(rounding: FixedRounding, values: Tensors, *, scores: bool) -> str:
     """That what tells the numbers of a row apart is rounded to one integer; "" where it is not."""
     value, whole = (values.get(name) for name in (rounding.node.input[0], rounding.node.output[0]))
     if value is None or whole is None or value.ndim < 2 or value.shape[-1] < 2:
@@ -111,7 +111,7 @@ def _lost(rounding: Rounding, values: Tensors, *, scores: bool) -> str:
     return f"rounds to one value {uniform:.0%} of the rows of {what}: {sizes}"
 
 
-def _cut_off(rounding: Rounding, values: Tensors) -> str:
+def _cut_off(rounding: FixedRounding, values: Tensors) -> str:
     """That much of the numbers lies beyond the range of the scale; "" where little does."""
     value = values.get(rounding.node.input[0])
     if value is None or value.dtype.kind != "f":

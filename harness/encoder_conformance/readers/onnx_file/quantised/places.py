@@ -169,11 +169,11 @@ def _in_float(place: IntegerOperator, graph: onnx.GraphProto) -> list[onnx.NodeP
         attributes = {
             name: value for name, value in attributes_of(place.node).items() if name != "past_present_share_buffer"
         }
-        made = helper.make_node(operator, inputs, [*place.node.output], f"{place.node.name}/float", domain=MICROSOFT)
+        made = helper.make_node(operator, inputs, [*place.node.output], f"{place.output}/in-float", domain=MICROSOFT)
         made.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
         return [made]
     product = f"{place.output}/float" if place.bias else place.output
-    nodes = [helper.make_node(operator, [named[0], named[1]], [product], f"{place.node.name}/float")]
+    nodes = [helper.make_node(operator, [named[0], named[1]], [product], f"{place.output}/in-float")]
     if place.bias:
         nodes.append(helper.make_node("Add", [product, place.bias], [place.output]))
     return nodes

@@ -8,7 +8,7 @@ import onnx
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import Session
-from encoder_conformance.protocol.quantised import Place, RoundedAway
+from encoder_conformance.protocol.quantised import IntegerPlace, RoundedAway
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
@@ -32,8 +32,8 @@ class QuantisedFile:
         self._operators = [*IntegerOperators(self._graph, StoredWeights(self._graph, source)).found()]
         self._session: tuple[tuple[int, ...], Session] | None = None
 
-    def places(self) -> list[Place]:
-        return [Place(node=each.label, weight=each.weight) for each in self._operators]
+    def places(self) -> list[IntegerPlace]:
+        return [IntegerPlace(node=each.label, weight=each.weight) for each in self._operators]
 
     def lost(self, feeds: Tensors) -> list[RoundedAway]:
         """What its fixed scales lose of the activations of these inputs. Raises ExecutionError."""
