@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import Session
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.dequantised import fold_weights
+from encoder_conformance.readers.onnx_file.graph.dequantised import without_integers
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import subgraphs
@@ -66,7 +66,7 @@ class CalledFile:
             model, _ = load(self.path)
             check_order(model, Findings())
             self._graph = Graph(model, copied=False)
-            fold_weights(self._graph.model.graph)
+            without_integers(self._graph.model.graph)
         return self._graph
 
     def _in_format(self, precision: str, seed: int | None, roundoff: float) -> onnx.ModelProto:

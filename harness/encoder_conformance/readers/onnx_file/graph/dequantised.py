@@ -56,14 +56,34 @@ def real_weight(node: onnx.NodeProto, held: Mapping[str, onnx.TensorProto]) -> R
     return dequantised(whole, scale, zero, axis, int(attributes.get("block_size", 0)))
 
 
-def fold_weights(graph: onnx.GraphProto) -> None:
-    """Puts the numbers of weights in the place of what reads their integers, in place: ONNX's reference has no
-    DequantizeLinear before opset 19."""
-    held, kept = {tensor.name: tensor for tensor in graph.initializer}, []
+def without_integers(graph: onnx.GraphProto) -> None:
+    """Puts the numbers of weights in the place of what reads their integers, and Cast, Sub, Mul in that of what reads
+    other integers by one scale; in place. ONNX's reference has no DequantizeLinear before opset 19."""
+    held, kept = {tensor.name: tensor for tensor in graph.initializer}, list[onnx.NodeProto]()
     for node in graph.node:
-        real = real_weight(node, held) if node.op_type == "DequantizeLinear" else None
-        if real is None:
+        if node.op_type != "DequantizeLinear":
             kept.append(node)
-        else:
+        elif (real := real_weight(node, held)) is not None:
             graph.initializer.append(numpy_helper.from_array(real.value, node.output[0]))
+        else:
+            kept += _read_by_one_scale(node, held, graph) or [node]
     replace_nodes(graph, kept)
+
+
+def _read_by_one_scale(
+    node: onnx.NodeProto, held: Mapping[str, onnx.TensorProto], graph: onnx.GraphProto
+) -> list[onnx.NodeProto]:
+    """The nodes that do the same; none where it has several scales, or such as are computed."""
+    out, scale, zero = node.output[0], held.get(node.input[1]), held.get(input_at(node, 2))
+    if scale is None or int(np.prod(scale.dims)) != 1:
+        return []
+    numbers = numpy_helper.to_array(scale).reshape(()), np.zeros((), np.float32)
+    if zero is not None:
+        numbers = numbers[0], numpy_helper.to_array(zero).astype(np.float32).reshape(())
+    for name, number in zip(("scale", "zero"), numbers, strict=True):
+        graph.initializer.append(numpy_helper.from_array(number, f"{out}/{name}"))
+    return [
+        onnx.helper.make_node("Cast", [node.input[0]], [f"{out}/whole"], to=scale.data_type),
+        onnx.helper.make_node("Sub", [f"{out}/whole", f"{out}/zero"], [f"{out}/less"]),
+        onnx.helper.make_node("Mul", [f"{out}/less", f"{out}/scale"], [out]),
+    ]
