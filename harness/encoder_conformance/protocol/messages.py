@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictBool, StrictInt, StrictStr
 
 from encoder_conformance.protocol.frames import PROTOCOL
+from encoder_conformance.protocol.steps import Step
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
@@ -175,6 +176,22 @@ class Call(_Message):
     write: str | None = None
 
 
+class Trace(_Message):
+    """Call a whole file or module, and show what it computes inside. Only `conform validate --against` and `conform
+    diff` send it, to the readers; `target` to `precision` are as in `Call`.
+
+    The answer's frame has the floating-point values of the steps, each under its number.
+    """
+
+    op: Literal["trace"] = "trace"
+    target: str
+    inputs: tuple[str, ...]
+    arguments: dict[str, str] = Field(default_factory=dict)
+    folder: str = ""
+    at: str | None = None
+    precision: Precision = "own"
+
+
 class LookAtRounding(_Message):
     """Look at what the integers of a file do. Only `conform validate` sends it, to `readers/onnx_file`.
 
@@ -235,7 +252,7 @@ class Stop(_Message):
 
 Request = (
     Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Call
-    | LookAtRounding | ReadData | Run | Profile | Stop
+    | Trace | LookAtRounding | ReadData | Run | Profile | Stop
 )  # fmt: skip
 
 
@@ -291,6 +308,12 @@ class Initialised(Answer):
     """The answer to `initialise`; the parameters are in the frame. `trainable` names the trained ones."""
 
     trainable: tuple[str, ...]
+
+
+class Traced(Answer):
+    """The answer to `trace`: the steps in the order in which they are computed. The frame has values by number."""
+
+    steps: tuple[Step, ...]
 
 
 class Called(Answer):

@@ -195,6 +195,15 @@ class Session:
 
         return self._put(ask)
 
+    def trace(self, request: messages.Trace, tensors: Tensors) -> tuple[messages.Traced, Tensors] | Failure:
+        """What a whole file or module computes inside, step by step, and the values by number."""
+
+        def ask(worker: WorkerProcess) -> tuple[messages.Traced, Tensors]:
+            frame = self._ask_anew(worker, request, tensors, None, LARGEST_BUILT)
+            return read_as(messages.Traced, frame), frame.tensors
+
+        return self._put(ask)
+
     def require(self, answer: Answered | Failure) -> Answered:
         """An answer that is no failure. Raises `Unanswered`, with the last lines of the worker's log, if it is one."""
         if not isinstance(answer, Failure):

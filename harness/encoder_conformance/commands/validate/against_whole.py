@@ -6,7 +6,7 @@ from pathlib import Path
 
 from encoder_conformance.blackbox.comparing import Outputs, judged, paired
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
@@ -52,7 +52,26 @@ def compare_whole(
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
-    return replace(compared(name, expected, files, found.failed), notes=tuple(_notes(called, found, inputs)))
+    answered = compared(name, expected, files, found.failed)
+    notes = tuple(_notes(called, found, inputs))
+    return replace(answered, notes=notes, first_apart="" if few else _first_apart(answered, called, file, runs))
+
+
+def _first_apart(whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> str:
+    """Where the file leaves its source, by the values of both inside."""
+    off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
+    session = next((run.session for run in runs if run.session is not None), None)
+    if not off or session is None:
+        return ""
+    worst = max(off, key=lambda each: each.rms or 0.0).case
+    case = next(each for each in whole.cases if each.name == worst)
+    own = Source(SubjectRequest(str(file.request.model.absolute())), session, source.held)
+    found = where_apart(own, source, case)
+    if found is None:
+        return ""
+    if isinstance(found, str):
+        return f"the first step apart is not known: {found}"
+    return f"from {found} on, nothing is what {whole.source} computes ({case.name})"
 
 
 def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[str]:

@@ -38,6 +38,8 @@ class WholeComparison:
     not_compared: Sequence[str] = ()
     better: Sequence[str] = ()
     notes: Sequence[str] = ()
+    first_apart: str = ""
+    """The first step of the file that is none of the source's, and in which case; or why that is not known."""
 
     @property
     def apart(self) -> list[WholeVerdict]:

@@ -45,10 +45,13 @@ class OnnxFile(Adapter):
         return Environment(versions, {"threads": threads, "runtime": self.runtime, "level": self.level})
 
     def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """The requests `inspect`, `call`, `rounding` and `data`."""
+        """The requests `inspect`, `call`, `trace`, `rounding` and `data`."""
         match message["op"]:
             case "call":
                 return self.called(message, tensors)
+            case "trace":
+                steps, values = self.whole_file(Path(message["target"])).steps(message["precision"], tensors)
+                return {"steps": [step.model_dump(mode="json") for step in steps]}, values
             case "rounding":
                 return {"description": self.looked_at(message, tensors).model_dump(mode="json")}, {}
             case "data":
@@ -67,15 +70,13 @@ class OnnxFile(Adapter):
         return {"description": description}, inspection.parameters()
 
     def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """The outputs of the whole file at a path, one at a time; of one of integers with some of its places in float.
+        """The outputs of the whole file at a path; of one of integers with some of its places in float.
 
         Raises ValueError for places of a file that was not looked at.
         """
         path, places = Path(message["target"]), message.get("in_float")
         if places is None:
-            if self.whole is None or self.whole.path != path:
-                self.whole = CalledFile(path, self.opened)
-            answer = self.whole.outputs(message, tensors)
+            answer = self.whole_file(path).outputs(message, tensors)
             return {"outputs": list(answer)}, answer
         if self.quantised is None or self.quantised.path != path:
             raise ValueError("the places of the file were not listed")
@@ -84,6 +85,12 @@ class OnnxFile(Adapter):
             return {"outputs": []}, {}
         answer = self.quantised.outputs(places, tensors)
         return {"outputs": list(answer)}, answer
+
+    def whole_file(self, path: Path) -> CalledFile:
+        """The file at a path as a whole, one at a time."""
+        if self.whole is None or self.whole.path != path:
+            self.whole = CalledFile(path, self.opened)
+        return self.whole
 
     def looked_at(self, message: dict[str, Any], tensors: Tensors) -> RoundingLooked:
         """A file of integers: what it is made of, and what its scales lose of the inputs."""

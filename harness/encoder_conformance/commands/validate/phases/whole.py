@@ -72,6 +72,10 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
 def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
     for note in whole.notes:
         yield _finding("note", note)
+    if whole.first_apart:
+        yield _finding(
+            "note", whole.first_apart, "values are paired by their numbers; what the two spell otherwise has no pair"
+        )
     for why in whole.not_compared:
         yield _finding("warning", f"not compared: {why}")
     if whole.better:
