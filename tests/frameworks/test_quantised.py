@@ -44,6 +44,7 @@ def files(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made.static(plain, folder / "uniform.onnx", padded=True)
     made.static(plain, folder / "products.onnx", padded=True, products=True)
     made.dynamic(plain, folder / "dynamic.onnx")
+    made.cast_and_multiplied(plain, folder / "cast.onnx")
     (folder / "script.py").write_text(SCRIPT)
     return folder
 
@@ -152,7 +153,7 @@ def test_a_scale_that_is_none_is_an_error_with_its_name(
     assert error.message.endswith(said)
 
 
-@pytest.mark.parametrize("file", ["products.onnx", "dynamic.onnx"])
+@pytest.mark.parametrize("file", ["products.onnx", "dynamic.onnx", "cast.onnx"])
 def test_left_in_float_with_the_sources_weights_it_is_the_source(files: Path, file: str) -> None:
     found, plain = reader(files / file, files / "float.onnx"), reader(files / "float.onnx")
     right = plain.outputs((), ordinary())["y"]

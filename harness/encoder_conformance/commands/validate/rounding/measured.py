@@ -22,6 +22,8 @@ from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
 
+_TIMES_FLOAT = 4
+"""So many times as large is the same file in float32."""
 _LOOKED_AT = 2
 """Cases of which every activation is looked at."""
 
@@ -56,7 +58,7 @@ class RoundingComparison:
         self._source = self._real
         if made_from is not None and made_from.session is not None:
             self._source = Source(made_from.request, made_from.session, "float32")
-        self.few = file.description.file is not None and file.description.file.bytes > LARGE
+        self.few = file.description.file is not None and file.description.file.bytes > LARGE // _TIMES_FLOAT
 
     @property
     def saved(self) -> tuple[WholeCase, Outputs] | None:
@@ -204,7 +206,7 @@ def _looked_into(
         found.judged, key=lambda each: -max((error or math.inf for error in each.errors.values()), default=0.0)
     )
     chosen = [by_name[each.name] for each in [*_of_each_kind(worst)][: 2 if compared.few else 4]]
-    variants = Variants(compared.session, compared.file.request.model, compared.source_tensors)
+    variants = Variants(compared.session, compared.file.request.model, compared.source_tensors, compared.few)
     looked = variants.look(_plain([by_name[each.name] for each in found.judged]))
     if isinstance(looked, Failure):
         why = f"what its integers do was not looked into: {looked.message.splitlines()[0]}"

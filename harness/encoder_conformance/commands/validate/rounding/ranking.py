@@ -19,6 +19,7 @@ from encoder_conformance.worker.session import Session
 
 _MOST = 128
 """Places that are measured, those with weights first: each is a file of its own."""
+_MOST_OF_LARGE = 40
 _TOGETHER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 """How many of the best places are left in float together, in turn."""
 _WITHOUT_LIMIT = 8
@@ -37,6 +38,7 @@ class Variants:
     session: Session
     model: Path
     source: tuple[str | None, dict[str, Array]]
+    large: bool = False
     _looked: RoundingLooked | None = field(default=None, init=False)
 
     def look(self, cases: Sequence[WholeCase]) -> RoundingLooked | Failure:
@@ -79,7 +81,8 @@ def ranked(
     variants: Variants, places: Sequence[IntegerPlace], asked: Asked, progress: Progress
 ) -> list[tuple[float | None, int]]:
     """The error with each place alone in float, and its number: the best first."""
-    numbers = sorted(range(len(places)), key=lambda number: not places[number].weight)[:_MOST]
+    most = _MOST_OF_LARGE if variants.large else _MOST
+    numbers = sorted(range(len(places)), key=lambda number: not places[number].weight)[:most]
     progress.begin("leaving one in float", len(numbers))
     found = []
     for number in numbers:

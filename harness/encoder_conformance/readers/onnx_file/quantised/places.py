@@ -69,11 +69,13 @@ class IntegerOperators:
                 yield found
 
     def _between_pairs(self, node: onnx.NodeProto) -> IntegerOperator | None:
-        """Of operands that were rounded and read back right before: QDQ."""
+        """Of operands that were rounded and read back right before: QDQ; and of weights that Cast and Mul read back."""
         real: dict[int, str] = {}
         weights: dict[int, FloatWeight] = {}
         for place, name in enumerate(node.input):
             back = self._makers.get(name)
+            if (weight := self._weights.of_cast(name)) is not None:
+                weights[place] = weight
             if back is None or back.op_type != "DequantizeLinear":
                 continue
             rounded = self._makers.get(back.input[0])

@@ -11,6 +11,7 @@ from onnx import numpy_helper
 from encoder_conformance import Tensors
 from encoder_conformance.readers.onnx_file.graph.dequantised import RealWeight, dequantised, real_weight
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.graph.integers import cast_weights
 from encoder_conformance.readers.onnx_file.graph.nodes import input_at
 from encoder_conformance.spec.axes import Array
 
@@ -53,6 +54,21 @@ class StoredWeights:
         """A DequantizeLinear of initializers."""
         real = real_weight(node, self._held)
         return None if real is None else self.in_float(real)
+
+    def of_cast(self, name: str) -> FloatWeight | None:
+        """A value that Cast and Mul make of integers, without a zero point between them."""
+        if name not in self._cast:
+            return None
+        whole, scale = (numpy_helper.to_array(tensor) for tensor in self._cast[name])
+        real = (whole.astype(np.float64) * scale).astype(np.float32)
+        return self.in_float(RealWeight(real, np.abs(np.asarray(scale, np.float64))))
+
+    @cached_property
+    def _cast(self) -> Mapping[str, tuple[onnx.TensorProto, onnx.TensorProto]]:
+        taken = {node.input[0] for node in self._graph.original.graph.node if node.op_type == "Sub"}
+        casts = {node.input[0]: node.output[0] for node in self._graph.original.graph.node if node.op_type == "Cast"}
+        found = cast_weights(self._graph.original.graph)
+        return {name: held for name, held in found.items() if casts.get(held[0].name, "") not in taken}
 
     def of_columns(self, whole: str, scale: str, zero: str) -> FloatWeight | None:
         """A matrix [K, N] with one scale, or one for each column."""
