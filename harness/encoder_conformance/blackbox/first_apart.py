@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.protocol.steps import Step
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
@@ -25,14 +25,14 @@ _DISTINCT = 4
 class TracedCall:
     """The steps of a call, and the numbers of those values that are of floating-point numbers."""
 
-    steps: Sequence[Step]
+    steps: Sequence[TracedStep]
     values: Mapping[str, Array]
 
     @classmethod
-    def of(cls, steps: Sequence[Step], numbered: Mapping[str, Array]) -> "TracedCall":
+    def of(cls, steps: Sequence[TracedStep], numbered: Mapping[str, Array]) -> "TracedCall":
         return cls(steps, {steps[int(number)].value: value for number, value in numbered.items()})
 
-    def makers(self) -> dict[str, Step]:
+    def makers(self) -> dict[str, TracedStep]:
         return {step.value: step for step in self.steps}
 
 

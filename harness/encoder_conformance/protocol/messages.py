@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictBool, StrictInt, StrictStr
 
 from encoder_conformance.protocol.frames import PROTOCOL
-from encoder_conformance.protocol.steps import Step
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
@@ -313,7 +313,7 @@ class Initialised(Answer):
 class Traced(Answer):
     """The answer to `trace`: the steps in the order in which they are computed. The frame has values by number."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TracedStep, ...]
 
 
 class Called(Answer):

@@ -4,7 +4,7 @@ from encoder_conformance.protocol.findings import Plain
 from encoder_conformance.spec.strict import Frozen
 
 
-class Step(Frozen):
+class TracedStep(Frozen):
     """A value that `made_by` makes, a node or an operator in a part of a module, of those that it `takes`."""
 
     value: Plain

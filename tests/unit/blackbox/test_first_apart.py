@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.blackbox.first_apart import TracedCall, first_apart
-from encoder_conformance.protocol.steps import Step
+from encoder_conformance.protocol.steps import TracedStep
 
 X = np.random.default_rng(0).standard_normal((3, 5))
 WEIGHT = np.random.default_rng(1).standard_normal((5, 5))
@@ -22,7 +22,7 @@ def call(*, shift: float = 0.0, turned: bool = False, noise: float = 0.0, fused:
     if fused:
         del values["product"]
     takes = dict(zip(names, [("x",), ("product", "bias"), ("sum",), ("tanh",)], strict=True))
-    return TracedCall([Step(value=name, made_by=f"makes {name}", takes=takes[name]) for name in names], values)
+    return TracedCall([TracedStep(value=name, made_by=f"makes {name}", takes=takes[name]) for name in names], values)
 
 
 def test_the_step_after_the_last_that_both_have_is_named() -> None:

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import Session
-from encoder_conformance.protocol.steps import Step
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.dequantised import without_integers
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ModelRunner, loaded, serialized_with
@@ -54,7 +54,7 @@ class CalledFile:
             answers = evaluator.run(None, given)
         return {name: np.asarray(value) for name, value in zip(evaluator.output_names, answers, strict=True)}
 
-    def steps(self, precision: str, feeds: Tensors) -> tuple[list[Step], Tensors]:
+    def steps(self, precision: str, feeds: Tensors) -> tuple[list[TracedStep], Tensors]:
         """What it computes inside: in its own format as ONNX Runtime does without optimisation, in any other by ONNX's
         reference. The values of floating-point numbers by the number of their step. Raises ExecutionError."""
         if precision == "own":
@@ -68,7 +68,8 @@ class CalledFile:
         made = [(name, node) for node in model.graph.node for name in node.output if name]
         takes = (tuple(filter(None, inputs_of(node))) for _, node in made)
         steps = [
-            Step(value=name, made_by=node_label(node), takes=of) for (name, node), of in zip(made, takes, strict=True)
+            TracedStep(value=name, made_by=node_label(node), takes=of)
+            for (name, node), of in zip(made, takes, strict=True)
         ]
         shown = {str(number): values[step.value] for number, step in enumerate(steps) if step.value in values}
         return steps, {number: np.asarray(value) for number, value in shown.items() if _is_real(value)}

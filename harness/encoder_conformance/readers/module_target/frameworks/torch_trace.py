@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.protocol.steps import Step
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.axes import Array
 
 
@@ -19,7 +19,7 @@ class Operators(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps: list[Step] = []
+        self.steps: list[TracedStep] = []
         self.values: dict[str, Array] = {}
         self.parts: list[str] = []
         self._names: dict[int, str] = {}
@@ -40,7 +40,7 @@ class Operators(TorchDispatchMode):
 
     def _note(self, tensor: Tensor, made_by: str, takes: tuple[str, ...]) -> None:
         number = str(len(self.steps))
-        self.steps.append(Step(value=number, made_by=made_by, takes=takes))
+        self.steps.append(TracedStep(value=number, made_by=made_by, takes=takes))
         self._names[id(tensor)] = number
         self._held.append(tensor)
         if tensor.is_floating_point():
@@ -64,7 +64,7 @@ def told_parts(module: nn.Module, operators: Operators) -> Iterator[None]:
         yield
 
 
-def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[Step], dict[str, Array]]:
+def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[TracedStep], dict[str, Array]]:
     """The steps of a call, and the values of floating-point numbers by the number of their step."""
     operators = Operators()
     with torch.no_grad(), told_parts(module, operators), operators:

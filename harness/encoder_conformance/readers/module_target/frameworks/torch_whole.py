@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
-from encoder_conformance.protocol.steps import Step
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
     as_given,
@@ -62,7 +62,7 @@ class WholeTorch(WholeModule):
         tensors = {name: to_tensor(value) for name, value in given.items()}
         return {name: each.to(held) if each.is_floating_point() else each for name, each in tensors.items()}
 
-    def steps(self, given: Mapping[str, Array]) -> tuple[list[Step], dict[str, Array]]:
+    def steps(self, given: Mapping[str, Array]) -> tuple[list[TracedStep], dict[str, Array]]:
         """Of eager code alone: what is compiled would not be compiled again after a look inside."""
         if is_compiled(self._module):
             raise RuntimeError("it is compiled: what it computes inside cannot be seen")
