@@ -153,7 +153,8 @@ workers:
   again elsewhere, and nothing else is. A part that was lost three times is given up; the run is then incomplete, with
   exit status 3.
 - A part's report is kept in `parts` in the run's folder as soon as it is there, and `report.json` says from the first
-  moment on how far the run has come. Ctrl-C, SIGTERM and a client that is killed leave both.
+  moment on how far the run has come. Ctrl-C, SIGTERM and a client that is killed leave both. What still runs on the
+  workers then is ended within seconds.
 - A scheduler that does not answer is said after ten seconds; after a minute the run ends, with what is kept and exit
   status 3. A worker without this package is named, and left out.
 - Whoever reaches a Dask scheduler can run code on its workers. Keep it in a network of your own.

@@ -34,6 +34,7 @@ def test_another_computation_is_apart_everywhere(conform: Callable) -> None:
     ended, found = diff(conform, "Parallel", "Gelu")
     assert ended.status == 1, ended.stdout + ended.stderr
     assert min(each["rms"] for each in found["apart"]) > 1e4
+    assert any(each["message"].startswith("from ") for each in found["findings"]), "where A leaves B is said"
 
 
 @pytest.mark.release

@@ -121,6 +121,8 @@ def test_what_stands_before_a_layer_or_in_it_is_compared(against: Callable, sour
     assert (status, found["conclusion"]) == (1, "wrong"), said
     assert found["whole"]["rms"] > 1e4
     assert any(each["phase"] == "whole" and each["severity"] == "error" for each in found["findings"])
+    made_by = {"shifted": "from Add '/Add' ('/words/Gather_output_0', as words: embedding has it", "gelu": "from "}
+    assert any(each["message"].startswith(made_by[source]) for each in found["findings"]), said
 
 
 @pytest.mark.release
@@ -201,8 +203,8 @@ def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against
 
 
 def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -> None:
-    from encoder_conformance.commands.validate.measured import Measure, Source
-    from encoder_conformance.commands.validate.whole_inputs import WholeCase
+    from encoder_conformance.blackbox.inputs import WholeCase
+    from encoder_conformance.blackbox.measured import Measure, Source
     from encoder_conformance.spec.outcome import Outcome
     from encoder_conformance.worker.failure import Failure
 

@@ -20,6 +20,7 @@ from encoder_conformance.protocol.arguments import (
     XArgument,
 )
 from encoder_conformance.protocol.findings import PhaseFinding, Plain
+from encoder_conformance.protocol.quantised import Quantisation
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.strict import Frozen
@@ -139,14 +140,17 @@ class InitializerSource(Frozen):
 
 class FileDescription(Description):
     """A worker's description of the file. A field is None where the file did not get so far, and a finding says why.
-    `quantised`: activations are rounded to integers. `cut`: the value of a whole model that the layers take, which is
-    judged as x. `whole`: from the first input to the last output. `unjudged`: what stands before the cut, where it was
-    not judged. `fixed`: what was mended in a new file."""
+
+    `quantised`: activations are rounded to integers; `quantisation`: how, and its weights. `cut`: the value of a whole
+    model that the layers take, which is judged as x. `whole`: from the first input to the last output. `unjudged`: what
+    stands before the cut, where it was not judged. `fixed`: what was mended in a new file.
+    """
 
     findings: tuple[PhaseFinding, ...]
     file: FileFacts | None = None
     nodes: int | None = None
     quantised: bool = False
+    quantisation: Quantisation | None = None
     operators: dict[Plain, int] = Field(default_factory=dict)
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()

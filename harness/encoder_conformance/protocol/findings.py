@@ -39,8 +39,8 @@ class Finding(Frozen):
 
 
 class PhaseFinding(Finding):
-    """A finding of one phase of a validation. `runtimes`: the runs that alone show it; `out_of_line`: their numbers
-    are. `deviation`: the one of the catalogue that it is."""
+    """A finding of one phase of a validation. `runtimes`: the runs that alone show it, or a runtime; `out_of_line`:
+    their numbers are. `deviation`: the one of the catalogue that it is."""
 
     phase: Phase
     runtimes: tuple[str, ...] = ()
@@ -49,7 +49,8 @@ class PhaseFinding(Finding):
 
     def is_of(self, runtimes: Collection[str]) -> bool:
         """Whether it is of these runs alone, and says nothing of the file."""
-        return bool(self.runtimes) and set(self.runtimes) <= set(runtimes)
+        known = {*runtimes, *(name.partition(" ")[0] for name in runtimes)}
+        return bool(self.runtimes) and known.issuperset(self.runtimes)
 
 
 class Problem(Frozen):

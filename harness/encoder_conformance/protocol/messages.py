@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, StrictBool, StrictInt, StrictStr
 
 from encoder_conformance.protocol.frames import PROTOCOL
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
@@ -169,7 +170,8 @@ class Call(_Message):
 
     `target`: the path of a file, or a module as in `Examine`, with its `arguments`, `folder` and part `at`. `seed`:
     draws what multiplies each element of its parameters by 1 + r · `roundoff`, with r uniform in [−1, 1); null: nothing
-    does.
+    does. `in_float`: the numbers of the places of a file of integers that are left in float, as `rounding` listed them;
+    `write`: where to write that file, which is then not called; null for nowhere.
     """
 
     op: Literal["call"] = "call"
@@ -181,6 +183,51 @@ class Call(_Message):
     precision: Precision = "own"
     seed: NonNegativeInt | None = None
     roundoff: float = 0.0
+    in_float: tuple[NonNegativeInt, ...] | None = None
+    write: str | None = None
+
+
+class Trace(_Message):
+    """Call a whole file or module, and show what it computes inside. Only `conform validate --against` and `conform
+    diff` send it, to the readers; `target` to `precision` are as in `Call`.
+
+    The answer's frame has the floating-point values of the steps, each under its number.
+    """
+
+    op: Literal["trace"] = "trace"
+    target: str
+    inputs: tuple[str, ...]
+    arguments: dict[str, str] = Field(default_factory=dict)
+    folder: str = ""
+    at: str | None = None
+    precision: Precision = "own"
+
+
+class LookAtRounding(_Message):
+    """Look at what the integers of a file do. Only `conform validate` sends it, to `readers/onnx_file`.
+
+    The frame has the file's inputs by name, and the tensors that it was made from as source/NAME; `source`: the file
+    that those are in. The answer's `description` has the keys of `RoundingLooked`. A `call` may then name its places.
+    """
+
+    op: Literal["rounding"] = "rounding"
+    target: str
+    inputs: tuple[str, ...]
+    source: str | None = None
+
+
+class ReadData(_Message):
+    """Run a script that gives a user's own inputs. Only `conform validate --data` sends it, to `readers/onnx_file`.
+
+    `target`: FILE.py or FILE.py:NAME, of an iterable of dicts, a function that gives one, or a CalibrationDataReader.
+    `most`: items that are taken. The answer's `description` has `items` and whether there are `more`; its frame has
+    the arrays, as NUMBER/NAME.
+    """
+
+    op: Literal["data"] = "data"
+    target: str
+    folder: str
+    most: PositiveInt
 
 
 class Run(_Message):
@@ -216,8 +263,12 @@ class Stop(_Message):
 
 Request = (
     Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Vary | Call
-    | Run | Profile | Stop
+    | Trace | LookAtRounding | ReadData | Run | Profile | Stop
 )  # fmt: skip
+
+
+Describing = Inspect | Examine | AskWayBack | Vary | LookAtRounding | ReadData
+"""The requests that readers answer with a description."""
 
 
 Refusal = Literal["configuration", "shape", "dtype", "unsupported"]
@@ -255,8 +306,8 @@ class Built(Answer):
 
 
 class Described(Answer):
-    """The answer to `inspect`, `examine`, `way_back` or `vary`; parameters of the subject, if recognised, are in the
-    frame.
+    """The answer to `inspect`, `examine`, `way_back`, `vary`, `rounding` or `data`. The subject's own parameters, if
+    they are recognised, and the arrays of data are in the frame.
 
     `description` has the keys of `FileDescription` or `ModuleDescription` (`encoder_conformance.protocol.description`).
     """
@@ -268,6 +319,12 @@ class Initialised(Answer):
     """The answer to `initialise`; the parameters are in the frame. `trainable` names the trained ones."""
 
     trainable: tuple[str, ...]
+
+
+class Traced(Answer):
+    """The answer to `trace`: the steps in the order in which they are computed. The frame has values by number."""
+
+    steps: tuple[TracedStep, ...]
 
 
 class Called(Answer):

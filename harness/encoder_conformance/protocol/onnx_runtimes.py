@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 class Runtime:
     """`package`: whose version is the runtime's, and which it takes. `levels`: of optimisation, from none on → the
     runtime's own word; "" alone: it has none to choose. `literal`: the level at which it follows a file to the letter;
-    None: none is known to. `keeps_state`: whether a session may keep something of an earlier answer. `imports`, `load`:
-    of a script, what it imports, and the body of a function that loads MODEL and gives one of feeds → the output, with
-    `word` of the level, `output`, its name, and `place`, its number, to be filled in."""
+    None: none is known to. `unknown`: its words for an operator that it does not have. `keeps_state`: whether a session
+    may keep something of an earlier answer. `imports`, `load`: of a script, what it imports, and the body of a function
+    that loads MODEL and gives one of feeds → the output, with `word` of the level, `output`, its name, and `place`, its
+    number, to be filled in."""
 
     name: str
     package: str
@@ -18,6 +19,7 @@ class Runtime:
     load: str
     levels: Mapping[str, str] = field(default_factory=lambda: {"": ""})
     literal: str | None = None
+    unknown: str = "NOT_IMPLEMENTED"
     keeps_state: bool = True
 
 
@@ -42,6 +44,7 @@ ONNX_RUNTIMES = (
         name="reference",
         package="onnx",
         literal="",
+        unknown="No implementation for operator",
         keeps_state=False,
         imports="from onnx.reference import ReferenceEvaluator",
         load="""    evaluator = ReferenceEvaluator(MODEL)
@@ -50,6 +53,7 @@ ONNX_RUNTIMES = (
     Runtime(
         name="openvino",
         package="openvino",
+        unknown="OpConversionFailure",
         imports="import openvino",
         load="""    core = openvino.Core()
     compiled = core.compile_model(core.read_model(MODEL), "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from encoder_conformance.implementation.choices import Chosen
 from encoder_conformance.implementation.interpreter import Missing, Ready, resolve
@@ -20,7 +20,6 @@ from encoder_conformance.implementation.manifest import (
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.paths import READERS
-from encoder_conformance.protocol.description import Description
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.situation import Check
@@ -28,7 +27,7 @@ from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
-AnyDescription = TypeVar("AnyDescription", bound=Description)
+AnyDescription = TypeVar("AnyDescription", bound=BaseModel)
 
 
 def require_ready(

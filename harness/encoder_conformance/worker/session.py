@@ -170,18 +170,18 @@ class Session:
         return self._put(lambda worker: self._ask_anew(worker, request, tensors).tensors)
 
     def describe(
-        self, request: messages.Inspect | messages.Examine | messages.AskWayBack | messages.Vary
+        self, request: messages.Describing, tensors: Tensors | None = None
     ) -> tuple[dict[str, Any], Tensors] | Failure:
-        """The description of an ONNX file, of a module, its way back or a variant, and the parameters found in it."""
+        """What a reader describes: a file, a module, its way back, a variant, its rounding; and the tensors beside."""
         size = 0
         if isinstance(request, messages.Inspect):
             size = size_of_model(Path(request.path))
-        elif isinstance(request, messages.Examine) and not request.listed:
-            size = LARGEST_BUILT  # nobody knows yet how large the module is
+        elif isinstance(request, messages.ReadData) or (isinstance(request, messages.Examine) and not request.listed):
+            size = LARGEST_BUILT  # nobody knows yet how large the module is, or what the script gives
 
         def ask(worker: WorkerProcess) -> tuple[dict[str, Any], Tensors]:
             self._drawn = None
-            frame = self._ask_anew(worker, request, None, None, size)
+            frame = self._ask_anew(worker, request, tensors, None, size)
             return read_as(messages.Described, frame).description, frame.tensors
 
         return self._put(ask)
@@ -192,6 +192,15 @@ class Session:
         def ask(worker: WorkerProcess) -> tuple[messages.Called, Tensors]:
             frame = self._ask_anew(worker, request, tensors, None, LARGEST_BUILT)
             return read_as(messages.Called, frame), frame.tensors
+
+        return self._put(ask)
+
+    def trace(self, request: messages.Trace, tensors: Tensors) -> tuple[messages.Traced, Tensors] | Failure:
+        """What a whole file or module computes inside, step by step, and the values by number."""
+
+        def ask(worker: WorkerProcess) -> tuple[messages.Traced, Tensors]:
+            frame = self._ask_anew(worker, request, tensors, None, LARGEST_BUILT)
+            return read_as(messages.Traced, frame), frame.tensors
 
         return self._put(ask)
 

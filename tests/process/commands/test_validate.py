@@ -505,7 +505,7 @@ def test_integer_weights_are_reported_and_held_to_a_limit(
     assert as_numbers.relative_error is None
     assert as_numbers.passed == as_numbers.applicable
     assert any(re.search(r"extended +relative error 0\.02", line) for line in printed(found))
-    assert "relative error 0.02" in found.summaries["reduction"]
+    assert "ordinary inputs 0.02 (" in found.summaries["reduction"]
 
 
 @pytest.mark.release

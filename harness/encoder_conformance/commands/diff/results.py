@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.check.covered import Asked
-from encoder_conformance.commands.validate.whole import LIMIT
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.findings import Finding, Plain
 from encoder_conformance.spec.layer import Layer

@@ -1,16 +1,17 @@
 """Compares two modules as black boxes: of one at least no layer was read, so that there is no oracle and no stage.
 
-B is called in float64, and σ is measured on it, as on the source of a file (`commands/validate/measured.py`).
+B is called in float64, and σ is measured on it, as on the source of a file (`blackbox/measured.py`).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from encoder_conformance.blackbox.comparing import judged, paired
+from encoder_conformance.blackbox.first_apart import FirstApart
+from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
 from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import OutputDifference, WholeDiffResult
-from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
-from encoder_conformance.commands.validate.whole import judged, paired
-from encoder_conformance.commands.validate.whole_inputs import WholeCase, WholeInputs
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument
@@ -58,6 +59,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
             *interface_findings(first.description, second.description, HELD),
             *_notes(two, measure, left_out),
             *(Finding(severity="warning", message=f"B's output {name!r} has none in A beside it") for name in beside),
+            *_first_apart(one, two, apart, [each.case for each in expected]),
             *_unanswered(one, [case for case in cases if case.name not in answered], measure.failed),
         ),
     )
@@ -144,6 +146,25 @@ def _notes(two: Source, measure: Measure, left_out: Sequence[str]) -> Iterator[F
         yield Finding(severity="note", message="B was compared in float32: it has no float64, or no numbers in it")
     for name in left_out:
         yield Finding(severity="warning", message=f"{name} was not given: its shape has heads in it, or no items")
+
+
+def _first_apart(
+    one: Source, two: Source, apart: Sequence[OutputDifference], cases: Sequence[WholeCase]
+) -> Iterator[Finding]:
+    """Where A leaves B, by the values of both inside."""
+    off = [each for each in apart if not each.agrees]
+    if not off:
+        return
+    worst = max(off, key=lambda each: each.rms or 0.0).case
+    case = next(each for each in cases if each.name == worst)
+    found = where_apart(one, two, case)
+    if isinstance(found, FirstApart):
+        hint = "values are paired by their numbers; what the two spell otherwise has no pair"
+        yield Finding(
+            severity="note", message=f"from {found} on, nothing of A is what B computes ({case.name})", hint=hint
+        )
+    elif found is not None:
+        yield Finding(severity="note", message=f"the first step apart is not known: {found}")
 
 
 def _unanswered(one: Source, cases: Sequence[WholeCase], failed: Sequence[str]) -> Iterator[Finding]:

@@ -3,23 +3,24 @@
 σ is measured on the file's own graph, computed in float64 and disturbed, as it is on a source that can be run.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
+from encoder_conformance.blackbox.comparing import Outputs
+from encoder_conformance.blackbox.given import given_case, given_inputs, read_arrays
+from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.against_whole import answers_of, compared, unasked
 from encoder_conformance.commands.validate.evidence import ExaminedFile
-from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
-from encoder_conformance.commands.validate.whole import Outputs, WholeComparison
-from encoder_conformance.commands.validate.whole_inputs import WholeCase
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.description import WholeFile, WholeInput
+from encoder_conformance.protocol.description import WholeFile
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, dtype_named
 from encoder_conformance.subjects.opening import source_session
@@ -55,7 +56,7 @@ def compare_saved(
         progress.step("is it the same twice")
         measured = measure.expected([case], progress)
     expected = [_beside(each, outputs, held) for each in measured]
-    files = list(answers_of(runs, file.request.model, expected, logs, file.request.limits, progress))
+    files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
     found = compared(source.target, expected, files, measure.failed)
     if not found.verdicts:
         raise InputError("; ".join(found.not_compared), where=where)
@@ -85,8 +86,8 @@ def _floating(outputs: Outputs) -> Iterator[tuple[str, Array]]:
 
 def saved(path: Path, whole: WholeFile, where: str) -> tuple[WholeCase, Outputs]:
     """The inputs, as a case, and the outputs of an .npz, both by the file's own names."""
-    arrays = _read(path, where)
-    inputs = {port.name: _fitting(port, arrays.get(port.name), where) for port in whole.inputs}
+    arrays = read_arrays(path, where, "numpy.savez(path, INPUT=…, OUTPUT=…), of numbers")
+    inputs = given_inputs(arrays, whole, where)
     known = [port.name for port in whole.outputs]
     outputs = {name: value for name, value in arrays.items() if name not in inputs}
     if unknown := sorted(outputs.keys() - {*known}):
@@ -96,32 +97,4 @@ def saved(path: Path, whole: WholeFile, where: str) -> tuple[WholeCase, Outputs]
         raise InputError(f"{strange!r} holds no numbers of NumPy's: {outputs[strange].dtype}", where=where)
     if not outputs:
         raise InputError("holds no output of the file", where=where, hint=f"it has {', '.join(known)}")
-    values = tuple(port.name for port in whole.inputs if port.dtype in FORMATS)
-    first = next(iter(inputs.values())).shape
-    batch, sequence = (*first, 1, 1)[:2]
-    return WholeCase(path.name, batch, sequence, False, inputs, values), outputs
-
-
-def _read(path: Path, where: str) -> Mapping[str, Array]:
-    """Raises InputError for what is no archive of NumPy's, or holds objects, which are pickled."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, BadZipFile, EOFError, TypeError) as error:
-        problem = f"cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
-        raise InputError(problem, where=where, hint="numpy.savez(path, INPUT=…, OUTPUT=…), of numbers") from None
-
-
-def _fitting(port: WholeInput, value: Array | None, where: str) -> Array:
-    """The array for an input, in the input's format. Raises InputError where it has none, or one of another shape."""
-    if value is None:
-        raise InputError(f"holds no array for the input {port.name!r}", where=where, hint="each input needs one")
-    fixed = tuple(port.shape or ())
-    sizes = zip(fixed, value.shape, strict=False)
-    if len(fixed) != value.ndim or any(isinstance(size, int) and size != given for size, given in sizes):
-        due = f"[{', '.join(map(str, fixed))}]"
-        raise InputError(f"{port.name!r} has the shape {list(value.shape)}, and the file takes {due}", where=where)
-    kind = np.dtype(port.dtype)
-    if (value.dtype.kind in "iub") != (kind.kind in "iub"):
-        raise InputError(f"{port.name!r} is of {value.dtype}, and the file takes {port.dtype}", where=where)
-    return value.astype(kind)
+    return given_case(path.name, inputs, whole), outputs

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from encoder_conformance.blackbox.comparing import Outputs, judged, paired
+from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
-from encoder_conformance.commands.validate.measured import ExpectedOutputs, Measure, Source
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
-from encoder_conformance.commands.validate.whole import Outputs, WholeComparison, WholeVerdict, judged, paired
-from encoder_conformance.commands.validate.whole_inputs import WholeInputs
+from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import FileDescription
@@ -17,10 +18,9 @@ from encoder_conformance.spec.dtypes import dtype_named
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.failure import Failure
-from encoder_conformance.worker.limits import WorkerLimits
 from encoder_conformance.worker.session import Session
 
-_LARGE = 64 << 20
+LARGE = 64 << 20
 """Bytes of a file of which fewer cases and runs are asked."""
 
 
@@ -30,27 +30,48 @@ def compare_whole(
     runs: Sequence[RuntimeRun],
     logs: Path,
     progress: Progress,
+    own: Sequence[WholeCase] = (),
 ) -> WholeComparison:
-    """The file against its source, in the session of that, at sizes, masks and ranges of values that it takes."""
+    """The file against its source, in the session of that, at sizes, masks and ranges of values that it takes, and on
+    the user's own inputs."""
     request, session = source
-    description, model, limits = file.description, file.request.model, file.request.limits
+    description = file.description
     name = request.target if request.at is None else f"{request.target} at {request.at}"
     if session is None:
         return WholeComparison(name, not_compared=("a checkpoint does not run",))
     if (why := unasked(description)) or description.whole is None:
         return WholeComparison(name, not_compared=(why,) if why else ())
-    few = description.file is not None and description.file.bytes > _LARGE
+    few = description.file is not None and description.file.bytes > LARGE
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
-    cases = inputs.cases(few=few)
+    cases = [*inputs.cases(few=few), *own]
     progress.begin(f"the whole file and {name}", len(cases) + 1)
     found = Measure(called, few=few)
     if problem := found.unfit(cases[0]):
         return WholeComparison(name, not_compared=(problem,))
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
-    files = list(answers_of(runs, model, expected, logs, limits, progress))
-    return replace(compared(name, expected, files, found.failed), notes=tuple(_notes(called, found, inputs)))
+    files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
+    answered = compared(name, expected, files, found.failed)
+    notes = tuple(_notes(called, found, inputs))
+    return replace(answered, notes=notes, first_apart="" if few else _first_apart(answered, called, file, runs))
+
+
+def _first_apart(whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> str:
+    """Where the file leaves its source, by the values of both inside."""
+    off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
+    session = next((run.session for run in runs if run.session is not None), None)
+    if not off or session is None:
+        return ""
+    worst = max(off, key=lambda each: each.rms or 0.0).case
+    case = next(each for each in whole.cases if each.name == worst)
+    own = Source(SubjectRequest(str(file.request.model.absolute())), session, source.held)
+    found = where_apart(own, source, case)
+    if found is None:
+        return ""
+    if isinstance(found, str):
+        return f"the first step apart is not known: {found}"
+    return f"from {found} on, nothing is what {whole.source} computes ({case.name})"
 
 
 def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[str]:
@@ -69,17 +90,18 @@ def unasked(description: FileDescription) -> str:
     whole = description.whole
     if whole is not None and whole.held == "int8":
         return "it computes with integers, whose rounding σ does not judge: see reduction"
+    return unaskable(description)
+
+
+def unaskable(description: FileDescription) -> str:
+    """Why no inputs of it are known; "" where they are."""
+    whole = description.whole
     strange = [str(each) for each in whole.inputs if each.shape is None or each.dtype == "string"] if whole else []
     return f"no values are known for the input {strange[0]}" if strange else ""
 
 
 def answers_of(
-    runs: Sequence[RuntimeRun],
-    model: Path,
-    expected: Sequence[ExpectedOutputs],
-    logs: Path,
-    limits: WorkerLimits,
-    progress: Progress,
+    runs: Sequence[RuntimeRun], file: ExaminedFile, cases: Sequence[WholeCase], logs: Path, progress: Progress
 ) -> Iterator[tuple[RuntimeRun, dict[str, Outputs | Failure]]]:
     """Each run, and case → the file's outputs, or why there are none. A run keeps its worker for what comes next."""
     ready = [run for run in runs if isinstance(run.found, Ready) and not run.as_numbers]
@@ -88,8 +110,8 @@ def answers_of(
         assert isinstance(run.found, Ready)
         if run.session is None:
             log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
-            run.session = new_session(run.found, log, limits=limits)
-        yield run, {each.case.name: _called(run.session, model, each.case.inputs) for each in expected}
+            run.session = new_session(run.found, log, limits=file.request.limits)
+        yield run, {case.name: _called(run.session, file.request.model, case.inputs) for case in cases}
         progress.step(run.name)
 
 

@@ -1,5 +1,6 @@
 """`conform validate`: an ONNX file of any origin."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,22 @@ Examples:
   conform validate fused.onnx --against model.onnx
   conform validate model.onnx --strict            (in CI: a warning fails)
   conform validate somebody-elses.onnx --isolate --memory 4GiB
-  conform validate quantised.onnx --limit 0.02 --json > validation.json
+  conform validate quantised.onnx --against model.onnx --data inputs.npz --limit 0.02
+  conform validate quantised.onnx --against model.onnx --limit 0.02 --fix better.onnx
 """
+
+
+class Limit(click.FloatRange):
+    """A number from 0: NaN, which no error is above, holds nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no limit", param, ctx)
+        return number
 
 
 @click.command("validate", epilog=_EXAMPLES)
@@ -75,7 +90,13 @@ Examples:
     type=click.Choice(list(dict.fromkeys(runtime for runtime, _ in RUNTIMES))),
     help="Default: each that is here, at every level.",
 )
-@click.option("--limit", type=click.FloatRange(0), help="Relative error that a file with integer weights may have.")
+@click.option("--limit", type=Limit(), help="Relative error that a file with integer weights may have.")
+@click.option(
+    "--data",
+    metavar="FILE.npz|SCRIPT.py",
+    help="Your own inputs, by the file's names: what a limit then holds. A script defines `data`: dicts of arrays, "
+    "a function that gives them, or a CalibrationDataReader; SCRIPT.py:NAME another.",
+)
 @click.option(
     "--against",
     metavar="SOURCE",
@@ -96,7 +117,8 @@ Examples:
     "--fix",
     type=FILE,
     metavar="NEW.onnx",
-    help="Write the file with what is safe and mechanical mended (order, axis names, stale shapes), and judge that.",
+    help="Write the file with what is safe and mechanical mended (order, axis names, stale shapes), and, with --limit, "
+    "with what of its integers is better left in float; and judge that.",
 )
 @click.option(
     "--timeout",
@@ -160,9 +182,12 @@ def _fixed(request: ValidationRequest, new: Path, out: Path, *, as_json: bool) -
     """The request for the mended file, which is written; the same request where there is nothing to mend."""
     if new.exists():
         raise InputError("is there already", where=f"--fix {new}", hint="name a file that is not: nothing is replaced")
-    done = fixed(replace(request, fix=new), out)
+    with shown_progress() as progress:
+        done = fixed(replace(request, fix=new), out, progress)
     if not done:
-        click.echo("Nothing that is mechanical is to be mended; the file is judged as it is.", err=as_json)
+        click.echo(
+            "Nothing is to be mended that is mechanical or a limit asks for; the file is judged as it is.", err=as_json
+        )
         return request
     click.echo(f"Written to {new}: {'; '.join(done)}.", err=as_json)
     return replace(request, model=new)

@@ -1,12 +1,9 @@
 """For what a file holds: other batch sizes, lengths, runtimes and levels, and padding; or why that was not asked."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.validate.evidence import Answers, ValidationEvidence
-from encoder_conformance.commands.validate.phases.reduction import relative_errors
 from encoder_conformance.commands.validate.results import Covered, Question
 from encoder_conformance.commands.validate.runtimes import RUNTIMES, RuntimeRun
 from encoder_conformance.commands.validate.unasked import no_padding
@@ -66,7 +63,8 @@ def _covered(evidence: ValidationEvidence, answers: Answers) -> Iterator[Covered
     padded = [case for case in (*answers.cases["masks"], *properties) if case.situation.mask.padding]
     yield _padding(_held(answers, padded), evidence)
     right = _right_runs(evidence, answers)
-    yield _runtimes(answers, right)
+    lacking = {run.name for run in answers.of_the_file if run.lacks_operators_of(evidence.description)}
+    yield _runtimes(answers, right, lacking)
     yield _levels(answers, right)
 
 
@@ -111,18 +109,26 @@ def _right_runs(evidence: ValidationEvidence, answers: Answers) -> dict[str, boo
     limit = evidence.subject.request.limit
     if limit is None:
         return "no limit holds the rounding of its integers (--limit)"
-    errors = {name: np.nan_to_num(error, nan=np.inf) for name, (error, _) in relative_errors(evidence).items()}
-    return {run.name: run.is_working and bool(errors.get(run.name, np.inf) <= limit) for run in asked}
+    errors = evidence.rounding.errors() if evidence.rounding is not None else {}
+    within = {name for name, (error, _) in errors.items() if error <= limit}
+    return {run.name: run.is_working and run.name in within for run in asked}
 
 
-def _runtimes(answers: Answers, right: Mapping[str, bool] | str) -> Covered:
+def _why_left_out(runtime: str, absent: Collection[str], lacking: Collection[str]) -> str:
+    if runtime in absent:
+        return "is not here"
+    return "has not all of its operators" if any(name.split()[0] == runtime for name in lacking) else "was left out"
+
+
+def _runtimes(answers: Answers, right: Mapping[str, bool] | str, lacking: Collection[str]) -> Covered:
+    """`lacking`: the runs that have not all of the file's operators."""
     asked: dict[str, list[str]] = defaultdict(list)
     for run in answers.of_the_file:
-        if run.answers:
+        if run.answers and run.name not in lacking:
             asked[run.runtime].append(run.name)
     absent = {run.runtime for run in answers.runs if isinstance(run.found, Missing)}
     others = dict.fromkeys(runtime for runtime, _ in RUNTIMES if runtime not in asked)
-    rest = [f"{name} {'is not here' if name in absent else 'was left out'}" for name in others]
+    rest = [f"{name} {_why_left_out(name, absent, lacking)}" for name in others]
     return _places("other runtimes", asked, right, rest)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from encoder_conformance.commands.validate.rounding.results import Rounding
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.judging.verdict import TensorVerdict
@@ -33,6 +34,7 @@ class ValidationRequest:
     `limits`: of each worker; `seconds`: for looking into the file, and for each answer; None: the manifest's.
     `fix`: where to write the file with what is mechanical mended. `deviations`: ids of the catalogue, what the file
     does otherwise than the specification on purpose. `most_nodes`: the most that are read, functions inlined.
+    `data`: the user's own inputs, FILE.npz or SCRIPT.py.
     """
 
     model: Path
@@ -49,6 +51,7 @@ class ValidationRequest:
     fix: Path | None = None
     deviations: tuple[str, ...] = ()
     most_nodes: int = MOST_NODES
+    data: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,10 @@ class ExaminedFile:
         stored = [name for name in self.description.stored().values() if name not in FORMATS]
         if stored:
             return max(stored, key=stored.count)
-        return "int8" if self.description.quantised else None
+        held = self.description.quantisation
+        if held is not None and held.weights:
+            return max(held.weights, key=lambda each: each.count).stored
+        return "int8" if self.description.quantised or held is not None else None
 
     @cached_property
     def rounded_as(self) -> DtypeName | None:
@@ -184,7 +190,7 @@ class Compared:
 class ValidationEvidence:
     """`answers` is None where the file cannot be judged as a layer. `compared`: what the file and its `source` both
     answered. `whole`: both from the first input to the last output; None: no source was named. `unopened`: why the
-    source was not compared stage by stage."""
+    source was not compared stage by stage. `rounding`: of a file of integers, `not_rounded` why it was not measured."""
 
     subject: ExaminedFile
     answers: Answers | None
@@ -192,6 +198,8 @@ class ValidationEvidence:
     compared: Sequence[Compared] = ()
     whole: WholeComparison | None = None
     unopened: str = ""
+    rounding: Rounding | None = None
+    not_rounded: str = ""
 
     @property
     def description(self) -> FileDescription:
@@ -200,7 +208,8 @@ class ValidationEvidence:
     @property
     def wrong_runtimes(self) -> tuple[str, ...]:
         """The runs that are wrong with a right file: some that follows it to the letter conforms in every check, and
-        none of these is out of line. Such a run that does not load the file says nothing of it."""
+        none of these is out of line. Such a run that does not load the file, or raises where another answers, says
+        nothing of it."""
         if self.answers is None and self.whole is not None:
             return self.whole.wrong_runs
         if self.answers is None or self.subject.integers:  # σ says nothing of a file with integers as it is
@@ -208,7 +217,7 @@ class ValidationEvidence:
         asked = [
             run for run in self.answers.of_the_file if run.answers and not run.lacks_operators_of(self.description)
         ]
-        literal = [run for run in asked if run.is_literal and run.is_working]
+        literal = [run for run in asked if run.is_literal and run.is_working and not run.raises_alone]
         if not literal or not all(run.conforms for run in literal):
             return ()
         return tuple(run.name for run in asked if run not in literal and not (run.is_working and run.conforms))

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import computed_field
 
+from encoder_conformance.commands.validate.rounding.results import Rounding
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Plain
@@ -82,8 +83,9 @@ class Validation(Frozen):
     `wrong_runtimes`: the runs that are wrong though the file is right.
 
     `compared_with` is what the user stated of it, `against` the source, and `source_names` its names of parameters.
-    `excused`: the source is off from the oracle alike. `strict`: a warning fails it. `deviations`: what
-    it does otherwise than the specification, as the user stated, or as was read off it where nothing was stated.
+    `rounding`: how far a file of integers is off. `excused`: the source is off from the oracle alike. `strict`: a
+    warning fails it. `deviations`: what it does otherwise than the specification, as the user stated, or as was read
+    off it where nothing was stated.
     `summaries` has a few words on each phase, `not_asked` why it asked nothing, and `covered` for what the file holds.
     """
 
@@ -96,6 +98,7 @@ class Validation(Frozen):
     compared_with: tuple[Stated, ...]
     against: Plain | None
     whole: WholeResult | None = None
+    rounding: Rounding | None = None
     layer: Layer | None
     layer_from: Literal["told", "inferred"] | None
     dtype: str | None

@@ -96,14 +96,21 @@ class RuntimeRun:
         return self.dependence is None and all(record.outcome in EXPECTED for record in self.records)
 
     @property
+    def raises_alone(self) -> bool:
+        """Whether all that is wrong with it is that it raises in some cases: no number of it is wrong."""
+        wrong = {record.outcome for record in self.records} - EXPECTED
+        return wrong == {Outcome.ERROR}
+
+    @property
     def is_literal(self) -> bool:
         """Whether it follows a file to the letter."""
         return self.level == onnx_runtime(self.runtime).literal
 
     def lacks_operators_of(self, description: FileDescription) -> bool:
-        """Whether the file, which it does not load, has operators that are ONNX Runtime's own."""
-        foreign = any("::" in operator for operator in description.operators)
-        return self.failure is not None and self.runtime != "onnxruntime" and foreign
+        """Whether it does not load the file for it has not all of its operators: those that are ONNX Runtime's own, or
+        of an opset for which this runtime has none."""
+        foreign = self.runtime != "onnxruntime" and any("::" in operator for operator in description.operators)
+        return self.failure is not None and (foreign or onnx_runtime(self.runtime).unknown in self.failure)
 
     def state(self, **update: object) -> None:
         """From now on it is asked and judged with these fields of its manifest."""

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from encoder_conformance.commands.validate.results import CONCLUSIONS, Validation
+from encoder_conformance.commands.validate.rounding.results import far, shown
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding
 from encoder_conformance.reports.run.terminal import SEVERITIES, SIGMA, diagnosis_text, show_finding, show_line
@@ -161,7 +162,11 @@ def _comparison(validation: Validation) -> str:
 
 def _end_to_end(validation: Validation) -> str:
     """What was compared from the first input to the last output, or that it was not."""
-    whole = validation.whole
+    whole, rounding = validation.whole, validation.rounding
+    if rounding is not None and rounding.made_from:
+        worst = far(error for error, _ in rounding.errors().values())
+        count = f"{len(rounding.judged)} case{'s' * (len(rounding.judged) != 1)}"
+        return f"; end to end in {count} as {rounding.reference}, within a relative error of {shown(worst)}"
     if whole is None:
         return ""
     if not whole.cases:
@@ -173,8 +178,9 @@ def _end_to_end(validation: Validation) -> str:
 
 def _before(validation: Validation) -> str:
     """What stands before the encoder and was not judged; "" where nothing does."""
-    description = validation.description
+    description, rounding = validation.description, validation.rounding
     is_compared = validation.whole is not None and bool(validation.whole.cases)
+    is_compared = is_compared or (rounding is not None and rounding.made_from)
     if not description.unjudged or not validation.judged or is_compared:
         return ""
     return f"; what stands before {description.cut!r}, {description.unjudged}, was not judged"

@@ -2,14 +2,15 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.commands.validate.against import compared_with, opened
-from encoder_conformance.commands.validate.against_saved import compare_saved, is_saved
+from encoder_conformance.commands.validate.against_saved import compare_saved, is_saved, saved
 from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.covered import covered
 from encoder_conformance.commands.validate.evidence import (
@@ -21,10 +22,14 @@ from encoder_conformance.commands.validate.evidence import (
     distinct,
 )
 from encoder_conformance.commands.validate.history import history_script
-from encoder_conformance.commands.validate.phases import reduction, source
+from encoder_conformance.commands.validate.own_data import own_data
+from encoder_conformance.commands.validate.phases import source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
 from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, WholeResult, in_order
+from encoder_conformance.commands.validate.rounding.by_oracle import by_oracle
+from encoder_conformance.commands.validate.rounding.fixing import write_within_limit
+from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
     RuntimeQuestions,
@@ -64,6 +69,7 @@ from encoder_conformance.spec.situation import Situation
 from encoder_conformance.subjects.cases import InputLimits, file_cases
 from encoder_conformance.subjects.opening import inspected, source_session
 from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.failure import Failure
 
 
@@ -99,41 +105,117 @@ def _validated(
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
+    logs = out / "logs"
+    own = _own_data(request, subject, runs)
     if request.against is None:
-        return _assessed(ValidationEvidence(subject, _answers(subject, runs, out / "logs", jobs, progress)))
-    source, logs = replace(request.against, pythons=request.pythons), out / "logs"
+        measured = rounding_of(subject, runs, None, own, logs, progress)
+        answers = _answers(subject, runs, logs, jobs, progress)
+        return _assessed(ValidationEvidence(subject, answers, rounding=measured.rounding, not_rounded=measured.why_not))
+    source = replace(request.against, pythons=request.pythons)
     if is_saved(source):
-        whole = compare_saved(source, subject, runs, logs, progress)
-        answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
-        return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=f"{source.target} has none"))
+        return _assessed(_against_saved(source, subject, runs, logs, jobs, progress))
     session = source_session(source, logs / "source.log")
     with contextlib.ExitStack() as entered:
         if session is not None:
             entered.callback(session.close)
-        whole = compare_whole((source, session), subject, runs, logs, progress)
-        if not subject.is_understood:
-            return _assessed(ValidationEvidence(subject, None, whole=whole))
+        return _assessed(_against(MadeFrom(source, session), subject, runs, own, _Asking(logs, jobs, progress)))
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """How is asked: where logs go, with how many processes the oracle computes, and where progress is shown."""
+
+    logs: Path
+    jobs: int
+    progress: Progress
+
+
+def _against(
+    made_from: MadeFrom,
+    subject: ExaminedFile,
+    runs: list[RuntimeRun],
+    own: Sequence[WholeCase],
+    asking: _Asking,
+) -> ValidationEvidence:
+    """Beside its source: as two black boxes, and, where a layer is read off both, stage by stage."""
+    source, session, logs, jobs, progress = (
+        made_from.request,
+        made_from.session,
+        asking.logs,
+        asking.jobs,
+        asking.progress,
+    )
+    whole = compare_whole((source, session), subject, runs, logs, progress, own)
+    with contextlib.ExitStack() as entered:
         try:
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
-            if not whole.verdicts:
+            measured = rounding_of(subject, runs, made_from, own, logs, progress)
+            if subject.is_understood and not whole.verdicts and measured.rounding is None:
                 why = "; ".join((problem.problem, *whole.not_compared))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
-            answers = _answers(subject, runs, logs, jobs, progress)
-            return _assessed(ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem))
+            answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
+            unopened = problem.problem if subject.is_understood else ""
+            return ValidationEvidence(
+                subject, answers, None, (), whole, unopened, rounding=measured.rounding, not_rounded=measured.why_not
+            )
+        part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
-            part = compare_whole((replace(source, at=origin.at), session), subject, runs, logs, progress)
-            whole = part if part.verdicts else whole
+            of_part = compare_whole((part, session), subject, runs, logs, progress, own)
+            whole = of_part if of_part.verdicts else whole
+        of = MadeFrom(part, session, origin.parameters)
+        measured = rounding_of(subject, runs, of, own, logs, progress)
         answers = _answers(held, runs, logs, jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
-        return _assessed(ValidationEvidence(held, answers, origin, compared, whole))
+        return ValidationEvidence(
+            held, answers, origin, compared, whole, rounding=measured.rounding, not_rounded=measured.why_not
+        )
 
 
-def fixed(request: ValidationRequest, out: Path, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Writes `request.fix`, the file with what is mechanical mended. What that was; () where nothing was written."""
-    runs = runtime_runs(reachable(request.model, out), request.pythons, request.runtimes, folder)
+def _against_saved(
+    source: SubjectRequest, subject: ExaminedFile, runs: list[RuntimeRun], logs: Path, jobs: int, progress: Progress
+) -> ValidationEvidence:
+    """Beside outputs that were saved: in σ, or as far as its rounding takes a file of integers from them."""
+    where, measured, whole = f"--against {source.target}", NOT_OF_INTEGERS, None
+    if subject.integers and subject.description.whole is not None:
+        case = saved(source.folder / source.target, subject.description.whole, where)
+        measured = rounding_of(subject, runs, MadeFrom(source, saved=case), (), logs, progress)
+        if measured.rounding is None:
+            raise InputError(measured.why_not, where=where)
+    else:
+        whole = compare_saved(source, subject, runs, logs, progress)
+    answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
+    return ValidationEvidence(
+        subject, answers, whole=whole, unopened=f"{source.target} has none", rounding=measured.rounding
+    )
+
+
+def _own_data(request: ValidationRequest, subject: ExaminedFile, runs: Sequence[RuntimeRun]) -> list[WholeCase]:
+    if request.data is None:
+        return []
+    if request.against is None and not subject.integers:
+        hint = "--against SOURCE: a file that is compared with nothing is judged by itself"
+        raise InputError("is given to a file of integers, or to one and its source", where="--data", hint=hint)
+    session = next((run.session for run in runs if run.session is not None), None)
+    return own_data(request.data, subject.description.whole, session)
+
+
+def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Writes `request.fix`, the file with what is mechanical mended, and with what of its integers is left in float
+    that keep it from its limit. What that was; () where nothing was written."""
+    fixed_file = request.fix
+    assert fixed_file is not None
+    request = replace(request, model=reachable(request.model, out))
+    logs = out / "logs"
+    runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
     try:
-        return _inspected(request, runs, out / "logs").description.fixed
+        file = _inspected(request, runs, logs)
+        done = file.description.fixed
+        if file.integers and request.limit is not None:
+            mended = replace(file, request=replace(file.request, model=fixed_file)) if done else file
+            left = write_within_limit(mended, [run for run in runs if run.session], fixed_file, logs, progress)
+            done = (*done, f"left in float are {', '.join(left)}") if left else done
+        return done
     finally:
         close_all(runs)
 
@@ -216,7 +298,8 @@ def _history_script(run: RuntimeRun, subject: ExaminedFile, logs: Path) -> str |
     return str(path)
 
 
-def _assessed(evidence: ValidationEvidence) -> Validation:
+def _assessed(given: ValidationEvidence) -> Validation:
+    evidence = given if given.rounding else replace(given, rounding=by_oracle(given.subject, given.answers))
     subject, answers, description = evidence.subject, evidence.answers, evidence.description
     assessments = {phase.name: phase.assess(evidence) for phase in VALIDATION_PHASES}
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
@@ -227,12 +310,13 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
         model=str(subject.request.model),
-        judged=bool(answers.working) if answers is not None else _is_compared(evidence.whole),
+        judged=bool(answers.working) if answers is not None else _is_compared(evidence),
         strict=subject.request.strict,
         deviations=subject.request.deviations,
         compared_with=_compared_with(subject.request),
         against=evidence.source.name if evidence.source else None,
         whole=None if evidence.whole is None else _whole_result(evidence.whole),
+        rounding=evidence.rounding,
         layer=subject.layer if answers else description.layer,
         layer_from="told" if answers and subject.request.layer else layer_from,
         dtype=subject.dtype if answers else None,
@@ -250,13 +334,16 @@ def _assessed(evidence: ValidationEvidence) -> Validation:
     )
 
 
-def _is_compared(whole: WholeComparison | None) -> bool:
-    return whole is not None and bool(whole.verdicts)
+def _is_compared(evidence: ValidationEvidence) -> bool:
+    """Whether its outputs say what it is worth, whatever layer it is: beside its source, in σ or within a limit."""
+    rounding = evidence.rounding
+    is_held = rounding is not None and rounding.made_from and evidence.subject.request.limit is not None
+    return is_held or (evidence.whole is not None and bool(evidence.whole.verdicts))
 
 
 def _without_layer(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same."""
-    if evidence.answers is not None or not _is_compared(evidence.whole):
+    if evidence.answers is not None or not _is_compared(evidence):
         return list(findings)
     unknown: tuple[Phase, ...] = ("interface", "layer", "dimensions")
     hint = "no layer was judged in it: what was asked is asked of its outputs alone"
@@ -292,7 +379,7 @@ def _not_asked(assessments: Mapping[Phase, Assessment], findings: Iterable[Phase
 def _results(evidence: ValidationEvidence) -> tuple[RuntimeResult, ...]:
     if evidence.answers is None:
         return ()
-    errors = reduction.relative_errors(evidence)
+    errors = evidence.rounding.errors() if evidence.rounding is not None else {}
     relative = {name: None if np.isnan(error) else error for name, (error, _) in errors.items()}  # JSON has no NaN
     return tuple(run.result(relative.get(run.name)) for run in evidence.answers.runs)
 

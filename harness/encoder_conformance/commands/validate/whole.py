@@ -1,17 +1,11 @@
-"""A file and its source as two black boxes: what was compared end to end, and how far apart the outputs are, in σ."""
+"""A file and its source as two black boxes: what was compared end to end, and what is apart."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
+from encoder_conformance.blackbox.comparing import LIMIT
+from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
-from encoder_conformance.commands.validate.whole_inputs import WholeCase
-from encoder_conformance.spec.axes import Array
-
-LIMIT = 5.0
-"""σ beyond which outputs are not the same. Right files come to 2.5 at most (docs/validating.md)."""
-Outputs = Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -44,6 +38,8 @@ class WholeComparison:
     not_compared: Sequence[str] = ()
     better: Sequence[str] = ()
     notes: Sequence[str] = ()
+    first_apart: str = ""
+    """The first step of the file that is none of the source's, and in which case; or why that is not known."""
 
     @property
     def apart(self) -> list[WholeVerdict]:
@@ -62,37 +58,3 @@ class WholeComparison:
     def agrees(self) -> bool:
         """Whether something was compared, and all of it is the same."""
         return bool(self.verdicts) and not self.apart
-
-
-def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
-    """The file's output → the source's: of one name, else the next of its shape; and those that have none."""
-    pairs = {name: name for name in file if name in source and file[name].shape == source[name].shape}
-    left = [name for name in source if name not in pairs.values()]
-    unpaired = []
-    for name, value in file.items():
-        if name in pairs:
-            continue
-        other = next((each for each in left if source[each].shape == value.shape), None)
-        if other is None:
-            unpaired.append(name)
-        else:
-            pairs[name] = other
-            left.remove(other)
-    return {name: pairs[name] for name in file if name in pairs}, unpaired
-
-
-def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str, bool]:
-    """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none."""
-    if found.shape != right.shape:
-        return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
-    mine, theirs = found.astype(np.float64), right.astype(np.float64)
-    lacking = np.isfinite(theirs) & ~np.isfinite(mine)
-    if lacking.any():
-        what = "NaN" if np.isnan(mine[lacking]).any() else "an infinite number"
-        return None, f"{what} in {int(lacking.sum())} of {mine.size} places where the source has a number", False
-    both = np.isfinite(theirs) & np.isfinite(mine)
-    if mine.size and not both.any():
-        return None, "nothing to compare: the source has no finite number", False
-    more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
-    error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
-    return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more

@@ -44,9 +44,11 @@ class ModuleTarget(ModuleAdapter):
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
     def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """The requests `examine`, `way_back`, `vary` and `call`."""
+        """The requests `examine`, `way_back`, `vary`, `call` and `trace`."""
         if message["op"] == "call":
             return self.called(message, tensors)
+        if message["op"] == "trace":
+            return self.traced(message, tensors)
         if message["op"] == "way_back":
             if self.examination is None:
                 raise RuntimeError("nothing was examined")
@@ -117,7 +119,21 @@ class ModuleTarget(ModuleAdapter):
         return self.opened[1:]
 
     def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """The outputs of the whole module, or of the part that is named. Raises ValueError for what names none."""
+        """The outputs of the whole module, or of the part that is named."""
+        whole, given = self.whole_given(message)
+        copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
+        answer = copied.outputs({given[name]: value for name, value in tensors.items()})
+        return {"outputs": list(answer), "given": given}, answer
+
+    def traced(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+        """What it computes inside, step by step."""
+        whole, given = self.whole_given(message)
+        copied = whole.disturbed(message["precision"], None, 0.0)
+        steps, values = copied.steps({given[name]: value for name, value in tensors.items()})
+        return {"steps": [step.model_dump(mode="json") for step in steps]}, values
+
+    def whole_given(self, message: dict[str, Any]) -> tuple[WholeModule, dict[str, str]]:
+        """The whole module, or its part, and input → argument. Raises ValueError for what names none."""
         try:
             framework, module = self.loaded_target(message)
             if self.whole is None or self.whole[0] != message["at"]:
@@ -126,9 +142,7 @@ class ModuleTarget(ModuleAdapter):
             given = whole.arguments(message["inputs"])
         except BadTarget as error:
             raise ValueError(f"{error.problem} ({error.hint})" if error.hint else error.problem) from None
-        copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
-        answer = copied.outputs({given[name]: value for name, value in tensors.items()})
-        return {"outputs": list(answer), "given": given}, answer
+        return whole, given
 
     def loaded(self, parameters: Tensors, dtype: str) -> tuple[LiveModule, ElementMap]:
         found = self.examination

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.spec.axes import Array
@@ -35,6 +36,11 @@ class WholeModule(ABC):
     @abstractmethod
     def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """Argument → array to output → array, in the order in which they are returned."""
+
+    def steps(self, given: Mapping[str, Array]) -> tuple[list[TracedStep], dict[str, Array]]:
+        """What it computes inside, and the values of floating-point numbers by the number of their step. Raises
+        RuntimeError where that cannot be seen."""
+        raise RuntimeError("what it computes inside cannot be seen")
 
     def arguments(self, inputs: Sequence[str]) -> dict[str, str]:
         """Input → the argument that it is: the one of its name, else the next that no input has the name of.

@@ -16,6 +16,7 @@ from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.protocol.quantised import RoundingLooked
 from encoder_conformance.readers.onnx_file.calling import CalledFile
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
@@ -24,6 +25,8 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
 from encoder_conformance.readers.onnx_file.layer.parameters import read_parameters, write_parameters
+from encoder_conformance.readers.onnx_file.quantised.variants import QuantisedFile, source_tensors
+from encoder_conformance.readers.onnx_file.script import given_by_script
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.stages import stages as stages_of
@@ -34,6 +37,7 @@ class OnnxFile(Adapter):
         self.threads = threads
         self.inspected: tuple[str, Inspection] | None = None
         self.whole: CalledFile | None = None
+        self.quantised: QuantisedFile | None = None
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
         versions = {"onnx": onnx.__version__, "onnxruntime": ort.__version__, "numpy": np.__version__}
         if PACKAGES[self.runtime] not in versions:
@@ -41,12 +45,22 @@ class OnnxFile(Adapter):
         return Environment(versions, {"threads": threads, "runtime": self.runtime, "level": self.level})
 
     def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """The requests `inspect` and `call`."""
-        if message["op"] == "call":
-            answer = self.called(Path(message["target"])).outputs(message, tensors)
-            return {"outputs": list(answer)}, answer
-        if message["op"] != "inspect":
-            return super().other(message, tensors)
+        """The requests `inspect`, `call`, `trace`, `rounding` and `data`."""
+        match message["op"]:
+            case "call":
+                return self.called(message, tensors)
+            case "trace":
+                steps, values = self.whole_file(Path(message["target"])).steps(message["precision"], tensors)
+                return {"steps": [step.model_dump(mode="json") for step in steps]}, values
+            case "rounding":
+                return {"description": self.looked_at(message, tensors).model_dump(mode="json")}, {}
+            case "data":
+                return given_by_script(message)
+            case "inspect":
+                return self.inspection(message)
+        return super().other(message, tensors)
+
+    def inspection(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
         inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
         self.inspected = message["path"], inspection
         give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
@@ -55,11 +69,36 @@ class OnnxFile(Adapter):
             description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))
         return {"description": description}, inspection.parameters()
 
-    def called(self, path: Path) -> CalledFile:
-        """The whole file at `path`, which is called; one at a time."""
+    def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+        """The outputs of the whole file at a path; of one of integers with some of its places in float.
+
+        Raises ValueError for places of a file that was not looked at.
+        """
+        path, places = Path(message["target"]), message.get("in_float")
+        if places is None:
+            answer = self.whole_file(path).outputs(message, tensors)
+            return {"outputs": list(answer)}, answer
+        if self.quantised is None or self.quantised.path != path:
+            raise ValueError("the places of the file were not listed")
+        if new := message.get("write"):
+            self.quantised.write(places, Path(new))
+            return {"outputs": []}, {}
+        answer = self.quantised.outputs(places, tensors)
+        return {"outputs": list(answer)}, answer
+
+    def whole_file(self, path: Path) -> CalledFile:
+        """The file at a path as a whole, one at a time."""
         if self.whole is None or self.whole.path != path:
             self.whole = CalledFile(path, self.opened)
         return self.whole
+
+    def looked_at(self, message: dict[str, Any], tensors: Tensors) -> RoundingLooked:
+        """A file of integers: what it is made of, and what its scales lose of the inputs."""
+        path = Path(message["target"])
+        if self.quantised is None or self.quantised.path != path:
+            self.quantised = QuantisedFile(path, self.opened, source_tensors(message, tensors))
+        feeds = {name: tensors[name] for name in message["inputs"]}
+        return RoundingLooked(places=tuple(self.quantised.places()), away=tuple(self.quantised.lost(feeds)))
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.sessions: dict[str, Session] = {}

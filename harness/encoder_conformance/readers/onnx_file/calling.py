@@ -12,10 +12,12 @@ from onnx.reference import ReferenceEvaluator
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import Session
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
+from encoder_conformance.readers.onnx_file.graph.dequantised import without_integers
+from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ModelRunner, loaded, serialized_with
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
-from encoder_conformance.readers.onnx_file.graph.nodes import subgraphs
+from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label, subgraphs
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
 from encoder_conformance.readers.onnx_file.interface.whole_file import format_held
 from encoder_conformance.readers.onnx_file.reading.loading import load
@@ -52,6 +54,26 @@ class CalledFile:
             answers = evaluator.run(None, given)
         return {name: np.asarray(value) for name, value in zip(evaluator.output_names, answers, strict=True)}
 
+    def steps(self, precision: str, feeds: Tensors) -> tuple[list[TracedStep], Tensors]:
+        """What it computes inside: in its own format as ONNX Runtime does without optimisation, in any other by ONNX's
+        reference. The values of floating-point numbers by the number of their step. Raises ExecutionError."""
+        if precision == "own":
+            model = Graph(load(self.path)[0]).original
+            values: Tensors = ModelRunner(model).trace(feeds)
+        else:
+            model = self._in_format(precision, None, 0.0)
+            given = {name: _cast(value, precision) for name, value in feeds.items()}
+            with np.errstate(all="ignore"):
+                values = ReferenceEvaluator(model).run(None, given, intermediate=True)
+        made = [(name, node) for node in model.graph.node for name in node.output if name]
+        takes = (tuple(filter(None, inputs_of(node))) for _, node in made)
+        steps = [
+            TracedStep(value=name, made_by=node_label(node), takes=of)
+            for (name, node), of in zip(made, takes, strict=True)
+        ]
+        shown = {str(number): values[step.value] for number, step in enumerate(steps) if step.value in values}
+        return steps, {number: np.asarray(value) for number, value in shown.items() if _is_real(value)}
+
     def _deployed(self) -> Session:
         if self._session is None:
             model, _ = load(self.path)
@@ -65,6 +87,7 @@ class CalledFile:
             model, _ = load(self.path)
             check_order(model, Findings())
             self._graph = Graph(model, copied=False)
+            without_integers(self._graph.model.graph)
         return self._graph
 
     def _in_format(self, precision: str, seed: int | None, roundoff: float) -> onnx.ModelProto:
@@ -106,6 +129,11 @@ def _cast(value: Array, precision: str) -> Array:
     is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
     with np.errstate(over="ignore"):
         return value.astype(np.dtype(precision)) if is_float else value
+
+
+def _is_real(value: Any) -> bool:
+    """Whether it is a tensor of floating-point numbers: a sequence has none."""
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.kind == "f"
 
 
 def _is_weight(value: Array) -> bool:

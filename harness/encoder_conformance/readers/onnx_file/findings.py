@@ -23,6 +23,12 @@ class Findings:
     def note(self, phase: Phase, message: str, hint: str = "") -> None:
         self.add(phase, "note", message, hint)
 
+    def of_runtime(self, runtime: str, message: str, hint: str) -> None:
+        """That a runtime does not run the file: where another does, that is no error of the file."""
+        told = PhaseFinding(phase="loads", severity="error", message=message, hint=hint, runtimes=(runtime,))
+        if told not in self.found:
+            self.found.append(told)
+
     def add(self, phase: Phase, severity: Severity, message: str, hint: str = "", deviation: str | None = None) -> None:
         finding = PhaseFinding(phase=phase, severity=severity, message=message, hint=hint, deviation=deviation)
         if finding not in self.found:

@@ -12,6 +12,7 @@ from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
 from encoder_conformance.protocol.description import Fact, FileDescription, FileFacts, Roles, WholeFile
 from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.protocol.quantised import Quantisation
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
@@ -26,6 +27,7 @@ from encoder_conformance.readers.onnx_file.interface.selection import select_int
 from encoder_conformance.readers.onnx_file.interface.whole_file import whole_file
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.whole import judge_whole
+from encoder_conformance.readers.onnx_file.quantised.recognition import check_scales, quantisation
 from encoder_conformance.readers.onnx_file.reading.checker import check_model
 from encoder_conformance.readers.onnx_file.reading.functions import check_functions
 from encoder_conformance.readers.onnx_file.reading.loading import UnreadableFile, load
@@ -47,6 +49,7 @@ class Inspection:
     inferred: InferredLayer | None = None
     cut: Cut | None = None
     whole: WholeFile | None = None
+    quantisation: Quantisation | None = None
     unjudged: str = ""
     """What stands before the encoder, where it was taken as it is."""
 
@@ -59,6 +62,7 @@ class Inspection:
             file=self.file,
             nodes=len(nodes),
             quantised=self.graph is not None and self.graph.quantised,
+            quantisation=self.quantisation,
             operators=dict(sorted(Counter(_operator(node) for node in nodes).items())),
             inputs=tuple(map(port_of, self.graph.inputs)) if self.graph else (),
             outputs=tuple(map(port_of, self.graph.model.graph.output)) if self.graph else (),
@@ -125,7 +129,9 @@ def _inspect(
     inspection.graph = graph = _graph(model, findings)
     if graph is None:
         return
-    inspection.whole = whole_file(graph)
+    inspection.whole, inspection.quantisation = whole_file(graph), quantisation(graph.original)
+    if thoroughly and not check_scales(graph.original, findings):  # nothing that it computes has numbers
+        return
     if _is_whole_model(graph):  # of which the encoder is taken; each copy is as large as the weights
         inspection.model = model = graph.original
     finite = not thoroughly or check_weights(graph, findings)
@@ -243,7 +249,8 @@ def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Finding
     """Reports what the probe runs showed beside the masks."""
     if runner.problem:
         message = f"ONNX Runtime does not run it: {runner.problem}"
-        findings.error("loads", message, "ONNX's reference implementation does; see the operator")
+        hint = "ONNX's reference implementation does; see the operator"
+        findings.of_runtime("onnxruntime", message, hint)
     if semantics.across_batch:
         hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
         findings.error("layer", "an item of the batch changes another", hint)

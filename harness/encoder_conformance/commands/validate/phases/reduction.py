@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from encoder_conformance.commands.validate.evidence import Answers, Assessment, ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.rounding.said import findings as rounding_findings
+from encoder_conformance.commands.validate.rounding.said import summary
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.judging.relative import relative_error
 from encoder_conformance.judging.simulate import continued_with_noise
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
@@ -22,25 +25,33 @@ from encoder_conformance.spec.size import is_large
 
 
 def assess(evidence: ValidationEvidence) -> Assessment:
-    subject, answers = evidence.subject, evidence.answers
-    if answers is None:
-        return Assessment()
-    findings = list(stages_from_operands(evidence, answers))
+    subject, answers, rounding = evidence.subject, evidence.answers, evidence.rounding
+    if answers is None and rounding is None:
+        return Assessment(not_asked=evidence.not_rounded)
+    findings = list(stages_from_operands(evidence, answers)) if answers is not None else []
     said = []
-    if subject.rounded_as or subject.description.stored():
+    if answers is not None and (subject.rounded_as or subject.description.stored()):
         said.append(_format(subject) + _cost(subject, answers.cases["numbers"][0]))
-    if subject.integers:
-        summary, more = _relative(evidence)
-        said.append(summary)
-        findings += more
+    if (how := subject.description.quantisation) is not None:
+        said.append(f"as it is quantised: {how}")
+    if rounding is not None:
+        said.append(summary(rounding))
+        findings += rounding_findings(rounding, subject.request.limit)
     elif subject.request.limit is not None:
         message = "--limit holds the error of a file with integer weights, and this one has none"
         findings.append(PhaseFinding(phase="reduction", severity="note", message=message))
+    if evidence.not_rounded and subject.integers:
+        findings.append(_not_measured(evidence))
     if fact := subject.description.fact("integers"):
         said.append(fact.evidence)
     if _is_of_float16(subject) and not said:
         said.append("float16 throughout, each stage judged from its own operands, too")
     return Assessment("; ".join(said), findings, "" if said else "its numbers are as wide as its input")
+
+
+def _not_measured(evidence: ValidationEvidence) -> PhaseFinding:
+    message = f"its rounding was not measured from its first input to its last output: {evidence.not_rounded}"
+    return PhaseFinding(phase="reduction", severity="warning", message=message)
 
 
 def _is_of_float16(subject: ExaminedFile) -> bool:
@@ -64,61 +75,18 @@ def _format(subject: ExaminedFile) -> str:
 
 def _cost(subject: ExaminedFile, case: Case) -> str:
     """How far the file's weights take the output from that of the weights that they are rounded from."""
-    if not subject.request.parameters:
+    if not subject.request.parameters or subject.integers:
         return ""
     rounded, exact = evaluate(case, Arithmetic(), None).stages["output"], _exact(case, subject.request.parameters)
     compared = case.compared("output")["output"]
-    error = _relative_error(rounded[compared], exact[compared])
+    error = relative_error(rounded[compared], exact[compared])
     return f"; against what it was made from, the relative error is {error:.2g} (rms, {case.situation.situation})"
-
-
-def _relative(evidence: ValidationEvidence) -> tuple[str, list[PhaseFinding]]:
-    """The largest relative error of any run, which `--limit` holds."""
-    subject = evidence.subject
-    errors, limit = relative_errors(evidence), subject.request.limit
-    run = max(errors, key=lambda name: np.nan_to_num(errors[name][0], nan=np.inf), default="")
-    worst, situation = errors.get(run, (0.0, ""))
-    against = "what it was made from" if subject.request.parameters else "the numbers that its integers stand for"
-    text = f"relative error {worst:.2g} against {against} (rms, {situation}, {run})"
-    if limit is None:
-        message, hint = "no limit was given: any relative error passes", "--limit makes a larger one an error"
-        return text, [PhaseFinding(phase="reduction", severity="note", message=message, hint=hint)]
-    if worst <= limit:
-        return f"{text}, within {limit:g}", []
-    return text, [PhaseFinding(phase="reduction", severity="error", message=f"{text}, over the limit of {limit:g}")]
-
-
-def relative_errors(evidence: ValidationEvidence) -> dict[str, tuple[float, str]]:
-    """Run → its largest relative error and the situation, of a file with integers: against what the file was made
-    from, where that is stated, else against the numbers that its integers stand for."""
-    subject, answers = evidence.subject, evidence.answers
-    found: dict[str, tuple[float, str]] = {}
-    for case in answers.cases["numbers"] if answers and subject.integers else ():
-        assert answers is not None
-        expected = answers.expected[case.id].tensors["output"]
-        golden = expected.golden
-        if source := subject.request.parameters:
-            golden = _exact(case, source).reshape(-1)[expected.positions].astype(np.float64)
-        for run in answers.of_the_file:
-            answer = run.answers.get((case.id, "output"))
-            if answer is None or answer.tensors is None or answer.tensors["output"].shape != expected.shape:
-                continue
-            values = answer.tensors["output"].reshape(-1)[expected.positions].astype(np.float64)
-            error = _relative_error(values, golden)
-            if not error <= found.get(run.name, (-1.0, ""))[0]:  # NaN is the worst
-                found[run.name] = error, case.situation.situation
-    return found
 
 
 def _exact(case: Case, parameters: Mapping[str, Array]) -> Array:
     """The output of a case, [B, S, D], with the parameters that the file was made from."""
     original = Case(case.layer, case.situation, held=CaseParameters.of(parameters))
     return evaluate(original, Arithmetic(), None).stages["output"]
-
-
-def _relative_error(values: Array, expected: Array) -> float:
-    """Root mean square of the error over that of the expected values."""
-    return float(np.sqrt(np.mean((values - expected) ** 2) / np.mean(expected**2)))
 
 
 def stages_from_operands(evidence: ValidationEvidence, answers: Answers) -> Iterator[PhaseFinding]:

@@ -42,12 +42,19 @@ def _load_findings(answers: Answers, description: FileDescription) -> Iterator[P
             message = f"{run.name} was not asked: {run.found.reason}"
             yield PhaseFinding(phase="loads", severity="note", message=message, hint=run.found.hint)
         elif run.lacks_operators_of(description):
-            message = f"{run.name} has not all of its operators, which are ONNX Runtime's own"
-            hint = f"{run.failure}; the file runs in ONNX Runtime alone"
+            message, hint = _without_operators(run, description)
             yield PhaseFinding(phase="loads", severity="note", message=message, hint=hint, runtimes=(run.name,))
         elif run.failure:
             message = f"{run.name}: {run.failure}"
             yield PhaseFinding(phase="loads", severity="error", message=message, runtimes=(run.name,))
+
+
+def _without_operators(run: RuntimeRun, description: FileDescription) -> tuple[str, str]:
+    """What is said of a runtime that has not all operators of the file, which is that runtime's row alone."""
+    if any("::" in operator for operator in description.operators):
+        message = f"{run.name} has not all of its operators, which are ONNX Runtime's own"
+        return message, f"{run.failure}; the file runs in ONNX Runtime alone"
+    return f"{run.name} has not all of its operators in the opset of the file", str(run.failure)
 
 
 def levels(evidence: ValidationEvidence) -> Assessment:

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
-from encoder_conformance.commands.validate.whole import LIMIT, WholeComparison, WholeVerdict
+from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
 
 _SHOWN = 4
@@ -71,6 +72,10 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
 def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
     for note in whole.notes:
         yield _finding("note", note)
+    if whole.first_apart:
+        yield _finding(
+            "note", whole.first_apart, "values are paired by their numbers; what the two spell otherwise has no pair"
+        )
     for why in whole.not_compared:
         yield _finding("warning", f"not compared: {why}")
     if whole.better:

@@ -9,8 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.errors import last_frames
-from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import as_given, copy_of, forward_of, inside
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
+    as_given,
+    copy_of,
+    forward_of,
+    inside,
+    is_compiled,
+)
+from encoder_conformance.readers.module_target.frameworks.torch_trace import traced
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.spec.axes import Array
 
@@ -40,15 +48,28 @@ class WholeTorch(WholeModule):
 
     def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """Raises RuntimeError, with the last frames of the module's own traceback."""
-        held = next((each.dtype for each in self._module.parameters() if each.is_floating_point()), torch.float32)
-        tensors = {name: to_tensor(value) for name, value in given.items()}
-        tensors = {name: each.to(held) if each.is_floating_point() else each for name, each in tensors.items()}
+        tensors = self._tensors(given)
         try:
             with torch.no_grad(), as_given(self._module):
                 answer = self._module(**tensors)
         except Exception as error:
             raise RuntimeError(last_frames(error)) from None
         return {name: to_numpy(each) for name, each in _tensors(answer, "")}
+
+    def _tensors(self, given: Mapping[str, Array]) -> dict[str, Tensor]:
+        """In the format of the parameters, what is of floating-point numbers."""
+        held = next((each.dtype for each in self._module.parameters() if each.is_floating_point()), torch.float32)
+        tensors = {name: to_tensor(value) for name, value in given.items()}
+        return {name: each.to(held) if each.is_floating_point() else each for name, each in tensors.items()}
+
+    def steps(self, given: Mapping[str, Array]) -> tuple[list[TracedStep], dict[str, Array]]:
+        """Of eager code alone: what is compiled would not be compiled again after a look inside."""
+        if is_compiled(self._module):
+            raise RuntimeError("it is compiled: what it computes inside cannot be seen")
+        try:
+            return traced(inside(self._module), self._tensors(given))
+        except Exception as error:
+            raise RuntimeError(last_frames(error)) from None
 
 
 def _disturbed(value: Tensor, generator: torch.Generator, roundoff: float) -> Tensor:

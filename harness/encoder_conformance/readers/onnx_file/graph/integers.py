@@ -15,6 +15,10 @@ from onnx import helper, numpy_helper
 from encoder_conformance.readers.onnx_file.graph.nodes import replace_nodes
 
 ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear")
+NARROW = frozenset(
+    (onnx.TensorProto.INT8, onnx.TensorProto.UINT8, onnx.TensorProto.INT4, onnx.TensorProto.UINT4)
+)  # fmt: skip
+"""The formats of weights that are integers and are read by Cast and Mul."""
 Nodes = list[onnx.NodeProto]
 Initializers = dict[str, onnx.TensorProto]
 
@@ -33,12 +37,37 @@ def is_quantised(graph: onnx.GraphProto) -> bool:
 
 
 def stored_integers(graph: onnx.GraphProto) -> dict[str, Integers]:
-    """The value that a weight is read back as → how it is stored, of every DequantizeLinear of an initializer."""
+    """The value that a weight is read back as → how it is stored: by DequantizeLinear, or by Cast and Mul."""
     known, found = _initializers(graph), {}
     for node in graph.node:
         if node.op_type == "DequantizeLinear" and node.input[0] in known and node.input[1] in known:
             found[node.output[0]] = _stored(known[node.input[0]], known[node.input[1]])
+    return found | {name: _stored(*held) for name, held in cast_weights(graph).items()}
+
+
+def cast_weights(graph: onnx.GraphProto) -> dict[str, tuple[onnx.TensorProto, onnx.TensorProto]]:
+    """The value that a weight is read back as → its integers and its scale, of Cast, Sub of a zero point, and Mul."""
+    known = _initializers(graph)
+    whole: Initializers = {}
+    found = {}
+    for node in graph.node:
+        of = node.input[0] if node.input else ""
+        if node.op_type == "Cast" and of in known and _is_weight(known[of]):
+            whole[node.output[0]] = known[of]
+        elif node.op_type == "Sub" and of in whole and (node.input[1] in known or node.input[1] in whole):
+            whole[node.output[0]] = whole[of]
+        elif node.op_type == "Mul":
+            for integers, scale in permutations(node.input, 2):
+                if integers in whole and scale in known:
+                    found[node.output[0]] = whole[integers], known[scale]
     return found
+
+
+def _is_weight(tensor: onnx.TensorProto) -> bool:
+    """Whether these are integers that numbers were rounded to: a mask has zeros and ones, an index no narrow format."""
+    if tensor.data_type not in NARROW or not tensor.dims:
+        return False
+    return not np.isin(numpy_helper.to_array(tensor).astype(np.int64), (0, 1)).all()
 
 
 def to_real_numbers(graph: onnx.GraphProto, *, rounded: bool) -> dict[str, Integers]:

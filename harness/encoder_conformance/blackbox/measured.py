@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from encoder_conformance.commands.validate.whole import Outputs
-from encoder_conformance.commands.validate.whole_inputs import WholeCase
+from encoder_conformance.blackbox.comparing import Outputs
+from encoder_conformance.blackbox.first_apart import FirstApart, TracedCall, first_apart
+from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.messages import Call, Precision
+from encoder_conformance.protocol.messages import Call, Precision, Trace
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.subjects.subject import SubjectRequest
@@ -43,6 +44,12 @@ class Source:
         called, tensors = answer
         self.given = {name: argument for name, argument in called.given.items() if name != argument}
         return {name: tensors[name] for name in called.outputs}
+
+    def traced(self, inputs: Outputs, precision: Precision) -> TracedCall | Failure:
+        """What it computes inside."""
+        asked = Trace(**self._named, inputs=tuple(inputs), precision=precision)
+        answer = self.session.trace(asked, dict(inputs))
+        return answer if isinstance(answer, Failure) else TracedCall.of(answer[0].steps, answer[1])
 
 
 @dataclass(frozen=True)
@@ -144,3 +151,19 @@ def _sigma(right: Array, others: Sequence[Array], roundoff: float) -> float:
     pooled = float(np.mean(np.concatenate(squares))) if squares and any(each.size for each in squares) else 0.0
     least = np.mean(np.square(wide[finite])) * roundoff**2 / 3 if finite.any() else 0.0
     return float(np.sqrt(max(pooled, float(least))))
+
+
+def where_apart(mine: Source, right: Source, case: WholeCase) -> FirstApart | str | None:
+    """The first step of `mine`, called as it is, that is none of `right`'s; why that is not known; None: none is."""
+    own, wide, narrow = (
+        mine.traced(case.inputs, "own"),
+        right.traced(case.inputs, "float64"),
+        right.traced(case.inputs, "float32"),
+    )
+    failed = next((each for each in (own, wide, narrow) if isinstance(each, Failure)), None)
+    if failed is not None:
+        return failed.message.splitlines()[0]
+    assert not isinstance(own, Failure)
+    assert not isinstance(wide, Failure)
+    assert not isinstance(narrow, Failure)
+    return first_apart(own, wide, narrow)

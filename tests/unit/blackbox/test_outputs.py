@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoder_conformance.commands.validate.whole import judged
+from encoder_conformance.blackbox.comparing import judged
 
 ONES, NOTHING = np.ones((2, 3)), np.full((2, 3), np.nan)
 PADDED = np.stack([np.ones(3), np.full(3, np.nan)])

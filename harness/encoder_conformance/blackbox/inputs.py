@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
 import numpy as np
@@ -21,6 +22,10 @@ _ANY = 2
 """Values of an integer input of which nothing is known lie below: no table of the source has fewer rows."""
 
 
+Kind = Literal["ordinary", "padded", "out of range", "own"]
+"""Of inputs: as they are drawn; with some positions hidden; such as hardly anybody gives; and the user's own."""
+
+
 @dataclass(frozen=True)
 class WholeCase:
     """Inputs by name. `is_padded`: a mask among them hides positions. `values`: inputs of which each number counts."""
@@ -31,6 +36,9 @@ class WholeCase:
     is_padded: bool
     inputs: Mapping[str, Array]
     values: tuple[str, ...]
+    kind: Kind = "ordinary"
+    hidden: Bools | None = None
+    """The positions [B, S] that are hidden, where a mask among the inputs hides some."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,13 @@ class _Shape:
     sequence: int
     hidden: Bools | None = None
     scale: float = 1.0
+
+    @property
+    def kind(self) -> Kind:
+        """One position by itself, and an item of padding alone, are no inputs of any user."""
+        if self.scale != 1.0 or self.sequence == 1 or (self.hidden is not None and self.hidden.all(-1).any()):
+            return "out of range"
+        return "ordinary" if self.hidden is None else "padded"
 
 
 @dataclass(frozen=True)
@@ -145,7 +160,47 @@ class WholeInputs:
     def _drawn(self, shape: _Shape, number: int) -> WholeCase:
         rng = np.random.default_rng((7, number))
         inputs = {port.name: self._value(port, shape, rng) for port in self.file.inputs}
-        return WholeCase(shape.name, shape.batch, shape.sequence, shape.hidden is not None, inputs, self._values)
+        return WholeCase(
+            name=shape.name,
+            batch=shape.batch,
+            sequence=shape.sequence,
+            is_padded=shape.hidden is not None,
+            inputs=inputs,
+            values=self._values,
+            kind=shape.kind,
+            hidden=shape.hidden,
+        )
+
+    def alone(self, case: WholeCase) -> Mapping[str, Array]:
+        """The inputs of the first item of a case by itself."""
+        return {port.name: self._first(port, case.inputs[port.name]) for port in self.file.inputs}
+
+    def _first(self, port: WholeInput, value: Array) -> Array:
+        axes = [place for place, (role, size) in enumerate(self._axes(port)) if role == "batch" and size != 1]
+        return value.take([0], axis=axes[0]) if axes else value
+
+    def refilled(self, case: WholeCase) -> Mapping[str, Array]:
+        """The inputs of a case with other ids and other values where positions are hidden."""
+        if case.hidden is None:
+            return case.inputs
+        rng = np.random.default_rng(8)
+        told = (
+            *self.masks,
+            *(each.name for each in self.file.inputs if self._is_length(each) or self._is_position(each)),
+        )
+        return {
+            port.name: value if port.name in told else self._other_where(port, value, case.hidden, rng)
+            for port in self.file.inputs
+            for value in (case.inputs[port.name],)
+        }
+
+    def _other_where(self, port: WholeInput, value: Array, hidden: Bools, rng: np.random.Generator) -> Array:
+        """The value of an input, exchanged within its batch where a position [B, S] is hidden."""
+        if [role for role, _ in self._axes(port)][:2] != ["batch", "sequence"] or value.shape[:2] != hidden.shape:
+            return value
+        other = value.copy()
+        other[hidden] = rng.permutation(value.reshape(-1, *value.shape[2:]))[: int(hidden.sum())]
+        return other
 
     def _value(self, port: WholeInput, asked: _Shape, rng: np.random.Generator) -> Array:
         sizes = {"batch": asked.batch, "sequence": asked.sequence}

@@ -1,0 +1,45 @@
+"""Outputs of two black boxes: which belong together, and how far apart they are, in σ."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from encoder_conformance.spec.axes import Array
+
+LIMIT = 5.0
+"""σ beyond which outputs are not the same. Right files come to 2.5 at most (docs/validating.md)."""
+Outputs = Mapping[str, Array]
+
+
+def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
+    """The file's output → the source's: of one name, else the next of its shape; and those that have none."""
+    pairs = {name: name for name in file if name in source and file[name].shape == source[name].shape}
+    left = [name for name in source if name not in pairs.values()]
+    unpaired = []
+    for name, value in file.items():
+        if name in pairs:
+            continue
+        other = next((each for each in left if source[each].shape == value.shape), None)
+        if other is None:
+            unpaired.append(name)
+        else:
+            pairs[name] = other
+            left.remove(other)
+    return {name: pairs[name] for name in file if name in pairs}, unpaired
+
+
+def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str, bool]:
+    """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none."""
+    if found.shape != right.shape:
+        return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
+    mine, theirs = found.astype(np.float64), right.astype(np.float64)
+    lacking = np.isfinite(theirs) & ~np.isfinite(mine)
+    if lacking.any():
+        what = "NaN" if np.isnan(mine[lacking]).any() else "an infinite number"
+        return None, f"{what} in {int(lacking.sum())} of {mine.size} places where the source has a number", False
+    both = np.isfinite(theirs) & np.isfinite(mine)
+    if mine.size and not both.any():
+        return None, "nothing to compare: the source has no finite number", False
+    more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
+    error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
+    return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more

@@ -1,0 +1,115 @@
+"""The first step of one computation that is none of another's: values are paired by what they are, not by name.
+
+A value is the other's where its numbers, sorted, are: a transposed or reshaped one is the same. A step is right where
+any value that is made of it is the other's, for the two may spell the same otherwise.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS
+
+_TIMES = 20.0
+"""How many times its own noise a value may be off and be the same: of the noise one run in float32 is known."""
+_LEAST = 4 * FORMATS["float32"].roundoff
+_DISTINCT = 4
+"""Fewer different numbers tell nothing: a mask, a constant."""
+
+
+@dataclass(frozen=True)
+class TracedCall:
+    """The steps of a call, and the numbers of those values that are of floating-point numbers."""
+
+    steps: Sequence[TracedStep]
+    values: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, steps: Sequence[TracedStep], numbered: Mapping[str, Array]) -> "TracedCall":
+        return cls(steps, {steps[int(number)].value: value for number, value in numbered.items()})
+
+    def makers(self) -> dict[str, TracedStep]:
+        return {step.value: step for step in self.steps}
+
+
+@dataclass(frozen=True)
+class FirstApart:
+    """The step `made_by` from which on nothing is the other's. `alike`: what it takes → the other's step that makes the
+    same; `unknown`: what it takes beside, that the other has nowhere."""
+
+    made_by: str
+    value: str
+    alike: Mapping[str, str]
+    unknown: Sequence[str]
+
+    def __str__(self) -> str:
+        taken = [f"{name!r}, as {other} has it" for name, other in self.alike.items()]
+        taken += [f"{name!r}, which is nowhere in it" for name in self.unknown]
+        return f"{self.made_by} ({'; '.join(taken)})" if taken else self.made_by
+
+
+def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> FirstApart | None:
+    """`right`: the other in float64, `narrow`: in float32. None where every value leads to one of the other's."""
+    pairs = dict(_pairs(mine, right, narrow))
+    fine = _leading_to(pairs, mine)
+    makers = right.makers()
+    apart = [
+        step
+        for step in mine.steps
+        if step.value in mine.values and step.value not in fine and _tells(mine.values[step.value])
+    ]
+    chosen = next((step for step in apart if any(name in pairs for name in step.takes)), next(iter(apart), None))
+    if chosen is None:
+        return None
+    alike = {name: makers[pairs[name]].made_by for name in chosen.takes if name in pairs}
+    unknown = [name for name in chosen.takes if name in mine.values and name not in fine]
+    return FirstApart(chosen.made_by, chosen.value, alike, unknown)
+
+
+def _pairs(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Iterator[tuple[str, str]]:
+    """A value of mine → the first of the other's whose numbers it has."""
+    others: dict[int, list[tuple[str, Array, float]]] = defaultdict(list)
+    for name, value in right.values.items():
+        if _tells(value):
+            numbers = _sorted(value)
+            held = narrow.values.get(name)
+            noise = _rms(_sorted(held) - numbers) if held is not None and held.size == value.size else 0.0
+            others[value.size].append((name, numbers, _TIMES * max(noise, _LEAST * _rms(numbers))))
+    for name, value in mine.values.items():
+        if _tells(value):
+            numbers = _sorted(value)
+            found = (other for other, due, limit in others[value.size] if _rms(numbers - due) <= limit)
+            if (other := next(found, None)) is not None:
+                yield name, other
+
+
+def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:
+    """These values, and all that they are made of."""
+    makers, found, waiting = call.makers(), set[str](), list(values)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += makers[name].takes if name in makers else ()
+    return found
+
+
+def _tells(value: Array) -> bool:
+    """Whether numbers tell a value from others."""
+    finite = value[np.isfinite(value)]
+    return (
+        finite.size == value.size
+        and np.unique(finite[:4096] if finite.ndim == 1 else finite.ravel()[:4096]).size >= _DISTINCT
+    )
+
+
+def _sorted(value: Array) -> Array:
+    return np.sort(value.astype(np.float64), axis=None)
+
+
+def _rms(value: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(value))))

@@ -1,0 +1,66 @@
+"""The inputs of a file that a user gives: in an .npz, or as arrays by name."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from zipfile import BadZipFile
+
+import ml_dtypes  # noqa: F401  bfloat16, in NumPy
+import numpy as np
+
+from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.protocol.description import WholeFile, WholeInput
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS
+
+
+def read_arrays(path: Path, where: str, hint: str) -> Mapping[str, Array]:
+    """Raises InputError for what is no archive of NumPy's, or holds objects, which are pickled."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError) as error:
+        problem = f"cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        raise InputError(problem, where=where, hint=hint) from None
+
+
+def given_inputs(arrays: Mapping[str, Array], whole: WholeFile, where: str) -> dict[str, Array]:
+    """An array for each input of the file, in its format. Raises InputError where one is missing or does not fit."""
+    return {port.name: _fitting(port, arrays.get(port.name), where) for port in whole.inputs}
+
+
+def given_case(name: str, inputs: Mapping[str, Array], whole: WholeFile) -> WholeCase:
+    """Inputs as a case of the user's own."""
+    values = tuple(port.name for port in whole.inputs if port.dtype in FORMATS)
+    batch, sequence = (*next(iter(inputs.values())).shape, 1, 1)[:2]
+    return WholeCase(name, batch, sequence, is_padded=False, inputs=inputs, values=values, kind="own")
+
+
+def own_cases(name: str, items: Sequence[Mapping[str, Array]], whole: WholeFile, where: str) -> list[WholeCase]:
+    """A case for each item of a user's data. Raises InputError for items that do not fit the file."""
+    known = [port.name for port in whole.inputs]
+    cases = []
+    for number, item in enumerate(items):
+        place = where if len(items) == 1 else f"{where}, item {number}"
+        if unknown := sorted(item.keys() - {*known}):
+            raise InputError(f"{unknown[0]!r} is no input of the file", where=place, hint=nearest(unknown[0], known))
+        inputs = given_inputs(item, whole, place)
+        cases.append(given_case(name if len(items) == 1 else f"{name} {number}", inputs, whole))
+    return cases
+
+
+def _fitting(port: WholeInput, value: Array | None, where: str) -> Array:
+    if value is None:
+        raise InputError(f"holds no array for the input {port.name!r}", where=where, hint="each input needs one")
+    fixed = tuple(port.shape or ())
+    sizes = zip(fixed, value.shape, strict=False)
+    if len(fixed) != value.ndim or any(isinstance(size, int) and size != given for size, given in sizes):
+        due = f"[{', '.join(map(str, fixed))}]"
+        raise InputError(f"{port.name!r} has the shape {list(value.shape)}, and the file takes {due}", where=where)
+    kind = np.dtype(port.dtype)
+    if value.dtype.kind not in "fiub" or (value.dtype.kind in "iub") != (kind.kind in "iub"):
+        raise InputError(f"{port.name!r} is of {value.dtype}, and the file takes {port.dtype}", where=where)
+    if port.rows is not None and value.size and not (-port.rows <= value.min() and value.max() < port.rows):
+        problem = f"{port.name!r} goes from {value.min()} to {value.max()}, and indexes a table of {port.rows} rows"
+        raise InputError(problem, where=where)
+    return value.astype(kind)

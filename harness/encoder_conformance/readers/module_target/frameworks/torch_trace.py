@@ -1,0 +1,72 @@
+"""What a module of PyTorch computes inside: each operator that it calls, in which part, and what that gives."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
+from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.spec.axes import Array
+
+
+class Operators(TorchDispatchMode):
+    """Records the operators that are called, of tensors that are given and of those that are made of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[TracedStep] = []
+        self.values: dict[str, Array] = {}
+        self.parts: list[str] = []
+        self._names: dict[int, str] = {}
+        self._held: list[Tensor] = []
+        """Every tensor that has a name: the number of one that is gone would be another's."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        answer = func(*args, **(kwargs or {}))
+        takes = tuple(self._names[id(each)] for each in tree_leaves((args, kwargs)) if id(each) in self._names)
+        operator = func.overloadpacket.__name__
+        made_by = f"{self.parts[-1]}: {operator}" if self.parts and self.parts[-1] else operator
+        for each in tree_leaves(answer):
+            if isinstance(each, Tensor):
+                self._note(each, made_by, takes)
+        return answer
+
+    def _note(self, tensor: Tensor, made_by: str, takes: tuple[str, ...]) -> None:
+        number = str(len(self.steps))
+        self.steps.append(TracedStep(value=number, made_by=made_by, takes=takes))
+        self._names[id(tensor)] = number
+        self._held.append(tensor)
+        if tensor.is_floating_point():
+            self.values[number] = to_numpy(tensor).copy()  # one that is written into later shows what it is now
+
+
+@contextmanager
+def told_parts(module: nn.Module, operators: Operators) -> Iterator[None]:
+    """While a part of the module is called, its path is known."""
+
+    def entering(path: str) -> Callable[..., None]:
+        return lambda _module, _given: operators.parts.append(path)
+
+    def leaving(_module: nn.Module, _given: Any, _answer: Any) -> None:
+        operators.parts.pop()
+
+    with ExitStack() as entered:
+        for path, part in module.named_modules():
+            for hook in (part.register_forward_pre_hook(entering(path)), part.register_forward_hook(leaving)):
+                entered.callback(hook.remove)
+        yield
+
+
+def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[TracedStep], dict[str, Array]]:
+    """The steps of a call, and the values of floating-point numbers by the number of their step."""
+    operators = Operators()
+    with torch.no_grad(), told_parts(module, operators), operators:
+        module(**tensors)
+    return operators.steps, operators.values
