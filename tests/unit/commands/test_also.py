@@ -1,14 +1,16 @@
 """The words of `--also`, and what a variant comes to. No module is made."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from encoder_conformance.commands.check.also import variants_from
-from encoder_conformance.commands.check.results import VariantResult, worst
+from encoder_conformance.commands.check.also import Beside, variants_from
+from encoder_conformance.commands.check.results import PartResult, VariantResult, worst
 from encoder_conformance.commands.check.verdict import of_variant
 from encoder_conformance.judging.records import Record
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.progress import SILENT
 from encoder_conformance.spec.outcome import Outcome
 
 
@@ -43,3 +45,15 @@ def test_a_line_says_what_it_came_to() -> None:
         "compile is wrong: 1 of 2 outputs differ, largest error 2.00 σ of float32; first stage apart: norm1."
     )
     assert of_variant(variant(problem="no compiler")) == "compile was not judged: no compiler."
+
+
+def test_a_part_that_another_was_asked_in_place_of_has_no_variants_and_one_that_was_not_judged_has_none_green() -> None:
+    def beside(**of: Any) -> list[VariantResult]:
+        found = PartResult.model_construct(**{"like": None, "layer": None, "records": (), **of})
+        asked: Any = SimpleNamespace(also=("compile", "half"))
+        judged: Any = None
+        return [*Beside(judged, found, [], (), judged, asked, SILENT).variants(judged, judged)]
+
+    assert beside(like="layers.0") == []
+    assert [each.status for each in beside()] == [2, 2]
+    assert {each.problem for each in beside()} == {"the module itself could not be judged"}

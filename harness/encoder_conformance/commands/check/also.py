@@ -56,7 +56,12 @@ class Beside:
     progress: Progress
 
     def variants(self, module: ModuleWorker, with_backend: Callable[[str], PartResult]) -> Iterator[VariantResult]:
-        """Those that are asked for. `module`: the worker that has the part; `with_backend`: the check of it anew."""
+        """Those that are asked for; none of a part that another was asked in the place of.
+
+        `module`: the worker that has the part; `with_backend`: the check of it anew.
+        """
+        if self.found.like:
+            return
         for place, variant in enumerate(map(VARIANTS.__getitem__, self.request.also), 1):
             self.progress.begin(f"form {place} of {len(self.request.also)}: {variant.word}", 1)
             if problem := self._unfit(variant):
@@ -68,8 +73,6 @@ class Beside:
 
     def _unfit(self, variant: ModuleVariant) -> str:
         """Why the part has no such variant that could be judged; "" where it may have."""
-        if self.found.like:
-            return f"it is like {self.found.like}, whose variants are judged"
         if self.found.layer is None or not self.found.records:
             return "the module itself could not be judged"
         framework = self.found.described.framework
