@@ -48,8 +48,8 @@ def first_names(names: Sequence[str], most: int) -> str:
 
 
 def cleaned(value: Any, depth: int = _DEEPEST) -> Any:
-    """A value of JSON with every text as a `line`. Levels deeper than `depth`, and numbers that are larger than others can
-    read, become a text that says so."""
+    """A value of JSON with every text as a `line`. Levels deeper than `depth`, and numbers larger than any float, are
+    texts that say so."""
     match value:
         case str():
             return line(value)
