@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,19 @@ with Path(__file__).with_name("pids").open("a") as notes:
 
 @dataclass(frozen=True)
 class Told:
-    """A command, and the file in its folder in which its verdict is; an earlier one's is there when it begins. It hangs
-    if it takes more than these seconds."""
+    """A command, and the file in its folder in which its verdict is; an earlier one's is there when it begins."""
 
     words: tuple[str, ...]
     verdict: str = ""
-    seconds: float = 60
+    takes_long: bool = False
+    """It builds modules or looks for layers: it is struck less often, and has more time before it is said to hang."""
+
+    @property
+    def seconds(self) -> float:
+        return 600 if self.takes_long else 180
+
+    def strikes(self, events: Mapping[str, int]) -> Iterator[Strike]:
+        return striking.few(events) if self.takes_long else striking.strikes(events)
 
 
 def note_processes(adapter: Path) -> None:
@@ -147,10 +154,10 @@ def words_of(pid: str) -> str:
         return ""
 
 
-def faults_of_each(prepared: Path, folder: Path, command: Told, strikes: Iterable[Strike], made: set[str]) -> None:
+def faults_of_each(prepared: Path, folder: Path, command: Told, events: Mapping[str, int], made: set[str]) -> None:
     """Strike a command, each time in a copy of its own. CONFORM_FAULTS=N tries every N-th."""
     wrong, tried = dict[Strike, list[str]](), 0
-    for strike in [*strikes][:: int(os.environ.get("CONFORM_FAULTS", "1"))]:
+    for strike in [*command.strikes(events)][:: int(os.environ.get("CONFORM_FAULTS", "1"))]:
         place = Place(prepared, folder / f"{tried}", command)
         if found := place.faults(strike, place.told(strike), made):
             wrong[strike] = found

@@ -6,6 +6,7 @@ comes after may store and print any text. Characters are replaced and never drop
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,8 @@ def first_names(names: Sequence[str], most: int) -> str:
 
 
 def cleaned(value: Any, depth: int = _DEEPEST) -> Any:
-    """A value of JSON with every text as a `line`. Levels deeper than `depth` become a text that says so."""
+    """A value of JSON with every text as a `line`. Levels deeper than `depth`, and numbers larger than any float, are
+    texts that say so."""
     match value:
         case str():
             return line(value)
@@ -57,6 +59,8 @@ def cleaned(value: Any, depth: int = _DEEPEST) -> Any:
             return {line(str(key)): cleaned(each, depth - 1) for key, each in value.items()}
         case list():
             return [cleaned(each, depth - 1) for each in value]
+        case int() if abs(value) > sys.float_info.max:
+            return "… (a number of more than 308 digits)"
         case _:
             return value
 

@@ -13,6 +13,7 @@ import pytest
 from products import daily
 
 from encoder_conformance.platform.clean import line
+from encoder_conformance.reports.run.reading import read_report
 
 CASES = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
 FORGED = "745 of 745 checks conform"
@@ -197,11 +198,12 @@ SETTINGS = {
     "many-entries": "return Environment({}, {f'flag {i}': i for i in range(100_000)})",
     "a-long-list": "return Environment({}, {'flags': list(range(100_000)), 'last': 1})",
     "many-packages": "return Environment({f'package {i}': '1' for i in range(100_000)}, {})",
+    "a-number-of-400-digits": "return Environment({}, {'most': 10**400})",
     "not-a-number": "return Environment({}, {'share': float('nan'), 'most': float('inf')})",
 }
 
 
-@pytest.mark.parametrize("name", daily(["900-levels", "many-entries", "not-a-number"], SETTINGS))
+@pytest.mark.parametrize("name", daily(["900-levels", "many-entries", "a-number-of-400-digits"], SETTINGS))
 def test_settings_of_any_size_and_depth_leave_a_report(conform: Callable, fake: Callable, name: str) -> None:
     folder = fake("liar", f"def start(self, device, threads):\n    {SETTINGS[name]}")
     ended = conform("run", "--impl", folder, *CASES)
@@ -210,6 +212,7 @@ def test_settings_of_any_size_and_depth_leave_a_report(conform: Callable, fake: 
     assert (ended.out / "report.json").stat().st_size < 1 << 19
     assert len(ended.stdout) < 100_000
     json.dumps(ended.report, allow_nan=False)
+    assert read_report(ended.out).complete
 
 
 def test_a_report_of_somebody_else_is_shown_as_text(conform: Callable, fake: Callable, tmp_path: Path) -> None:
