@@ -255,7 +255,7 @@ def test_a_file_forges_no_line(validated: Callable) -> None:
     lines = printed(validated(norm={"epsilon": 1e-3}, says={"file": file, "inputs": [*description()["inputs"], names]}))
     assert lines[0].endswith("[2K[/][bold green]The file is correct: 0 errors, 0 warnings[/]")
     assert not any("\x1b" in line or "\r" in line for line in lines)
-    assert [line for line in lines if line.startswith("It ")] == [lines[-1]]
+    assert [line for line in lines if line.startswith("The file ")] == [lines[-2]]
     assert lines[-2].startswith("The file is wrong")
 
 

@@ -199,7 +199,7 @@ def test_items_that_are_put_back_by_the_wrong_index_are_said_to_be_permuted(conf
     ended = conform("run", "--impl", folder, *cases, "--dtype", "float32")
     [line] = lines(ended)
     assert (
-        "seen: Items are permuted: items 0 to 3 have the outputs of items 3, 2, 1, 0: they are sorted by length" in line
+        "Seen: Items are permuted: items 0 to 3 have the outputs of items 3, 2, 1, 0: they are sorted by length" in line
     )
     assert "In pre-gelu/items-unsorted." in line
 
@@ -239,7 +239,7 @@ def test_a_forward_pass_is_right_where_all_of_it_is_in_line(conform: Callable, f
     both = conform("run", "--impl", fake("both", NAN_GRADIENT + OFF_BESIDE), *cases, "--dtype", "float32")
     [line] = [line for line in lines(both) if "gradient is NaN" in line]
     assert "The forward pass is right" not in both.stdout
-    assert "seen: A gradient is NaN or infinite: first attention.query.weight." in line
+    assert "Seen: A gradient is NaN or infinite: first attention.query.weight." in line
     cases = asking("post-relu/no-mask", "pre-gelu/padded-item")
     other = conform("run", "--impl", fake("other", NAN_GRADIENT + OFF_BESIDE), *cases, "--dtype", "float32")
     [line] = [line for line in lines(other) if "gradient is NaN" in line]

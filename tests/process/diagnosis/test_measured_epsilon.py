@@ -160,7 +160,7 @@ def test_a_measured_epsilon_is_in_the_report_and_declared_nowhere(conform: Calla
     [diagnosis] = ended.report["diagnoses"]
     assert (diagnosis["confidence"], diagnosis["deviations"]) == ("explained", ["norm-epsilon"])
     assert diagnosis["measured"][0]["value"] == pytest.approx(1e-4, rel=1e-6)
-    assert "Norm epsilon is 1.00e-04 where the layer says 1e-05." in ended.stdout
+    assert "Norm epsilon is 1.00e-04 where the layer says 1e-05" in ended.stdout
     assert update_declared(read_report(ended.out), read_implementation(folder), folder, {}.get) == []
 
 
@@ -175,7 +175,7 @@ def test_the_epsilon_of_a_large_layer_is_named_beside_small_ones(conform: Callab
     [diagnosis] = ended.report["diagnoses"]
     assert diagnosis["confidence"] == "explained"
     assert diagnosis["cases"] == LARGE
-    assert "Norm epsilon is 1.00e-04 where the layer says 1e-12 and 1e-06." in ended.stdout
+    assert "Norm epsilon is 1.00e-04 where the layer says 1e-12 and 1e-06" in ended.stdout
 
 
 OTHER_IN_LARGE = """
