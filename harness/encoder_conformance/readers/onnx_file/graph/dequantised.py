@@ -29,7 +29,8 @@ class RealWeight:
 
 
 def dequantised(whole: Array, scale: Array, zero: Array | None, axis: int, block: int = 0) -> RealWeight:
-    """The numbers of integers, by one scale, by one of each slice along an axis, or of each block along it."""
+    """The numbers of integers, by one scale [], by one of each slice along an axis [slices], or of each block along it,
+    [..., blocks, ...] in the place of that axis. The zero point has the shape of the scale."""
     if scale.ndim == 1 and scale.size > 1:
         shape = [1] * whole.ndim
         shape[axis] = scale.size
