@@ -47,8 +47,8 @@ Examples:
   conform validate fused.onnx --against model.onnx
   conform validate model.onnx --strict            (in CI: a warning fails)
   conform validate somebody-elses.onnx --isolate --memory 4GiB
-  conform validate quantised.onnx --against model.onnx --data inputs.npz --limit 0.02
-  conform validate quantised.onnx --against model.onnx --limit 0.02 --fix better.onnx
+  conform validate int8.onnx --against model.onnx --data inputs.npz
+  conform validate int8.onnx --against model.onnx --fix better.onnx
 """
 
 
