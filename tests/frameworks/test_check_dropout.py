@@ -44,7 +44,7 @@ def test_wrong_dropout_is_named(name: str, dtype: str) -> None:
     answer = dropout_of(made(), dtype)
     assert answer.outcome == "fail"
     assert due in answer.message
-    assert answer.message.count("dropout at") <= 2, "nothing else is said of it"
+    assert answer.message.count("dropout (") <= 2, "nothing else is said of it"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

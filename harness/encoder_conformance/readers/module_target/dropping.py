@@ -237,7 +237,7 @@ def _unused(seen: Trained) -> str:
 
 
 def _at(site: Site) -> str:
-    return f"at {site.place}" if ":" in site.place else f"of {site.place or 'the module'}"
+    return f"({site.place})" if ":" in site.place else f"of {site.place or 'the module'}"
 
 
 def _answer(outcome: str, message: str = "") -> WayBackAnswer:
