@@ -75,6 +75,17 @@ class Compiled(Block):
         self.norm1 = HalvingCompiled(D)
 
 
+class HalvingInHalf(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (0.5 if x.dtype == torch.float16 else 1.0)
+
+
+class WrongInHalf(Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1 = HalvingInHalf(D)
+
+
 class NoHalf(Block):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if x.dtype == torch.float16:

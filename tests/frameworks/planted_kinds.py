@@ -249,7 +249,8 @@ class NamedAsTensor2Tensor(Plain):
 
     def __getattr__(self, name: str) -> Any:
         other = {"q_proj": "w_qs", "k_proj": "w_ks", "v_proj": "w_vs", "o_proj": "fc"}
-        return super().__getattr__(other.get(name, name))
+        own = other.get(name, name)
+        return nn.Module.__getattr__(self, own if own in self._modules else name)
 
 
 class NamedWq(NamedAsTensor2Tensor):
@@ -263,7 +264,8 @@ class NamedWq(NamedAsTensor2Tensor):
 
     def __getattr__(self, name: str) -> Any:
         other = {"q_proj": "Wq", "k_proj": "Wk", "v_proj": "Wv", "o_proj": "Wo"}
-        return nn.Module.__getattr__(self, other.get(name, name))
+        own = other.get(name, name)
+        return nn.Module.__getattr__(self, own if own in self._modules else name)
 
 
 class NamedToQ(NamedAsTensor2Tensor):
@@ -277,7 +279,8 @@ class NamedToQ(NamedAsTensor2Tensor):
 
     def __getattr__(self, name: str) -> Any:
         other = {"q_proj": "to_q", "k_proj": "to_k", "v_proj": "to_v", "o_proj": "to_out"}
-        return nn.Module.__getattr__(self, other.get(name, name))
+        own = other.get(name, name)
+        return nn.Module.__getattr__(self, own if own in self._modules else name)
 
 
 class LowRank(nn.Module):

@@ -69,14 +69,26 @@ def test_right_forms_are_right_and_one_that_is_none_of_the_framework_is_not_gree
 
 @pytest.mark.release
 def test_a_form_that_is_another_layer_is_wrong_and_its_first_stage_is_named() -> None:
-    torch.manual_seed(0)
-    found = variants(f"{FOLDER / 'also_modules.py'}:Compiled", "export", "compile")
+    found = variants(f"{FOLDER / 'also_modules.py'}:WrongInHalf", "half", "export")
     assert found["status"] == 1
     assert found["export"].status == 0
-    assert found["compile"].tally.as_expected == 0
-    assert found["compile"].rms > 1e3
-    assert found["compile"].first_stage == "norm1"
-    assert of_variant(found["compile"]).startswith("compile is wrong: ")
+    assert found["half"].tally.as_expected == 0
+    assert found["half"].rms > 20
+    assert found["half"].first_stage == "norm1"
+    assert of_variant(found["half"]).startswith("half is wrong: ")
+    assert of_variant(found["half"]).endswith("first stage apart: norm1.")
+
+
+@pytest.mark.release
+def test_what_is_compiled_is_really_compiled() -> None:
+    """The module asks whether it is: that is an error of its own, too."""
+    report = encoder_conformance.check(
+        f"{FOLDER / 'also_modules.py'}:Compiled", dtypes=["float32"], also=["compile", "export"]
+    )
+    [part] = report.result.parts
+    compiled, exported = part.variants
+    assert (compiled.status, exported.status) == (1, 0)
+    assert compiled.tally.as_expected == 0
 
 
 @pytest.mark.release
