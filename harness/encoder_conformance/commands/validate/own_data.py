@@ -1,10 +1,12 @@
 """The user's own inputs of a file: an archive of arrays, or a script that gives some."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from encoder_conformance.blackbox.given import own_cases, read_arrays
 from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.commands.validate.evidence import ExaminedFile
+from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.description import WholeFile
 from encoder_conformance.protocol.messages import ReadData
@@ -15,6 +17,18 @@ from encoder_conformance.worker.session import Session
 MOST = 16
 """Items of a script that are asked: an answer of a large file takes seconds, in every runtime and level."""
 _HINT = "numpy.savez(path, INPUT=…) by the names of the file's inputs"
+
+
+def data_of(file: ExaminedFile, runs: Sequence[RuntimeRun]) -> list[WholeCase]:
+    """The data that the user gives with the file. Raises InputError where they would be compared with nothing."""
+    request = file.request
+    if request.data is None:
+        return []
+    if request.against is None and not file.integers:
+        hint = "--against SOURCE: a file that is compared with nothing is judged by itself"
+        raise InputError("is given to a file of integers, or to one and its source", where="--data", hint=hint)
+    session = next((run.session for run in runs if run.session is not None), None)
+    return own_data(request.data, file.description.whole, session)
 
 
 def own_data(data: str, whole: WholeFile | None, session: Session | None) -> list[WholeCase]:

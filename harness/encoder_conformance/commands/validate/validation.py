@@ -22,7 +22,7 @@ from encoder_conformance.commands.validate.evidence import (
     distinct,
 )
 from encoder_conformance.commands.validate.history import history_script
-from encoder_conformance.commands.validate.own_data import own_data
+from encoder_conformance.commands.validate.own_data import data_of
 from encoder_conformance.commands.validate.phases import source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
@@ -106,7 +106,7 @@ def _validated(
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
     logs = out / "logs"
-    own = _own_data(request, subject, runs)
+    own = data_of(subject, runs)
     if request.against is None:
         measured = rounding_of(subject, runs, None, own, logs, progress)
         answers = _answers(subject, runs, logs, jobs, progress)
@@ -138,27 +138,23 @@ def _against(
     asking: _Asking,
 ) -> ValidationEvidence:
     """Beside its source: as two black boxes, and, where a layer is read off both, stage by stage."""
-    source, session, logs, jobs, progress = (
-        made_from.request,
-        made_from.session,
-        asking.logs,
-        asking.jobs,
-        asking.progress,
-    )
+    source, session = made_from.request, made_from.session
+    logs, jobs, progress = asking.logs, asking.jobs, asking.progress
     whole = compare_whole((source, session), subject, runs, logs, progress, own)
+    if not subject.is_understood:
+        of_file = rounding_of(subject, runs, made_from, own, logs, progress)
+        return ValidationEvidence(subject, None, whole=whole, rounding=of_file.rounding, not_rounded=of_file.why_not)
     with contextlib.ExitStack() as entered:
         try:
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             measured = rounding_of(subject, runs, made_from, own, logs, progress)
-            if subject.is_understood and not whole.verdicts and measured.rounding is None:
+            if not whole.verdicts and measured.rounding is None:
                 why = "; ".join((problem.problem, *whole.not_compared))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
-            answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
-            unopened = problem.problem if subject.is_understood else ""
-            return ValidationEvidence(
-                subject, answers, None, (), whole, unopened, rounding=measured.rounding, not_rounded=measured.why_not
-            )
+            answers = _answers(subject, runs, logs, jobs, progress)
+            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem)
+            return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)
@@ -167,9 +163,8 @@ def _against(
         measured = rounding_of(subject, runs, of, own, logs, progress)
         answers = _answers(held, runs, logs, jobs, progress)
         compared = compared_with(origin, held, answers, progress) if answers else ()
-        return ValidationEvidence(
-            held, answers, origin, compared, whole, rounding=measured.rounding, not_rounded=measured.why_not
-        )
+        judged = ValidationEvidence(held, answers, origin, compared, whole)
+        return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
 
 
 def _against_saved(
@@ -190,21 +185,11 @@ def _against_saved(
     )
 
 
-def _own_data(request: ValidationRequest, subject: ExaminedFile, runs: Sequence[RuntimeRun]) -> list[WholeCase]:
-    if request.data is None:
-        return []
-    if request.against is None and not subject.integers:
-        hint = "--against SOURCE: a file that is compared with nothing is judged by itself"
-        raise InputError("is given to a file of integers, or to one and its source", where="--data", hint=hint)
-    session = next((run.session for run in runs if run.session is not None), None)
-    return own_data(request.data, subject.description.whole, session)
-
-
 def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Path = FOLDER) -> tuple[str, ...]:
     """Writes `request.fix`, the file with what is mechanical mended, and with what of its integers is left in float
     that keep it from its limit. What that was; () where nothing was written."""
-    fixed_file = request.fix
-    assert fixed_file is not None
+    new = request.fix
+    assert new is not None
     request = replace(request, model=reachable(request.model, out))
     logs = out / "logs"
     runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
@@ -212,8 +197,8 @@ def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Pat
         file = _inspected(request, runs, logs)
         done = file.description.fixed
         if file.integers and request.limit is not None:
-            mended = replace(file, request=replace(file.request, model=fixed_file)) if done else file
-            left = write_within_limit(mended, [run for run in runs if run.session], fixed_file, logs, progress)
+            mended = replace(file, request=replace(file.request, model=new)) if done else file
+            left = write_within_limit(mended, [run for run in runs if run.session is not None], new, logs, progress)
             done = (*done, f"left in float are {', '.join(left)}") if left else done
         return done
     finally:
