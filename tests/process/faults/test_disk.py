@@ -37,7 +37,8 @@ def test_a_disk_that_fills(fake: Callable, tmp_path: Path, kilobytes: int) -> No
     [line] = ended.stderr.splitlines()
     assert line.startswith(f"conform: {out}/")
     assert "File too large" in line
-    count, _, of = ended.stdout.splitlines()[-1].removeprefix("INCOMPLETE: ").partition(" of ")
+    [verdict] = [line for line in ended.stdout.splitlines() if " checks conform" in line]
+    count, _, of = verdict.removeprefix("INCOMPLETE: ").partition(" of ")
     assert of.startswith(f"{count} checks conform")
     assert int(count) > 20
     if (out / "report.json").exists():
@@ -90,7 +91,7 @@ def test_a_file_that_cannot_be_written(conform: Callable, honest: Path, tmp_path
     assert ended.status == 3, ended.stdout + ended.stderr
     [line] = ended.stderr.splitlines()
     assert line.startswith(f"conform: {ended.out / file}: {said}")
-    assert "checks conform" in ended.stdout.splitlines()[-1]
+    assert "checks conform" in ended.stdout
     if file != "report.json":
         assert ended.report["complete"] is False
 
