@@ -4,6 +4,7 @@ What one command takes, all take.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -202,24 +203,25 @@ def problem_of(folder: Path) -> str:
 def test_no_value_of_a_report_ends_what_reads_it_but_by_a_sentence(
     honest: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """CONFORM_FAULTS=N tries every N-th."""
     monkeypatch.chdir(place)
     (place / "forged").mkdir(exist_ok=True)
     honest["implementations"][0]["folder"] = "nowhere"  # else each site has a script, which takes all of the time
+    every = [(path, name) for path in paths(honest) for name in VALUES if path or VALUES[name] is not DROPPED]
+    assert len(every) > 1000
     refused, taken, differing = 0, 0, []
-    for path in paths(honest):
-        for name, value in VALUES.items():
-            if not path and value is DROPPED:
-                continue
-            text = changed(honest, path, value)
-            (place / "forged" / "report.json").write_text(text)
-            if problem := problem_of(place / "forged"):
-                assert len(problem) < 1000
-                refused += 1
-                continue
-            taken += 1
-            found = {reader: read_of(place, reader, text) for reader in READERS}
-            if "refused" in found.values():
-                differing.append((path, name, found))
+    for path, name in every[:: int(os.environ.get("CONFORM_FAULTS", "1"))]:
+        text = changed(honest, path, VALUES[name])
+        (place / "forged" / "report.json").write_text(text)
+        if problem := problem_of(place / "forged"):
+            assert len(problem) < 1000
+            refused += 1
+            continue
+        taken += 1
+        found = {reader: read_of(place, reader, text) for reader in READERS}
+        if "refused" in found.values():
+            differing.append((path, name, found))
     print(f"{refused} reports refused, {taken} taken")
-    assert min(refused, taken) > 300
+    assert refused > 0
+    assert taken > 0
     assert not differing, differing[:10]
