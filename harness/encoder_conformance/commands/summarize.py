@@ -8,6 +8,7 @@ import click
 from encoder_conformance.commands.options import ANY_PATH, print_json
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file, writable
+from encoder_conformance.platform.paths import working_directory
 from encoder_conformance.reports.ci.annotations import annotations
 from encoder_conformance.reports.ci.counted import summary
 from encoder_conformance.reports.ci.junit import junit
@@ -60,7 +61,7 @@ def summarize(
     if as_json:
         print_json(summary(report))
     if annotated:
-        for line in annotations(report, Path.cwd()):
+        for line in annotations(report, working_directory()):
             click.echo(line)
 
 

@@ -12,6 +12,14 @@ READERS = PACKAGE / "readers"
 """The workers that read what is no implementation: modules, ONNX files, files of tensors."""
 
 
+def working_directory() -> Path:
+    """The root of all where it was deleted: then no relative path names anything of the user's."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("/")
+
+
 def shown(path: Path) -> str:
     """`path` for messages: relative to the working directory if it is below it."""
     try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.implementation.task import Task
+from encoder_conformance.platform.paths import working_directory
 from encoder_conformance.protocol.description import FileDescription, ModuleDescription
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
@@ -37,7 +38,7 @@ class SubjectRequest:
 
     target: str
     arguments: Mapping[str, str] = field(default_factory=dict)
-    folder: Path = field(default_factory=Path.cwd)
+    folder: Path = field(default_factory=working_directory)
     at: str | None = None
     layer: Layer | None = None
     resize: bool = False

@@ -6,6 +6,7 @@ from pathlib import Path
 from encoder_conformance.blackbox.given import own_cases, read_arrays
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import working_directory
 from encoder_conformance.protocol.description import WholeFile
 from encoder_conformance.protocol.messages import ReadData
 from encoder_conformance.spec.axes import Array
@@ -25,7 +26,7 @@ def own_data(data: str, whole: WholeFile | None, session: Session | None) -> lis
     name = Path(data).name
     if data.endswith(".npz"):
         return own_cases(name, [read_arrays(Path(data), where, _HINT)], whole, where)
-    answer = session.describe(ReadData(target=data, folder=str(Path.cwd()), most=MOST))
+    answer = session.describe(ReadData(target=data, folder=str(working_directory()), most=MOST))
     if isinstance(answer, Failure):
         hint = "it defines `data`: dicts of arrays by the names of the file's inputs, or a function that gives them"
         raise InputError(answer.message.splitlines()[0], where=where, hint=hint)
