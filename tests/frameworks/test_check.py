@@ -114,6 +114,7 @@ def meanings(found: Examination) -> dict[str, str]:
     return {mask.name: mask.polarity.meaning for mask in found.semantics.masks if mask.polarity}
 
 
+@pytest.mark.release
 def test_masks_are_told_by_what_they_hide() -> None:
     torch_layer = read("torch post")
     assert torch_layer.semantics.layout == "SBD"

@@ -24,6 +24,7 @@ MODULES = Path(__file__).with_name("bare_modules.py")
 BARE: dict[str, Any] = runpy.run_path(str(MODULES), run_name="bare_modules_by_value")
 
 
+@pytest.mark.release
 def test_a_live_module_whose_class_nobody_can_import() -> None:
     """`BARE` is in no module that another process finds, as a notebook's classes are not."""
     torch.manual_seed(3)

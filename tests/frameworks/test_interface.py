@@ -212,6 +212,7 @@ def both(forward: str, by_query: str, padding: str) -> nn.Module:
     return type("Layer", (Both,), {"forward": made["forward"]})()
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -76,7 +76,7 @@ def state_of(module: nn.Module) -> dict[str, Array]:
 @pytest.mark.parametrize(
     ("placement", "opset", "dynamo"),
     [
-        ("pre", 18, True),
+        pytest.param("pre", 18, True, marks=pytest.mark.release),
         pytest.param("post", 18, True, marks=pytest.mark.release),
         pytest.param("pre", 20, True, marks=pytest.mark.release),
         pytest.param("pre", 17, False, marks=pytest.mark.release),
@@ -128,6 +128,7 @@ class OfKeys(nn.Module):
         return self.layer(x, ~src_key_padding_mask[:, None, None])
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("lacking", [("attention.key",), ("attention.value", "feed_forward.hidden")], ids=", ".join)
 def test_a_map_without_the_bias_of_its_like_is_read_so(
     strangers: ModuleType, tmp_path: Path, lacking: tuple[str, ...]
@@ -172,6 +173,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return torch_file(tmp_path_factory.mktemp("exported") / "layer.onnx", drawn(made), 18, dynamo=True)
 
 
+@pytest.mark.release
 def test_other_parameters_go_in_and_the_stages_come_out(strangers: ModuleType, exported: Path) -> None:
     started, layer, own = strangers.adapter(exported)
     strangers.assert_hides_padding(started, D)
@@ -206,6 +208,7 @@ def test_what_the_file_cannot_be_is_refused(strangers: ModuleType, exported: Pat
         started.build(layer, {**own, "norm1.gain": np.ones(3, np.float32)}, "float32")
 
 
+@pytest.mark.release
 def test_dropout_that_was_left_on_is_found(tmp_path: Path) -> None:
     class Training(nn.Module):
         def __init__(self) -> None:
@@ -542,7 +545,7 @@ class FromIds(nn.Module):
         return y, torch.tanh(self.pooler(y[:, 0]))
 
 
-@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize("dynamo", [True, pytest.param(False, marks=pytest.mark.release)])
 def test_a_model_from_ids_is_judged_from_its_embedding_on(strangers: ModuleType, tmp_path: Path, dynamo: bool) -> None:
     torch.backends.mha.set_fastpath_enabled(False)
     model, path = drawn(FromIds()), tmp_path / "whole.onnx"

@@ -49,6 +49,7 @@ def test_one_export_serves_every_parameter_set_and_shape(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.release
 def test_the_deployed_model_has_free_axes_and_one_output(started: Any) -> None:
     layer = load().layers["post-relu"]
     drawn = {name: value.astype(np.float32) for name, value in layer_parameters(layer, {}).items()}
@@ -135,6 +136,7 @@ def test_trace_and_profile_name_every_stage(looked_at: Callable) -> None:
     looked_at("onnx_pytorch")
 
 
+@pytest.mark.release
 def test_every_node_that_is_timed_leads_to_one_stage(started: Any) -> None:
     from encoder_conformance.impls.bases.onnx_model.timing import leading_to
 
@@ -197,6 +199,7 @@ def test_what_is_no_state_dict_of_the_layer_is_refused(conform: Callable, tmp_pa
         assert not (tmp_path / "model.onnx").exists()
 
 
+@pytest.mark.release
 def test_a_new_folder_passes_smoke_once_its_blanks_are_filled(conform: Callable, filled: Callable) -> None:
     ended = conform("smoke", filled("onnx"))
     assert ended.status == 0, ended.stdout + ended.stderr

@@ -42,6 +42,7 @@ def run_undeclared(conform: Callable, tmp_path: Path) -> Callable[..., dict[str,
     return run
 
 
+@pytest.mark.release
 def test_heads_by_a_reshape_are_named(run_undeclared: Callable) -> None:
     cases = ("post-relu/no-mask", "post-relu/padding-right", "pre-gelu/causal")
     report = run_undeclared("system_b_lucid_interface", "SystemB", "published=yes", *cases)
@@ -72,6 +73,7 @@ def test_a_dropout_that_is_never_used_is_named(run_undeclared: Callable) -> None
     assert "attention" not in record["message"]
 
 
+@pytest.mark.release
 def test_projections_that_are_never_applied_are_named(run_undeclared: Callable) -> None:
     cases = ("pre-gelu-shared-heads/no-mask", "pre-gelu-shared-heads/padding-right")
     [found] = run_undeclared("system_e_shared_heads", "SystemE", "published=yes", *cases)["diagnoses"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from products import of_a_release
 
 from encoder_conformance.commands.validate.against_saved import saved
 from encoder_conformance.platform.errors import InputError
@@ -131,6 +132,7 @@ def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:
     assert against("right.onnx", "shifted.onnx")[0] == 1
 
 
+@pytest.mark.release
 def test_a_file_is_compared_with_outputs_that_were_saved(against: Callable) -> None:
     status, found, said = against("right.onnx", "right.npz")
     assert (status, found["conclusion"]) == (0, "same_outputs"), said
@@ -171,7 +173,7 @@ def test_saved_outputs_that_are_none_of_the_file_are_refused(
 
 @pytest.mark.parametrize(
     ("source", "why"),
-    [("noisy", "otherwise the second time"), ("other_inputs", "the file takes ids, attention_mask")],
+    [of_a_release("noisy", "otherwise the second time"), ("other_inputs", "the file takes ids, attention_mask")],
 )
 def test_a_source_that_is_no_measure_is_said_before_anything_is_compared(
     against: Callable, source: str, why: str

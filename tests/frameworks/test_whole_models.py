@@ -69,9 +69,9 @@ def proved(seen: Inspection) -> bool:
     ("how", "has"),
     [
         pytest.param(None, "Softmax", id="as-exported"),
-        pytest.param({}, "Attention", id="attention"),
+        pytest.param({}, "Attention", id="attention", marks=pytest.mark.release),
         pytest.param({"heads": True}, "MultiHeadAttention", id="multi-head-attention"),
-        pytest.param({"raw": False}, "ReduceSum", id="a-mask-that-is-counted"),
+        pytest.param({"raw": False}, "ReduceSum", id="a-mask-that-is-counted", marks=pytest.mark.release),
     ],
 )
 def test_a_file_from_ids_to_hidden_states(

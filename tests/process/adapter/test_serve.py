@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 
+@pytest.mark.release
 def test_an_answer_that_cannot_be_framed_is_an_error(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks, run):

@@ -110,6 +110,7 @@ def test_an_interrupt_drops_what_runs() -> None:
     assert cluster.dropped == ["torch 1/2"]
 
 
+@pytest.mark.release
 def test_a_part_is_judged_in_a_process_of_its_own(fake: Any) -> None:
     folder: Path = fake("layer")
     question = RunQuestion(globs=("pre-gelu/no-mask", "post-relu/no-mask"), dtypes=("float32",))
@@ -127,6 +128,7 @@ def test_a_part_is_judged_in_a_process_of_its_own(fake: Any) -> None:
     assert "no implementation 'nobody'" in offered.absent["nobody"]
 
 
+@pytest.mark.release
 def test_an_interrupt_while_a_part_is_kept_costs_neither_it_nor_the_report(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

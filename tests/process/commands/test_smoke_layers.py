@@ -41,6 +41,7 @@ def test_a_fixed_architecture_is_not_called_a_broken_adapter(conform: Callable, 
     assert "The adapter is broken" not in shown
 
 
+@pytest.mark.release
 def test_a_fixed_architecture_is_tried_with_a_layer_that_it_has(conform: Callable, fake: Callable) -> None:
     [name] = [name for name, layer in load().layers.items() if layer.d_model == 14]
     listed = fake("listed", FIXED, stages=f"all\n  layers: [{name}]")

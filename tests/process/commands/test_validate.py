@@ -390,6 +390,7 @@ def test_parameters_of_another_layer_are_not_judged(validated: Callable) -> None
     assert message.startswith("the file's parameters are not those of pre-gelu: norm1.gain is [20]")
 
 
+@pytest.mark.release
 def test_parameters_that_are_swapped_are_named(validated: Callable) -> None:
     due = layer_parameters(LAYER, {})
     pair = ["attention.query.weight", "attention.key.weight"]
@@ -431,6 +432,7 @@ def test_a_file_of_one_size_is_asked_at_that_size_and_is_said_to_be(validated: C
     assert [record.outcome for record in of_one_item] == ["pass"]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("sizes", "lie", "batch", "length"), [
     of_a_release((1, "sequence"), "", "not asked: the file fixes the batch at 1", "yes: 1, 7, 10, 20 and 33"),
     of_a_release(("batch", 12), "", "yes: 1, 2, 3 and 5", "not asked: the file fixes the sequence at 12"),

@@ -142,6 +142,7 @@ def test_a_wrong_layer_is_not_said_to_refuse_nothing(conform: Callable, fake: Ca
     assert "Cause: Both norms' epsilon is 1e-3, the default of Keras (norm-eps-1e-3), " in line
 
 
+@pytest.mark.release
 def test_a_query_with_no_key_that_gives_nan_is_said(conform: Callable, fake: Callable) -> None:
     cases = asking("post-relu-zero-rows/blind-queries-padding", "post-relu-zero-rows/no-mask")
     folder = fake("blind", NO_KEY_GIVES_NAN, checks="[output, stages]")

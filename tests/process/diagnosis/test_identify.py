@@ -173,6 +173,7 @@ def test_not_a_number_is_said() -> None:
     assert "ffn_activation holds NaN where the specification has numbers" in diagnosis_text(lost)
 
 
+@pytest.mark.release
 def test_a_name_of_the_catalogue_comes_first() -> None:
     named = diagnosed(attention_scores=lambda text: "query_heads @ transpose(key_heads)")
     assert (named.confidence, named.equations) == ("explained", ())

@@ -52,6 +52,7 @@ def test_a_published_bug_is_named_on_its_own_layer(
     assert diagnosis["indistinguishable"] == []
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("layer", "named"), [("pre-gelu-shared-heads", "scale-by-head-dim"), ("pre-rms-silu", "norm-layer-norm")]
 )

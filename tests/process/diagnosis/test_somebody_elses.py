@@ -96,6 +96,7 @@ def test_rows_that_are_not_there_take_no_gradient_out_of_judgement(conform: Call
     assert found == dict(zip(cases, ("pass", "pass", "unsupported"), strict=True))
 
 
+@pytest.mark.release
 def test_a_layer_that_lacks_parameters_says_so(conform: Callable, fake: Callable) -> None:
     cases = ("--case", "pre-gelu/no-mask", "--dtype", "float32")
     silent = conform("run", "--impl", fake("silent", NO_BIASES), *cases, diagnosed=False)
@@ -159,6 +160,7 @@ def test_a_number_beside_which_float32_loses_the_scores_is_named(name: str, stor
     assert (name,) in (found.deviations, *found.indistinguishable)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["mask-strictly-causal", of_a_release("mask-inverted")])
 def test_what_a_wrong_mask_leaves_without_a_key_is_unspecified(name: str) -> None:
     """JAX gives such a query the mean of all values; the layer says nothing of it (M-4)."""

@@ -31,6 +31,7 @@ def seen(case_id: str, *ids: str, dtype: str = "float32") -> Observation:
     return observation_of(case, expected, format, answers, failed=outcome != Outcome.PASS)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("true", LOWERED)
 def test_another_format_decides(true: str) -> None:
     """In float32 both leave a query without a key its scores' noise; in float64 the smaller one leaves the scores."""

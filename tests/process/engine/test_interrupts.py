@@ -12,6 +12,7 @@ from typing import Any
 
 import forked
 import pytest
+from products import daily
 
 from encoder_conformance.engine.run_options import RunOptions
 from encoder_conformance.engine.runner import SuiteRun
@@ -93,7 +94,7 @@ def a_pool(honest: Path, out: Path) -> Callable[[], object]:
 KINDS = {"run": a_run, "pool": a_pool}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", daily(["run"], KINDS))
 def test_every_thread_ends_whenever_an_interrupt_arrives(honest: Path, tmp_path: Path, kind: str) -> None:
     process = forked.CONTEXT.Process(target=at_every_step, args=(kind, honest, tmp_path))
     process.start()

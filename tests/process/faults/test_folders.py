@@ -97,6 +97,7 @@ def test_a_run_that_is_killed_at_once_hides_the_one_before(
     assert "INCOMPLETE: 0 of 3 checks were judged (it did not come to its end)." in explain_here(*words, cwd=tmp_path)
 
 
+@pytest.mark.release
 def test_a_run_that_is_interrupted_while_goldens_are_computed_hides_the_one_before(
     tmp_path: Path, fake: Callable
 ) -> None:

@@ -81,6 +81,7 @@ def named(folders: list[Path]) -> list[str]:
     return [word for folder in folders for word in ("--impl", str(folder))]
 
 
+@pytest.mark.release
 @pytest.mark.linux
 @pytest.mark.parametrize(
     "holders",

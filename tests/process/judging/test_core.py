@@ -36,6 +36,7 @@ def test_every_case_of_the_core_is_small_and_required() -> None:
     assert sum(case.level == "core" for case in load().cases.values()) == len(core())
 
 
+@pytest.mark.release
 def test_the_core_cites_every_clause_and_uses_every_value_that_required_cases_do() -> None:
     wanted = set().union(*map(of_text, small_required(load().cases.values())))
     assert not wanted - set().union(*map(of_text, core())), REBUILD
@@ -45,6 +46,7 @@ def test_the_core_cites_every_clause_and_uses_every_value_that_required_cases_do
     assert set(clauses()) - asked == {"E-17", "I-10", *of_additions}, "a clause that no required case cites"
 
 
+@pytest.mark.release
 def test_the_core_sees_every_deviation_that_small_required_cases_see() -> None:
     table = read_sensitivity()
     assert set(table.deviations) == set(catalogue()), REBUILD

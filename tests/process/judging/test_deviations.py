@@ -179,6 +179,7 @@ def repeats(*ids: str) -> Repeats:
     return "differ" if has_dropout([catalogue()[name] for name in ids]) else "same"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "ids",
     [
@@ -326,6 +327,7 @@ def test_what_nothing_specifies_beside_what_is_declared_is_left_out_when_the_run
         assert {task.check for task in tasks} == {"output", "stages", "gradients", "invariant"}
 
 
+@pytest.mark.release
 def test_a_declared_deviation_that_is_not_there_is_stale(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("mended", deviations=declaring("norm-eps-1e-3")), *CASES)
     assert ended.status == 1

@@ -122,6 +122,7 @@ def test_fail_fast_of_what_conforms_ends_as_ever(conform: Callable, honest: Path
     assert (ended.status, ended.report["complete"], ended.report["ended_by"]) == (0, True, None)
 
 
+@pytest.mark.release
 def test_a_budget_ends_a_run_that_hangs_and_says_what_was_not_reached(conform: Callable, fake: Callable) -> None:
     ended = conform("run", "--impl", fake("hangs", HANGS), "--budget", "6s", "--dtype", "float32", "--jobs", "1")
     assert ended.status == 3, ended.stdout + ended.stderr

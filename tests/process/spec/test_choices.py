@@ -33,6 +33,7 @@ def told(fake: Callable) -> Callable[..., Path]:
     return write
 
 
+@pytest.mark.release
 def test_a_variant_is_a_row_of_its_own_and_its_adapter_is_told(conform: Callable, told: Callable) -> None:
     folder = told(checks="[output, stages]")
     ended = conform("run", "--impl", folder, "--impl", f"{folder}:level=basic", *CASES, "--dtype", "float32")

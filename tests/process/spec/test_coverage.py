@@ -66,6 +66,7 @@ def keys_of(key: str, value: object) -> set[str]:
     return {key}
 
 
+@pytest.mark.release
 def test_a_value_that_loses_its_cases_is_at_0(tmp_path: Path) -> None:
     for folder in ("layers", "situations"):
         shutil.copytree(SPECS / folder, tmp_path / folder)

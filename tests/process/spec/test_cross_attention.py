@@ -39,6 +39,7 @@ def test_an_implementation_that_takes_no_memory_is_asked_nothing(conform: Callab
     assert "memory is not among its capabilities" in ended.messages()
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("lost", daily(["the-mask-of-the-memory"], LOSES))
 def test_a_mask_that_is_lost_has_its_name(conform: Callable[..., Any], fake: Callable, lost: str) -> None:
     lie, name = LOSES[lost]

@@ -221,6 +221,7 @@ def test_padding_ids_cross_the_wire_in_place_of_a_mask(honest_task: Callable[[Ca
     assert run_request(honest_task(CASES["encoder-pre-gelu/tokens-padding"]), NO_ROWS)[0].given.padding_id is None
 
 
+@pytest.mark.release
 def test_a_layer_that_makes_no_mask_of_padding_ids_fails_or_says_so(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks, run):

@@ -97,6 +97,7 @@ def test_what_is_wrong_in_one_length_alone_is_looked_for_there() -> None:
     assert ">= sequence_length // 3 * 3, " in nearest_equations("value", seen, Effort(10000))[0].text
 
 
+@pytest.mark.release
 def test_a_term_before_a_map_is_found_in_fewer_rows_than_the_map_has() -> None:
     case = load().cases["post-gelu/single-item"]
     seen = samples("key", lambda text: text.replace("x @", "(x + norm2.gain + 1.5) @"), [case])

@@ -62,6 +62,7 @@ def refused(folder: Path, case: Case = SMALL) -> InputError:
     return caught.value
 
 
+@pytest.mark.release
 @of_every(FULL.values())
 def test_every_golden_is_whole_and_finite(case: Case) -> None:
     expected = read_golden(case, read_golden_manifest(), constants())

@@ -176,7 +176,7 @@ SHARED = {
         ),
         ("post", "gelu", None, {"attention": {"rope": {**ROPE, "pairing": "interleaved"}, "position_bias": BUCKETS}}),
         of_a_release(("sandwich", "relu", (2, 3), {**RMS, **SCALED, "attention": GROUPED})),
-        ("pre", "gelu", (3, 2), {"norm": {"shift": False, "first": False}, "attention": WINDOWED}),
+        of_a_release(("pre", "gelu", (3, 2), {"norm": {"shift": False, "first": False}, "attention": WINDOWED})),
         of_a_release(("pre", "gelu", (3, 2), {"attention": {**BIASLESS, **SHARED}}, ((1,), (0,)))),
         of_a_release(("post", "relu", (3, 2), {"attention": {"fully_masked_row": "zero"}}, ((2,), ()))),
         of_a_release(("pre", "gelu", (2, 3), {"attention": {"fully_masked_row": "uniform"}}, ((0,), (1, 2)))),

@@ -268,6 +268,7 @@ def test_every_parameter_of_every_layer_bit_for_bit(name: str, whole: bool) -> N
             assert same_bits([ldexp(MAKES[pattern](n), exponent) for n in numbers], flat[ends]), layer.layer
 
 
+@pytest.mark.release
 @of_every(CASES.values())
 def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     B, S, D = shape = case.situation.batch, case.situation.sequence, case.layer.d_model
@@ -358,6 +359,7 @@ def test_every_value_is_exact_in_every_dtype() -> None:
             assert np.array_equal(once.astype(dtype).astype(np.float64), once), dtype
 
 
+@pytest.mark.release
 @of_every(LAYERS.values())
 def test_no_weight_matrix_is_symmetric_and_none_is_another(layer: Any) -> None:
     drawn = layer_parameters(layer, {})

@@ -54,6 +54,7 @@ def test_what_a_format_can_show_is_shown_where_it_is_asked(dtype: str) -> None:
     assert all(float(cell.split()[0]) <= FAR for cell in cannot.values())
 
 
+@pytest.mark.release
 def test_no_case_shows_more_than_the_page_says_any_can() -> None:
     """Of one case that is asked in neither format."""
     case = "pre-layer-scale/low-variance"
