@@ -116,9 +116,11 @@ def rounding_of(
     logs: Path,
     progress: Progress,
 ) -> MeasuredRounding:
-    """Of a checkpoint, which computes nothing, the oracle tells instead, where its layer is known."""
+    """Of parameters, stated or of a checkpoint, which compute nothing, the oracle tells instead, where the layer is
+    known."""
     is_checkpoint = made_from is not None and made_from.session is None and made_from.saved is None
-    if not file.integers or is_checkpoint:
+    is_stated = made_from is None and bool(file.request.parameters) and file.is_understood and not own
+    if not file.integers or is_checkpoint or is_stated:
         return NOT_OF_INTEGERS
     why = unaskable(file.description)
     if file.description.whole is None or why:

@@ -87,13 +87,16 @@ def _scale_of(node: onnx.NodeProto, graph: onnx.GraphProto, held: dict[str, Tens
 
 
 def check_scales(model: onnx.ModelProto, findings: Findings) -> bool:
-    """Whether every scale that the file holds is a number above 0. The others are errors, each with its place."""
+    """Whether every scale that the file holds is a number other than 0; the others are errors, each with its place. A
+    weight's may be negative: ONNX Runtime's 4 bits have -8 and no 8, the largest number's sign is the scale's."""
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     wrong: dict[str, tuple[str, list[str]]] = {}
     for node in model.graph.node:
         for place in _SCALES.get(node.op_type, ()):
             name = input_at(node, place)
-            if name in held and name and (problem := _no_scale(numpy_helper.to_array(held[name]))):
+            if not name or name not in held:
+                continue
+            if problem := _no_scale(numpy_helper.to_array(held[name]), rounds=node.op_type == "QuantizeLinear"):
                 wrong.setdefault(name, (problem, []))[1].append(node_label(node))
     for name, (problem, nodes) in wrong.items():
         more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
@@ -102,9 +105,10 @@ def check_scales(model: onnx.ModelProto, findings: Findings) -> bool:
     return not wrong
 
 
-def _no_scale(value: Array) -> str:
+def _no_scale(value: Array, *, rounds: bool) -> str:
+    """Why it is none; "" if it is one. `rounds`: numbers to integers, as they come."""
     numbers = value.astype(np.float64).ravel()
-    for bad, what in ((~np.isfinite(numbers), "no number"), (numbers == 0, "0"), (numbers < 0, "negative")):
+    for bad, what in ((~np.isfinite(numbers), "no number"), (numbers == 0, "0"), (rounds & (numbers < 0), "negative")):
         if bad.any():
             place = f" at {int(np.flatnonzero(bad)[0])}" if numbers.size > 1 else ""
             return f"is {what}{place}"
