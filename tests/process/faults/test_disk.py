@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from products import daily
+from products import daily, of_a_release
 from pydantic import BaseModel
 
 from encoder_conformance.commands.options import deliver
@@ -48,7 +48,7 @@ def test_a_disk_that_fills(fake: Callable, tmp_path: Path, kilobytes: int) -> No
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("words", daily([("run",)], [("run",), ("list", "cases"), ("explain",)]), ids=str)
+@pytest.mark.parametrize("words", [("run",), of_a_release(("list", "cases")), of_a_release(("explain",))], ids=str)
 def test_a_standard_output_that_is_full(honest: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     """The table has no place, which is said in one line; the report is there all the same."""
     run = ("--impl", honest, "--case", "pre-gelu/no-mask", "--out", "report")
