@@ -160,6 +160,7 @@ def test_a_known_name_used_the_other_way_is_a_warning_by_itself(name: str, seen:
     assert [message[: len(due)] for message in found] == [due] * bool(due)
 
 
+@pytest.mark.release
 def test_a_known_name_used_the_other_way_is_an_error_where_a_layer_is_stated() -> None:
     found = called(taking("src_key_padding_mask", ATTEND)).model_copy(update={"stated": load().layers["pre-gelu"]})
     assert said(argument_findings(found), "error") == [

@@ -158,6 +158,7 @@ def test_pytorchs_stack(strangers: ModuleType, tmp_path: Path, norm: nn.Module |
     assert {"layer_0", "layer_1", "output"} <= seen.description()["stages"].keys()
 
 
+@pytest.mark.release
 def test_a_fresh_layer_whose_equal_parameters_are_one_initializer(strangers: ModuleType, tmp_path: Path) -> None:
     made = nn.TransformerEncoderLayer(D, H, F, batch_first=True).eval()
     seen = strangers.looked_into(torch_file(tmp_path / "fresh.onnx", made, 18, dynamo=True))

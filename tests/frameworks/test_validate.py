@@ -468,6 +468,7 @@ def test_a_file_is_held_against_another(judged: Judge, right: Path, tmp_path: Pa
     assert all(message.endswith(f"the file is off from the oracle, and {right} is not") for message in said)
 
 
+@pytest.mark.release
 def test_an_export_that_does_what_its_source_does_is_faithful(judged: Judge, tmp_path: Path) -> None:
     """Both compute x · sigmoid(1.6 x), which the layer that was read off them has not."""
     file, source = [faulty("sigmoid-gelu", tmp_path / name) for name in ("file", "source")]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from products import of_a_release
 
 
 @pytest.mark.release
@@ -28,7 +29,9 @@ def output(self, x, masks, run):
 """
 
 
-@pytest.mark.parametrize(("read", "situation"), [("x", "no-mask"), ("mask", "padding-2d"), ("nothing", "padding-2d")])
+@pytest.mark.parametrize(
+    ("read", "situation"), [("mask", "padding-2d"), of_a_release("x", "no-mask"), of_a_release("nothing", "padding-2d")]
+)
 def test_an_adapter_is_given_views(conform: Callable, fake: Callable, read: str, situation: str) -> None:
     """What goes by addresses is right of the arrays that the wire brings, and wrong of a user's slices."""
     folder = fake("by_address", BY_ADDRESS.replace("{read}", read))

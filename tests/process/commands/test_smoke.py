@@ -297,7 +297,9 @@ def test_what_no_parameter_explains_is_explained_by_the_catalogue(conform: Calla
             "found[Q], found[K] = found[K], found[Q]",
             "the gradient by attention.query.weight holds what belongs to attention.key.weight",
         ),
-        ("found = {n: v / 2 for n, v in found.items()}", "the gradient by norm1.gain is 0.5 times what it should be"),
+        of_a_release(
+            "found = {n: v / 2 for n, v in found.items()}", "the gradient by norm1.gain is 0.5 times what it should be"
+        ),
         of_a_release("found[Q] = np.sqrt(np.abs(found[Q]))", "the gradient by attention.query.weight is another"),
         (
             "blind = masks.attention is not None and not masks.attention.any(-1).all()\n"

@@ -214,6 +214,7 @@ def test_nothing_said_what_it_should_be_and_so_it_is_consistent_alone(validated:
     assert "The file is correct" not in "".join(printed(found))
 
 
+@pytest.mark.release
 def test_what_it_should_be_was_said_and_it_is_that(validated: Callable) -> None:
     found = validated(layer=LAYER)
     assert (found.status, found.conclusion, found.compared_with) == (0, "as_stated", ("layer",))

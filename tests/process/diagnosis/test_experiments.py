@@ -93,6 +93,7 @@ def test_what_an_unknown_step_depends_on_is_asked() -> None:
     assert "on the order of the positions; on chance, or what was asked before (" in said
 
 
+@pytest.mark.release
 def test_a_coarse_grid_that_flips_with_the_order_of_a_sum_is_no_dependence() -> None:
     """Whatever is changed flips some values, as a rounding of x does."""
     wrong = {"residual1": lambda text: f"({text}) * 1.01"}

@@ -86,6 +86,7 @@ def test_few_descriptors_are_said_and_nobody_is_accused(honest: Path, tmp_path: 
     assert {record["outcome"] for record in report["records"]} == {"not-run"}
 
 
+@pytest.mark.release
 def test_a_limit_that_may_be_raised_is(honest: Path, tmp_path: Path) -> None:
     ended = in_a_shell('ulimit -Sn 100; "$@"', "run", "--impl", honest, *ONE, "--out", "out", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr

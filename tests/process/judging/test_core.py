@@ -145,6 +145,7 @@ def test_a_patch_has_one_digest() -> None:
     assert isinstance(read_sensitivity(), Sensitivity)
 
 
+@pytest.mark.release
 def test_level_core_asks_the_core_alone(conform: Callable, honest: Path) -> None:
     ended = conform("run", "--impl", honest, "--level", "core", "--case", "pre-gelu/*", "--dtype", "float32")
     asked = {record["case"] for record in ended.report["records"]}

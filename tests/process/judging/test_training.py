@@ -134,7 +134,7 @@ def dropped(self, placement, value, draw):
 """
 
 
-@pytest.mark.parametrize("name", daily(("another-rate", "one-mask-for-two-placements", "gaussian"), DROPOUT))
+@pytest.mark.parametrize("name", daily(("another-rate",), DROPOUT))
 def test_dropout_that_is_wrong_in_one_way_fails(fake: Callable, name: str) -> None:
     lie, said = DROPOUT[name]
     [record] = records(fake("liar", told(DROPS, lie), checks="[dropout]"), "pre-gelu-dropout/dropout")
@@ -342,7 +342,7 @@ def initial(self, draw, name, shape):
 """
 
 
-@pytest.mark.parametrize("name", daily(("kaiming", "biases-drawn", "one-seed", "heads-alike"), INITIAL))
+@pytest.mark.parametrize("name", daily(("kaiming",), INITIAL))
 def test_a_layer_that_begins_wrongly_fails(fake: Callable, name: str) -> None:
     lie, said = INITIAL[name]
     [record] = records(fake("liar", told(BEGINS, lie), checks="[initialisation]"), "pre-gelu/initialisation")

@@ -155,6 +155,7 @@ def test_what_is_not_asked_is_no_verdict(conform: Callable, failed: Path, tmp_pa
     assert "1 implementation conforms, 1 was asked nothing" in Page(site / "index.html").text
 
 
+@pytest.mark.release
 def test_every_link_leads_somewhere_and_nothing_is_fetched(conform: Callable, failed: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert conform("report", failed, "--to", site).status == 0

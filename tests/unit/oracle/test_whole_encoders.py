@@ -160,7 +160,7 @@ def test_what_changes_nothing_does_not_apply(name: str, other: str) -> None:
     assert not changes(CASES[name], catalogue()[other])
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", daily(WHOLE[:2], WHOLE))
 def test_every_wrong_form_that_applies_can_be_played(name: str) -> None:
     case = CASES[name]
     played = [each for each in catalogue().values() if changes(case, each)]
