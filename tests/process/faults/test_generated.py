@@ -26,7 +26,7 @@ COMMANDS = {
     "run": Told(("run", "--impl", "./noted", *ONE, "--out", "out"), "out/report.json"),
     "smoke": Told(("smoke", "./noted")),
     "explain": Told(("explain", "--out", "old")),
-    "list": Told(("list", "cases")),
+    "list": Told(("list", "impls")),
     "report": Told(("report", "old", "--to", "site")),
     "compare": Told(("compare", "old", "older", "--to", "site")),
     "merge": Told(("merge", "old", "--to", "merged")),
