@@ -56,8 +56,9 @@ def test_the_machine_s_fault_is_no_verdict(place: Path, tmp_path: Path, command:
     shell, status, said = FAULTS[fault]
     told = [each.format(place=place) for each in words]
     program = ["bash", "-c", shell, "bash", str(CONFORM), *told, "--out", str(tmp_path / "out")]
+    told_so = {"encoding": "cp1252" if fault == "no-unicode" else "utf-8"}
     ended = subprocess.run(
-        program, cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=600, check=False
+        program, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=600, check=False, **told_so
     )
     assert (ended.returncode, said in ended.stderr) == (status, True), ended.stderr
     assert "Traceback" not in ended.stderr
