@@ -20,6 +20,7 @@ import other_user
 import pytest
 from acting import acting_in_required_cases
 from alone import alone
+from products import sample
 
 from encoder_conformance.implementation.manifest import read_implementation_manifest
 from encoder_conformance.oracle.catalogue import catalogue
@@ -52,6 +53,7 @@ NOT_TESTED = pytest.StashKey[list[str]]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test whose marker says what it needs is not selected where that is missing: none is green, and the end of the
     session says how many and why."""
+    sample(items)
     for name, why_not in (
         *(("linux", _not_linux), ("sandbox", _no_sandbox), ("other_user", other_user.why_not)),
         *(("namespaces", _no_namespaces),),

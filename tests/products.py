@@ -1,4 +1,4 @@
-"""Parameters of tests of which a release tries all, and every day a sample: products of faults, and lists of likes."""
+"""Forms of a test of which a release tries all, and every day a sample."""
 
 from collections.abc import Iterable, Sequence
 from itertools import product
@@ -19,9 +19,17 @@ def thinned(*axes: Sequence[Any]) -> list[Any]:
     ]
 
 
-def every_third(values: Iterable[Any]) -> list[Any]:
-    """Likes as parameters of a test: every third is tried every day, the others before a release."""
-    return [pytest.param(value, marks=pytest.mark.release if place % 3 else ()) for place, value in enumerate(values)]
+def sample(items: Iterable[pytest.Item]) -> None:
+    """Marks two of three forms of each test `release`, so that a third is tried every day. Where a test says itself
+    which forms are a release's, and in a suite, all stay as they are."""
+    forms: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.path.parent.name != "suite":
+            forms.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for likes in forms.values():
+        if not any(item.get_closest_marker("release") for item in likes):
+            for item in (item for place, item in enumerate(likes) if place % 3):
+                item.add_marker("release")
 
 
 def of_a_release(*values: Any) -> Any:

@@ -241,6 +241,7 @@ def test_a_mask_of_padding_that_tells_queries_apart_is_an_error() -> None:
     assert said(argument_findings(wide.model_copy(update=stated))) == []
 
 
+@pytest.mark.release
 def test_masks_in_other_places_than_those_of_torch_are_a_warning() -> None:
     names = ["src_mask", "src_key_padding_mask"]
     right, other, by_name = (
@@ -403,6 +404,7 @@ def test_rare_axes_are_found_where_no_others_are_taken() -> None:
         assert said(compared(found, found, ("A", "B"))) == []
 
 
+@pytest.mark.release
 def test_masks_that_hide_nothing_or_in_part_are_said() -> None:
     class Weak(Padded):
         def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:

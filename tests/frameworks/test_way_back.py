@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from products import every_third, thinned
+from products import thinned
 from torch import nn
 
 from encoder_conformance import Environment, Masks, ParameterMap, RunRequest
@@ -106,7 +106,7 @@ def answers(module: nn.Module, dtype: Any = "float64") -> dict[str, WayBackAnswe
     return {answer.name: answer for answer in asked}
 
 
-@pytest.mark.parametrize("name", every_third(WRONG))
+@pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_way_back_is_named(name: str) -> None:
     torch.manual_seed(0)
     made, due = WRONG[name]
@@ -185,7 +185,7 @@ def asked(module: nn.Module) -> None:
         asking.run(check, X, masks, RunRequest(), COTANGENT)
 
 
-@pytest.mark.parametrize("name", every_third(OF_ADAPTERS))
+@pytest.mark.parametrize("name", OF_ADAPTERS)
 def test_the_same_of_an_adapter_is_named_in_its_worker(name: str) -> None:
     torch.manual_seed(0)
     with pytest.raises(WrongInMemory) as raised:
@@ -203,7 +203,7 @@ ASKED: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("asked_modul
 
 @pytest.mark.parametrize(
     "name",
-    every_third(["ReadsStorage", "ReadsByFirstStride", "ReadsMaskStorage", "ReadsMaskByFirstStride", "NeedsOnePiece"]),
+    ["ReadsStorage", "ReadsByFirstStride", "ReadsMaskStorage", "ReadsMaskByFirstStride", "NeedsOnePiece"],
 )
 def test_an_adapter_s_module_is_given_views(name: str) -> None:
     """One that refuses a view says what it needs."""

@@ -1,8 +1,11 @@
 """The wheel as a stranger installs it: in five environments, none of which has the checkout."""
 
+import email
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ LARGEST = 8_000_000
 """Bytes of the wheel."""
 SAMPLE = ("run", "--impl", "pytorch", "--case", "post-gelu/padding-right", "--case", "post-relu/no-mask")
 """The wheel has no golden of the first case, and the second's."""
+REPOSITORY = "https://example.org/of/all"
 Install = Callable[..., Path]
 
 pytestmark = [pytest.mark.release, pytest.mark.linux]
@@ -20,10 +24,12 @@ pytestmark = [pytest.mark.release, pytest.mark.linux]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built as release.yml builds it."""
     folder = tmp_path_factory.mktemp("wheel")
     plain = {name: value for name, value in os.environ.items() if not name.startswith("HATCH_")}
+    published = {"CONFORM_REPOSITORY": REPOSITORY, "CONFORM_REF": "v1"}
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, env=plain)
+    subprocess.run(command, check=True, env=plain | published)
     [wheel] = folder.glob("*.whl")
     return wheel
 
@@ -61,6 +67,19 @@ def conform(environment: Path, folder: Path, *words: str, **variables: str) -> s
 
 def test_the_wheel_is_small(wheel: Path) -> None:
     assert wheel.stat().st_size <= LARGEST
+
+
+def test_an_index_shows_links_that_lead_somewhere(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        said = email.message_from_string(archive.read(name).decode())
+    assert f"Homepage, {REPOSITORY}" in said.get_all("Project-URL", [])
+    links = re.findall(r"\]\(([^)]+)\)", str(said.get_payload()))
+    assert f"{REPOSITORY}/raw/v1/docs/pictures/sigma.svg" in links
+    for link in links:
+        assert link.startswith("https://"), link
+        path = link.removeprefix(REPOSITORY).partition("/v1/")[2]
+        assert (ROOT / path).exists(), link
 
 
 def test_with_numpy_alone_it_asks_and_says_what_is_missing(bare: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from products import every_third, of_a_release
+from products import of_a_release
 
 from encoder_conformance.commands.inspect.layer_selection import at_size, find_layer
 from encoder_conformance.commands.inspect.trace import stage_notes
@@ -81,7 +81,7 @@ def test_what_does_not_train_has_no_dropout_to_show(conform: Callable, fake: Cal
     assert traced_dropouts(conform, fake("inference", modes="[eval]")) == {}
 
 
-@pytest.mark.parametrize("name", every_third(["encoder-pre-gelu", "stack-post-relu", "stack-shared-heads-6"]))
+@pytest.mark.parametrize("name", ["encoder-pre-gelu", "stack-post-relu", "stack-shared-heads-6"])
 def test_a_stack_is_shown_with_every_stage_of_every_layer(conform: Callable, honest: Path, name: str) -> None:
     arguments = ("trace", "--impl", honest, "--layer", name, "--batch", "3", "--sequence", "5", "--length", "5")
     ended = conform(*arguments, "--length", "2", "--json")

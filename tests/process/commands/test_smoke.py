@@ -251,6 +251,7 @@ SHOWN = {"all": "all", "output-alone": None}
 EVERY_TIME = ("swapped", "all")
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("name", "shown"), daily([EVERY_TIME], product(WRONG, SHOWN)))
 def test_the_parameter_that_a_wrong_map_gave_is_named(conform: Callable, fake: Callable, name: str, shown: str) -> None:
     """What came back is right bit for bit: only the numbers can tell."""

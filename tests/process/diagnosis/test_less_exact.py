@@ -57,6 +57,7 @@ def test_rows_off_by_anything_else_are_not_called_so(weights: Wrong, hidden: tup
     assert softmax_by_log_sum(seen) is None
 
 
+@pytest.mark.release
 def test_it_is_called_so_where_nothing_else_is_wrong() -> None:
     assert softmax_by_log_sum(evidence(lambda text: BY_LOG_SUM)) is not None
     assert softmax_by_log_sum(evidence(lambda text: BY_LOG_SUM, hidden=OF_A_MODULE)) is not None

@@ -54,6 +54,7 @@ def one_of(*values: object) -> object:
     return pytest.param(*values, marks=pytest.mark.release)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("steps", "to", "dtype"),
     [

@@ -83,6 +83,7 @@ def test_one_processor_is_the_parents(conform: Callable, honest: Path) -> None:
     assert ended.report["environment"]["threads_per_worker"] == max(1, (os.cpu_count() or 1) - 1)
 
 
+@pytest.mark.release
 def test_a_worker_that_ends_costs_its_own_check_and_the_others_go_on(conform: Callable, fake: Callable) -> None:
     lie = """
     def output(self, x, masks, run):

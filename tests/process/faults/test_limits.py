@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from products import every_third
 
 from encoder_conformance.commands.main import cli
 from encoder_conformance.implementation.manifest import read_implementation
@@ -88,6 +87,7 @@ def test_a_flood_on_standard_error_is_cut_on_disk_and_its_end_is_kept(conform: C
 LOSSES = {"exit": "os._exit(3)", "signal": "os.kill(os.getpid(), 11)", "hang": "signal.pause()"}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "losses", [("exit", "hang"), pytest.param(("signal",), marks=pytest.mark.release)], ids=" ".join
 )
@@ -214,7 +214,7 @@ def test_sizes_that_nobody_has_are_refused_with_what_they_would_take(
 BUILDERS = ("ask", "trace", "profile", "parameters", "check", "diff", "export", "validate")
 
 
-@pytest.mark.parametrize("command", every_third(BUILDERS))
+@pytest.mark.parametrize("command", BUILDERS)
 def test_a_layer_that_nobody_can_build_is_refused_by_each_command_that_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -234,6 +234,7 @@ def test_a_layer_that_nobody_can_build_is_refused_by_each_command_that_would(
     assert "its parameters would take 365 GiB in float64" in str(found.exception)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("words", "said"),
     [

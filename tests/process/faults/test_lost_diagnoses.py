@@ -96,6 +96,7 @@ def test_smoke_says_what_it_could_not_see(conform: Callable, fake: Callable) -> 
     assert SAID in found["lost"][0]
 
 
+@pytest.mark.release
 def test_smoke_says_it_where_a_step_failed(conform: Callable, fake: Callable) -> None:
     ended = conform("smoke", fake("wrong", WRONG), faults=UNSEEN)
     assert ended.status == 1
@@ -112,6 +113,7 @@ def test_diff_says_it_too(conform: Callable, fake: Callable) -> None:
     assert SAID in ended.stdout
 
 
+@pytest.mark.release
 def test_smoke_says_it_too(conform: Callable, fake: Callable) -> None:
     ended = conform("smoke", fake("wrong", WRONG), faults={"commands.smoke.diagnosis:diagnose": NO_RULE})
     assert ended.status == 1

@@ -77,6 +77,7 @@ def test_an_argument_or_a_folder_that_no_report_can_hold_is_refused(tmp_path: Pa
     assert (within.returncode, "the working directory: is no UTF-8" in within.stderr) == (2, True), within.stderr
 
 
+@pytest.mark.release
 def test_few_descriptors_are_said_and_nobody_is_accused(honest: Path, tmp_path: Path) -> None:
     ended = in_a_shell('ulimit -n 64; "$@"', "run", "--impl", honest, *ONE, "--out", "out", cwd=tmp_path)
     assert ended.returncode == 3

@@ -71,6 +71,7 @@ BROKEN_OFFERS = [
 ]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("name", "value", "said"), daily(BROKEN_OFFERS[:1], BROKEN_OFFERS))
 def test_a_broken_offer_is_one_line_that_names_the_package_and_the_rest_goes_on(
     conform: Callable, fake: Callable, offer: Offer, tmp_path: Path, name: str, value: str, said: str

@@ -136,6 +136,7 @@ def test_a_budget_ends_a_run_that_hangs_and_says_what_was_not_reached(conform: C
     assert "ENDED BY THE BUDGET" in ended.stdout
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("budget", "said"), [("0.001s", "are over before a worker has answered"), ("soon", "no time")])
 def test_a_budget_that_cannot_be_kept_is_said_in_a_line(
     conform: Callable, honest: Path, budget: str, said: str

@@ -6,7 +6,6 @@ The layer is pre-gelu: d_model 24, 3 heads, so that 5 is the next number of head
 from collections.abc import Callable
 
 import pytest
-from products import every_third
 
 FLAWS = ("activation", "feature_size", "input_dtype", "mask_shape", "num_heads")
 AT_BUILD = ("activation", "num_heads")
@@ -125,7 +124,7 @@ LIES = {
 """What it does → its adapter's body, and flaw → what is said of it; the other flaws are as they should be."""
 
 
-@pytest.mark.parametrize("name", every_third(LIES))
+@pytest.mark.parametrize("name", LIES)
 def test_what_is_not_refused_as_it_should_be_fails(judged: Callable, name: str) -> None:
     lie, said = LIES[name]
     for flaw, (outcome, message) in judged(lie).items():

@@ -129,6 +129,7 @@ def test_the_site_has_what_the_report_has(conform: Callable, failed: Path, tmp_p
     assert f"{tally.count('pass')} of {len(tally)} checks conform" in page.text
 
 
+@pytest.mark.release
 def test_what_is_not_asked_is_no_verdict(conform: Callable, failed: Path, tmp_path: Path) -> None:
     """An opt-out hides no verdict of the same case, and who was asked nothing does not conform."""
     report = json.loads((failed / "report.json").read_text())
@@ -276,6 +277,7 @@ def test_only_a_site_is_overwritten_and_only_where_that_is_asked(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "nothing is left beside it"
 
 
+@pytest.mark.release
 def test_two_runs_of_one_implementation_are_two_columns_and_an_incomplete_one_says_so(
     conform: Callable, failed: Path, tmp_path: Path
 ) -> None:
@@ -353,6 +355,7 @@ def test_runs_of_one_implementation_have_a_trend_and_their_changes_a_page(
     assert (again.status, "holds a site already" in again.stderr) == (2, True)
 
 
+@pytest.mark.release
 def test_a_failing_implementation_s_page_has_its_script(conform: Callable, failed: Path, tmp_path: Path) -> None:
     assert conform("report", failed, "--to", tmp_path / "site").status == 0
     script = tmp_path / "site" / "scripts" / "late.py"

@@ -94,6 +94,7 @@ def test_the_last_line_says_up_to_where_it_was_asked_and_that_alone_where_all_he
     assert "asked up to" not in wrong
 
 
+@pytest.mark.release
 def test_quiet_and_verbose(conform: Callable, fake: Callable) -> None:
     wrong = fake("wrong", WRONG, checks="[output]")
     quiet = conform("run", "--impl", wrong, *CASE, "--quiet").stdout.splitlines()

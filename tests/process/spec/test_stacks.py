@@ -315,6 +315,7 @@ def test_a_deviation_of_a_stack_says_nothing_of_one_layer() -> None:
     assert not any(value.any() for name, value in zeroed.items() if "feed_forward" in name and name.endswith("bias"))
 
 
+@pytest.mark.release
 def test_a_stack_is_run_traced_and_its_memory_predicted(conform: Callable, honest: Path) -> None:
     ran = conform("run", "--impl", honest, "--case", "encoder-pre-gelu/*", "--case", "stack-shared-heads/*")
     assert ran.status == 0, ran.stdout + ran.stderr

@@ -36,6 +36,7 @@ def found(stage: str, wrong: Wrong) -> str:
     return nearest_equations(stage, samples(stage, wrong), Effort(10000))[0].text
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("stage", "wrong", "expected"),
     [
