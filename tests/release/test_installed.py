@@ -4,47 +4,18 @@ import email
 import os
 import re
 import subprocess
-import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from wheels import REPOSITORY, ROOT, Install, pinned_torch
 
-ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 8_000_000
 """Bytes of the wheel."""
 SAMPLE = ("run", "--impl", "pytorch", "--case", "post-gelu/padding-right", "--case", "post-relu/no-mask")
 """The wheel has no golden of the first case, and the second's."""
-REPOSITORY = "https://example.org/of/all"
-Install = Callable[..., Path]
 
 pytestmark = [pytest.mark.release, pytest.mark.linux]
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built as release.yml builds it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("HATCH_")}
-    published = {"CONFORM_REPOSITORY": REPOSITORY, "CONFORM_REF": "v1"}
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, env=plain | published)
-    [wheel] = folder.glob("*.whl")
-    return wheel
-
-
-@pytest.fixture(scope="module")
-def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """A new environment with these packages; its folder."""
-
-    def make(*packages: str | Path) -> Path:
-        folder = tmp_path_factory.mktemp("environment")
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([folder / "bin" / "pip", "install", "--quiet", *map(str, packages)], check=True)
-        return folder
-
-    return make
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +25,7 @@ def bare(wheel: Path, install: Install) -> Path:
 
 @pytest.fixture(scope="module")
 def with_torch(wheel: Path, install: Install) -> Path:
-    [pinned] = [line for line in (ROOT / "impls/pytorch/requirements.txt").read_text().split() if "torch" in line]
-    return install(wheel, pinned)
+    return install(wheel, pinned_torch())
 
 
 def conform(environment: Path, folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
