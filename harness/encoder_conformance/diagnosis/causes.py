@@ -98,11 +98,15 @@ def failed_numbers(task: Task, record: Record, expected: Expected, answers: Answ
 
 
 def refused_or_broken(task: Task, record: Record) -> FailedCheck | None:
-    """Return a refusal or an invariant that failed; None for one that got no answer, which says nothing of either, and
-    where what is wrong is refused, and numbers are wrong without it."""
+    """Return a refusal or an invariant that failed; None for one that got no answer, which says nothing of either.
+
+    Nor where what is wrong is refused, and numbers are wrong without it; nor where an answer has another shape or dtype
+    than it should, so that two answers were not compared.
+    """
     if task.check not in ("refusal", "invariant") or record.outcome is not Outcome.FAIL:
         return None
-    return None if record.kind == "beside-refusal" else FailedCheck(task, record.message, record.kind)
+    says_nothing = record.kind in ("beside-refusal", "shape", "dtype")
+    return None if says_nothing else FailedCheck(task, record.message, record.kind)
 
 
 def causes(

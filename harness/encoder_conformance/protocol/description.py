@@ -95,6 +95,9 @@ class Port(Frozen):
         return f"{self.name!r} {self.dtype} {self.shape_text}".rstrip()
 
 
+Size = Literal["batch", "sequence"]
+
+
 class WholeInput(Port):
     """An input of a whole file. `rows`: of the table that it indexes; None: it is no index of a constant table."""
 
@@ -143,7 +146,8 @@ class FileDescription(Description):
 
     `quantised`: activations are rounded to integers; `quantisation`: how, and its weights. `cut`: the value of a whole
     model that the layers take, which is judged as x. `whole`: from the first input to the last output. `unjudged`: what
-    stands before the cut, where it was not judged. `fixed`: what was mended in a new file.
+    stands before the cut, where it was not judged. `fixed`: what was mended in a new file. `baked`: the sizes that it
+    declares free, and runs at alone.
     """
 
     findings: tuple[PhaseFinding, ...]
@@ -159,6 +163,7 @@ class FileDescription(Description):
     whole: WholeFile | None = None
     unjudged: Plain = ""
     fixed: tuple[Plain, ...] = ()
+    baked: dict[Size, int] = Field(default_factory=dict)
     stages: dict[str, Anchor] = Field(default_factory=dict)
     parameters: dict[str, InitializerSource] = Field(default_factory=dict)
 
@@ -182,7 +187,12 @@ class FileDescription(Description):
         return {name: source.stored for name, source in self.parameters.items() if source.stored}
 
     def sizes(self) -> tuple[int | None, int | None]:
-        """The batch and the sequence that the file is fixed to; None where it is free."""
+        """The batch and the sequence at which alone the file runs; None where it is free."""
+        batch, sequence = self.declared_sizes()
+        return self.baked.get("batch", batch), self.baked.get("sequence", sequence)
+
+    def declared_sizes(self) -> tuple[int | None, int | None]:
+        """The batch and the sequence that the file says that it is fixed to; None where it says that it is free."""
         assert self.roles is not None
         shape = next(port.shape for port in self.inputs if port.name == self.roles.x) or (None, None)
         axes = {"SBD": shape[1::-1], "SD": (1, *shape[:1])}.get(self.roles.layout or "BSD", shape[:2])

@@ -85,6 +85,11 @@ def output(self, x, masks, run):
 """
 """What is sorted by length is put back by the order in place of its inverse."""
 
+CUTS_THE_BATCH = """
+def output(self, x, masks, run):
+    return super().output(x, masks, run)[:1]
+"""
+
 
 def lines(ended: Any) -> list[str]:
     return [line for line in ended.stdout.splitlines() if line.startswith("⇒")]
@@ -109,6 +114,15 @@ def test_each_cause_has_its_own_line(conform: Callable, fake: Callable) -> None:
     assert len(found) == 2, ended.stdout
     assert any("An invariant is broken: batch_independence: item 0 alone gives" in line for line in found)
     assert all(each["advice"] for each in ended.report["diagnoses"])
+
+
+def test_an_answer_of_another_shape_breaks_no_invariant(conform: Callable, fake: Callable) -> None:
+    """Nothing was compared with it: it says nothing of chance, of other items or of positions."""
+    cases = asking("pre-gelu/invariant-determinism", "pre-gelu/invariant-permutation", "pre-gelu/no-mask")
+    ended = conform("run", "--impl", fake("cut", CUTS_THE_BATCH), *cases, "--dtype", "float32")
+    assert set(ended.outcomes("invariant")) == {"fail"}
+    [line] = lines(ended)
+    assert "output has the shape [1, 10, 24], and not [2, 10, 24]" in line
 
 
 @pytest.mark.release

@@ -9,6 +9,7 @@ from encoder_conformance.commands.validate.runtimes import RUNTIMES, RuntimeRun
 from encoder_conformance.commands.validate.unasked import no_padding
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.implementation.interpreter import Missing
+from encoder_conformance.protocol.description import FileDescription, Size
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.situation import Situation
@@ -55,10 +56,8 @@ def _asked(question: Question, asked: Sequence[object], wrong: Sequence[object],
 def _covered(evidence: ValidationEvidence, answers: Answers) -> Iterator[Covered]:
     plain = [case for case in answers.cases["numbers"] if case.situation.situation == "no-mask"]
     sized = _held(answers, [*answers.cases["shapes"], *plain])
-    batch, sequence = evidence.description.sizes()
-    yield _sizes("other batch sizes", sized, [each.batch for each, _ in sized], f"batch at {batch}" if batch else "")
-    fixed = f"sequence at {sequence}" if sequence else ""
-    yield _sizes("other lengths", sized, [each.sequence for each, _ in sized], fixed)
+    yield _sizes("other batch sizes", sized, "batch", evidence.description)
+    yield _sizes("other lengths", sized, "sequence", evidence.description)
     properties = [case for case in answers.cases["properties"] if case.situation.invariant in _OF_PADDING]
     padded = [case for case in (*answers.cases["masks"], *properties) if case.situation.mask.padding]
     yield _padding(_held(answers, padded), evidence)
@@ -79,10 +78,15 @@ def _held(answers: Answers, cases: Iterable[Case]) -> Held:
     return found
 
 
-def _sizes(question: Question, held: Held, sizes: Sequence[int], fixed: str) -> Covered:
-    """`sizes`: of each situation. One is wrong where no situation of it is right: another may be wrong of its mate."""
+def _sizes(question: Question, held: Held, axis: Size, description: FileDescription) -> Covered:
+    """A size is wrong where no situation of it is right: another may be wrong of its mate."""
+    if baked := description.baked.get(axis):
+        return Covered(question=question, answer="no", said=f"it runs at {axis} {baked} alone")
+    sizes = [getattr(situation, axis) for situation, _ in held]
     known = sorted(set(sizes))
     if len(known) < 2:
+        size = dict(zip(("batch", "sequence"), description.sizes(), strict=True))[axis]
+        fixed = f"{axis} at {size}" if size else ""
         alone = f"{known[0]} alone was" if known else "none was"
         return Covered(question=question, answer="not asked", said=f"the file fixes the {fixed}" if fixed else alone)
     right = {size for size, (_, holds) in zip(sizes, held, strict=True) if holds}

@@ -35,6 +35,8 @@ def no_padding(evidence: ValidationEvidence) -> str:
 
 def fixed_sizes(evidence: ValidationEvidence) -> str:
     """`the file fixes the batch at 1 and the sequence at 12`; "" where both are free."""
+    if baked := evidence.description.baked:
+        return f"the file runs at {' and '.join(f'{name} {size}' for name, size in baked.items())} alone"
     sizes = zip(("batch", "sequence"), evidence.description.sizes(), strict=True)
     fixed = [f"the {name} at {size}" for name, size in sizes if size is not None]
     return f"the file fixes {' and '.join(fixed)}" if fixed else ""

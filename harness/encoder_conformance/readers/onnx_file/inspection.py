@@ -1,7 +1,7 @@
 """Inspects a file: reading, interface and layer, phase by phase, as far as it goes; every finding is kept."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import onnx
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
-from encoder_conformance.protocol.description import Fact, FileDescription, FileFacts, Roles, WholeFile
+from encoder_conformance.protocol.description import Fact, FileDescription, FileFacts, Roles, Size, WholeFile
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.protocol.quantised import Quantisation
 from encoder_conformance.readers.onnx_file.findings import Findings
@@ -50,6 +50,7 @@ class Inspection:
     cut: Cut | None = None
     whole: WholeFile | None = None
     quantisation: Quantisation | None = None
+    baked: dict[Size, int] = field(default_factory=dict)
     unjudged: str = ""
     """What stands before the encoder, where it was taken as it is."""
 
@@ -70,6 +71,7 @@ class Inspection:
             cut=self.cut.x if self.cut else None,
             whole=self.whole,
             unjudged=self.unjudged,
+            baked=self.baked,
             layer=inferred.layer,
             facts=tuple(inferred.facts),
             stages={name: stage.anchor() for name, stage in inferred.stages.items()},
@@ -211,7 +213,7 @@ def _inspect_interface(
         return
     semantics = inspection.semantics
     check_dimensions(interface, semantics.layout, findings)
-    check_free_sizes(interface, semantics, runner, findings)
+    inspection.baked = check_free_sizes(interface, semantics, runner, findings)
     _check_run(semantics, runner, findings)
     if said := said_of_angles(interface):
         findings.note("interface", *said)

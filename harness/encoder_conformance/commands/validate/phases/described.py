@@ -64,7 +64,7 @@ def dimensions(evidence: ValidationEvidence) -> Assessment:
     description = evidence.description
     if description.file is None or description.roles is None:
         return Assessment()
-    sizes = dict(zip(("batch", "sequence"), description.sizes(), strict=True))
+    sizes = dict(zip(("batch", "sequence"), description.declared_sizes(), strict=True))
     declared = [f"{name} fixed to {size}" for name, size in sizes.items() if size is not None]
     if free := [name for name, size in sizes.items() if size is None]:
         declared.append(f"{' and '.join(free)} declared free")

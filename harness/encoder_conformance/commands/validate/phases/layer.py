@@ -23,6 +23,8 @@ from encoder_conformance.subjects.cases import InputLimits
 
 _ROWS = 8
 """Rows of a matrix that tell its columns apart."""
+_NAMED = 3
+"""Parameters that a finding on several names; the rest are counted."""
 _MOST = 1.001
 """Steps: half of one for rounding, the rest where the last integer is cut off, as +8 is in int4."""
 _FINE = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
@@ -132,7 +134,8 @@ def _compared(
     stated: Mapping[str, Array], parameters: Mapping[str, Array], sources: Mapping[str, InitializerSource]
 ) -> Iterator[PhaseFinding]:
     """Parameters other than those that the file was made from. The format that a parameter is stored in rounds it,
-    and nothing else may."""
+    and nothing else may. Those that hold numbers of no known origin are one finding, as of another checkpoint."""
+    others_numbers: dict[str, float] = {}
     for name, value in parameters.items():
         if name not in stated:  # a checkpoint may lack it, which the phase `source` says
             continue
@@ -147,8 +150,12 @@ def _compared(
             expected, difference, step = stated[name].astype(narrow).astype(value.dtype), "", 0.0
         if not np.array_equal(expected, value):
             others = {other: theirs for other, theirs in stated.items() if other != name}
-            message = f"{name} {_moved(value, expected, others, step) or difference or _far(value, expected)}"
-            yield layer_finding("error", message, "compare what was exported")
+            if said := _moved(value, expected, others, step) or difference:
+                yield layer_finding("error", f"{name} {said}", "compare what was exported")
+            else:
+                others_numbers[name] = _distance(value, expected)
+    if others_numbers:
+        yield layer_finding("error", _far(others_numbers, len(parameters)), "compare what was exported")
 
 
 def unlike_rounding(value: Array, made_from: Array, step: float, format: str) -> str:
@@ -204,9 +211,18 @@ def _order(value: Array, expected: Array) -> list[int] | None:
     return order if len(set(order)) == len(order) and order != sorted(order) else None
 
 
-def _far(value: Array, expected: Array) -> str:
-    error = np.abs(expected.astype(np.float64) - value).max() if expected.shape == value.shape else np.inf
-    return f"holds other values, up to {error:.3g} away"
+def _distance(value: Array, expected: Array) -> float:
+    return float(np.abs(expected.astype(np.float64) - value).max()) if expected.shape == value.shape else np.inf
+
+
+def _far(distances: Mapping[str, float], parameters: int) -> str:
+    """`distances`: of each that holds other values, from those that it was made from."""
+    names, largest = list(distances), max(distances.values())
+    if len(names) == 1:
+        return f"{names[0]} holds other values, up to {largest:.3g} away"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    shown = f"{', '.join(names[:_NAMED])}{more}"
+    return f"{len(names)} of {parameters} parameters hold other values, up to {largest:.3g} away: {shown}"
 
 
 def _same(one: Array, other: Array, step: float = 0.0) -> bool:

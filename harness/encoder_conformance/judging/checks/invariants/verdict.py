@@ -13,7 +13,7 @@ from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import Format
 from encoder_conformance.spec.follow_ups import FollowUp, base_of, with_x_anew
 from encoder_conformance.spec.outcome import Outcome
-from encoder_conformance.spec.reason import Kind
+from encoder_conformance.spec.reason import Kind, Reason
 
 
 def judge_invariant(
@@ -29,9 +29,8 @@ def judge_invariant(
         )
     base_output = observed[0]["output"]
     if problem := _find_base_problem(base, base_output, dtype, exact=invariant == "determinism"):
-        return Verdict(
-            outcome=Outcome.FAIL, stage="output", message=f"{invariant}: {follow_ups[0].base_description}: {problem}"
-        )
+        message = f"{invariant}: {follow_ups[0].base_description}: {problem.text}"
+        return Verdict(outcome=Outcome.FAIL, stage="output", message=message, kind=problem.kind)
     judged = []
     for follow_up, answer in zip(follow_ups, observed[1:], strict=True):
         if invariant == "determinism":
@@ -40,7 +39,8 @@ def judge_invariant(
             judged.append(_compare_within_noise(base, follow_up, base_output, answer["output"], dtype))
     for follow_up, tensor in zip(follow_ups, judged, strict=True):
         if not tensor.conforms:
-            return verdict_on(tuple(judged), "output", f"{invariant}: {_message(follow_up, tensor)}")
+            verdict = verdict_on(tuple(judged), "output", f"{invariant}: {_message(follow_up, tensor)}")
+            return verdict.model_copy(update={"kind": tensor.problem.kind if tensor.problem else None})
     return verdict_on(tuple(judged))
 
 
@@ -67,19 +67,20 @@ def judge_dependence(
     return Verdict(outcome=Outcome.INCONCLUSIVE, message=text, kind="input-ignored", tensors=held.tensors)
 
 
-def _find_base_problem(base: Case, base_output: BSD, dtype: Format, *, exact: bool) -> str:
-    """The reason why the base's answer cannot be compared; "" if it can (J-2, J-3)."""
+def _find_base_problem(base: Case, base_output: BSD, dtype: Format, *, exact: bool) -> Reason | None:
+    """The reason why the base's answer cannot be compared; None if it can (J-2, J-3)."""
     if base_output.shape != base.x_shape:
-        return f"shape {list(base_output.shape)} instead of {list(base.x_shape)}"
+        return Reason(kind="shape", text=f"shape {list(base_output.shape)} instead of {list(base.x_shape)}")
     if base_output.dtype != dtype.numpy:
-        return f"dtype {base_output.dtype} instead of {dtype.name}"
+        return Reason(kind="dtype", text=f"dtype {base_output.dtype} instead of {dtype.name}")
     if exact:
-        return ""
+        return None
     wrong = np.isfinite(measured_condition(base)["output"]) & ~np.isfinite(base_output) & base.specified()[:, :, None]
     if wrong.any():
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
-        return f"{float(base_output[index]):g} at {list(index)}, where the layer gives a number"
-    return ""
+        text = f"{float(base_output[index]):g} at {list(index)}, where the layer gives a number"
+        return Reason(kind="non-finite", text=text)
+    return None
 
 
 def _compare_within_noise(

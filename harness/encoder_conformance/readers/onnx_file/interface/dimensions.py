@@ -3,7 +3,7 @@
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import Port
+from encoder_conformance.protocol.description import Port, Size
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -34,7 +34,7 @@ def check_dimensions(interface: Interface, layout: str, findings: Findings) -> N
             _check_mask(mask, batch, sequence, findings)
 
 
-def _names(layout: str) -> tuple[str, str]:
+def _names(layout: str) -> tuple[Size, Size]:
     return ("sequence", "batch") if layout == "SBD" else ("batch", "sequence")
 
 
@@ -78,13 +78,15 @@ def _check_mask(mask: Port, batch: int | str | None, sequence: int | str | None,
         findings.error("dimensions", f"{batch!r}, the batch of x, is two axes of {mask}", "name them apart")
 
 
-def check_free_sizes(interface: Interface, semantics: InputSemantics, runner: ModelRunner, findings: Findings) -> None:
-    """The file runs at other sizes wherever it declares batch or sequence free."""
+def check_free_sizes(
+    interface: Interface, semantics: InputSemantics, runner: ModelRunner, findings: Findings
+) -> dict[Size, int]:
+    """The file runs at other sizes wherever it declares batch or sequence free. Returns the sizes where it does not."""
     shape = interface.x.shape or ()
     free = [name for name, size in zip(_names(semantics.layout), shape, strict=False) if not isinstance(size, int)]
     if len(shape) != 3 or not free:
-        return
-    traced = {"batch": semantics.B, "sequence": semantics.S}
+        return {}
+    traced: dict[Size, int] = {"batch": semantics.B, "sequence": semantics.S}
     if baked := [name for name in free if not runs_at(semantics, runner, **{**traced, name: traced[name] + 2})]:
         alone = ", ".join(f"{name} {traced[name]}" for name in free)
         declared = f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free"
@@ -94,6 +96,7 @@ def check_free_sizes(interface: Interface, semantics: InputSemantics, runner: Mo
             "a Reshape in it holds the sizes of the example: take sizes from x.shape in the module, and export with "
             "dynamo=True and dynamic_shapes, which refuses sizes that are not free",
         )
+    return {name: traced[name] for name in baked}
 
 
 def runs_at(semantics: InputSemantics, runner: ModelRunner, batch: int, sequence: int) -> bool:
