@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from encoder_conformance.commands.completion import cases
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import UnwritableError, replace_file
@@ -51,6 +52,15 @@ jobs_option = click.option(
     help="Processes that compute; default: one for each processor.",
 )
 """The command gets `jobs`, at least 1."""
+cases_option = click.option(
+    "--case",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    shell_complete=cases,
+    help="Cases to run, as layer/situation; default: all.",
+)
+"""The command gets `globs`."""
 level_option = click.option(
     "--level",
     type=click.Choice(LEVELS),

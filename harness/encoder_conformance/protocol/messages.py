@@ -163,7 +163,18 @@ Precision = Literal["own", "float64", "float32", "float16", "bfloat16"]
 """In what a whole subject is called: as it was given, or with its parameters and floating-point inputs in a format."""
 
 
-class Call(_Message):
+class _OfWhole(_Message):
+    """What a whole file or module is called with, as `Call` has it."""
+
+    target: str
+    inputs: tuple[str, ...]
+    arguments: dict[str, str] = Field(default_factory=dict)
+    folder: str = ""
+    at: str | None = None
+    precision: Precision = "own"
+
+
+class Call(_OfWhole):
     """Call a whole file or module with the tensors in the frame. Only `conform validate --against` sends it.
 
     `inputs`: their names, in the order in which the file takes them.
@@ -175,19 +186,13 @@ class Call(_Message):
     """
 
     op: Literal["call"] = "call"
-    target: str
-    inputs: tuple[str, ...]
-    arguments: dict[str, str] = Field(default_factory=dict)
-    folder: str = ""
-    at: str | None = None
-    precision: Precision = "own"
     seed: NonNegativeInt | None = None
     roundoff: float = 0.0
     in_float: tuple[NonNegativeInt, ...] | None = None
     write: str | None = None
 
 
-class Trace(_Message):
+class Trace(_OfWhole):
     """Call a whole file or module, and show what it computes inside. Only `conform validate --against` and `conform
     diff` send it, to the readers; `target` to `precision` are as in `Call`.
 
@@ -195,12 +200,6 @@ class Trace(_Message):
     """
 
     op: Literal["trace"] = "trace"
-    target: str
-    inputs: tuple[str, ...]
-    arguments: dict[str, str] = Field(default_factory=dict)
-    folder: str = ""
-    at: str | None = None
-    precision: Precision = "own"
 
 
 class LookAtRounding(_Message):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from encoder_conformance.commands.completion import cases, implementations
+from encoder_conformance.commands.completion import implementations
 from encoder_conformance.commands.options import (
     Duration,
     PartType,
     Seed,
+    cases_option,
     dtypes_option,
     file_alone,
     interpreters_option,
@@ -58,14 +59,7 @@ Examples:
     metavar="NAME|FOLDER[:KEY=VALUE,…]",
     help="Implementation to judge, with its choices; default: all.",
 )
-@click.option(
-    "--case",
-    "globs",
-    multiple=True,
-    metavar="GLOB",
-    shell_complete=cases,
-    help="Cases to run, as layer/situation; default: all.",
-)
+@cases_option
 @click.option(
     "--layer",
     "layer_file",

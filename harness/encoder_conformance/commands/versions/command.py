@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from encoder_conformance.commands.commands import INCOMPLETE, NOT_AS_EXPECTED
-from encoder_conformance.commands.completion import cases
 from encoder_conformance.commands.options import (
     FOLDER,
+    cases_option,
     dtypes_option,
     jobs_option,
     level_option,
@@ -81,14 +81,7 @@ class _Plan:
 )
 @click.option("--package", metavar="PACKAGE", help="Whose versions; default: the manifest's package.")
 @level_option
-@click.option(
-    "--case",
-    "globs",
-    multiple=True,
-    metavar="GLOB",
-    shell_complete=cases,
-    help="Cases to run, as layer/situation; default: all.",
-)
+@cases_option
 @dtypes_option
 @jobs_option
 @worker_limits
