@@ -1,7 +1,8 @@
 """A softmax that is right in exact arithmetic and loses more than its clause allows: exp(s − log Σ exp(s)) (E-5).
 
 The logarithm of the sum is rounded at its own size, and so are all weights of a row off by one factor, which follows
-from the scores alone. A layer is called this only where its rows are off by these very factors.
+from the scores alone. A layer is called this only where its rows are off by these very factors, or, where no row is
+shown, an output by what these factors make of it.
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
+from encoder_conformance.diagnosis.identify.from_output import output_samples
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, operands_of, samples_of
 from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
 from encoder_conformance.diagnosis.match import Match
@@ -47,18 +49,44 @@ _OF_ITS_SIZE = 0.75, 1.25
 
 def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
     """Return the match of `BY_LOG_SUM`, in its own noise, if it explains all evidence and its rows are as predicted."""
-    match = Match.of((BY_LOG_SUM,), evidence, measured=True) if _rows_as_predicted(_rows(evidence)) else None
+    rows = _rows(evidence)
+    seen = _rows_as_predicted(rows) if rows else any(map(_output_as_predicted, evidence))
+    match = Match.of((BY_LOG_SUM,), evidence, measured=True) if seen else None
     return match if match and match.explains else None
 
 
 def _rows_as_predicted(rows: Sequence["_Rows"]) -> bool:
     """Whether the factors of all rows together are those that are predicted, as a matched filter sees them."""
-    if not rows or not all(each.are_off_by_one_rounding for each in rows):
+    if not all(each.are_off_by_one_rounding for each in rows):
         return False
     along = sum(float((each.off * each.predicted / each.unsure**2).sum()) for each in rows)
     length = sum(float((each.predicted**2 / each.unsure**2).sum()) for each in rows)
+    return _is_seen(along, length)
+
+
+def _is_seen(along: float, length: float) -> bool:
+    """Whether what a matched filter sees is there, and of its size."""
     least, most = _OF_ITS_SIZE
     return along >= _SURE * length**0.5 and least * length <= along <= most * length
+
+
+def _output_as_predicted(piece: Evidence) -> bool:
+    """Whether an output that is shown alone is what the predicted factors make of the right one. Not where scores are
+    as unsure as the logarithm's rounding is large: the factors are others there."""
+    layer = piece.case.layer
+    if piece.stages != ("output",) or layer.is_stack or not piece.is_comparable:
+        return False
+    if _specified_of(layer) != _SPECIFIED:
+        return False
+    for sample in output_samples([piece]).get(_STAGE, ()):
+        weights, (factors, _) = sample.every[_STAGE], _rounding_of_log_sum(sample.operands, piece.dtype)
+        right, predicted = (sample.output_with(weights * (1 + by)) for by in (0.0, np.nan_to_num(factors)[..., None]))
+        if right is None or predicted is None:
+            return False
+        off, left = (in_sigma(sample.observed, each, sample.sigma) for each in (right, predicted))
+        if conforms(left):
+            return _is_seen(float(off @ (off - left)), float((off - left) @ (off - left)))
+    return False
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,9 @@ class OutputSample(Sample):
     def _outputs(self, stages: Sequence[Array]) -> list[Array | None]:
         """Return the output with each of these for the stage, at `positions`: [P] each."""
         together = self._together(stages) if len(stages) > 1 and self._items_are_apart else None
-        return [self._alone(stage) for stage in stages] if together is None else [*together]
+        return [self.output_with(stage) for stage in stages] if together is None else [*together]
 
-    def _alone(self, stage: Array) -> Array | None:
+    def output_with(self, stage: Array) -> Array | None:
         """Return the output with this for the stage, at `positions`, [P]; None where it cannot be computed."""
         try:
             with np.errstate(all="ignore"):
@@ -131,7 +131,7 @@ class OutputSample(Sample):
         stages = [right + np.cos(number + at) for number in range(_TOGETHER)]
         together = self._together(stages)
         as_specified = all(equation.form == specified[name].form for name, equation in self.later)
-        alone = [self._alone(stage) for stage in stages[: 2 if as_specified else _TOGETHER]]
+        alone = [self.output_with(stage) for stage in stages[: 2 if as_specified else _TOGETHER]]
         if together is None or any(each is None for each in alone):
             return False
         due = np.stack([each for each in alone if each is not None])
