@@ -220,6 +220,21 @@ def test_compiled_code_is_asked_and_compared_with_the_module_s_own(way: str) -> 
     assert np.array_equal(copy.call(feeds), module.call(feeds))
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("own", [False, True], ids=["a layer of PyTorch", "a stack of PyTorch"])
+def test_compiled_modules_of_pytorch_itself_are_known_to_be_compiled(own: bool) -> None:
+    layer = torch.nn.TransformerEncoderLayer(24, 2, 40, batch_first=True).eval()
+    given = torch.nn.TransformerEncoder(layer, 2) if own else layer
+    module = FRAMEWORK.live(torch.compile(given, backend="eager"))
+    assert module.wrappers == ("torch.compile with the backend eager",)
+    assert "compiled and eager" in module.ways()
+    copy, feeds = module.in_dtype("float32"), {"x": first_x(module)}
+    before = copy.call(feeds)
+    copy.assign(copy.flat() * 2)
+    assert not np.allclose(copy.call(feeds), before, atol=1e-3), "a copy calls its own parameters"
+    assert np.array_equal(module.call(feeds), before)
+
+
 def test_a_compiled_part_is_asked_compiled_after_a_look_at_what_it_does() -> None:
     """PyTorch never compiles again what was once called under a mode of its dispatcher."""
     module = FRAMEWORK.live(MODULES["compiled_part"]().eval())

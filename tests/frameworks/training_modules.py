@@ -3,8 +3,7 @@
 `conform check training_modules.py:NAME`.
 """
 
-import runpy
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_MADE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("backward_modules.py")))
+_MADE: dict[str, Any] = vars(import_module("backward_modules"))  # by its name, of which PyTorch's compiler asks
 Right: Any = _MADE["Right"]
 RATE: float = _MADE["RATE"]
 
@@ -181,3 +180,103 @@ def setting(name: str) -> nn.Module:
 
 def never() -> nn.Module:
     return WRONG["never"][0]()
+
+
+# ------------------------------------------------------------------------------- compiled
+
+
+def compiled(made: Any, backend: Any = "eager") -> Any:
+    return torch.compile(made(), backend=backend)
+
+
+def compiled_in_place(made: Any) -> nn.Module:
+    module: nn.Module = made()
+    module.compile(backend="eager")
+    return module
+
+
+def compiled_forward(made: Any) -> nn.Module:
+    module: nn.Module = made()
+    module.forward = torch.compile(module.forward, backend="eager")
+    return module
+
+
+def _part() -> nn.Module:
+    module = InModules(nn.Dropout(RATE))
+    module.dropout = torch.compile(module.dropout, backend="eager")
+    return module
+
+
+def _where_compiled(dropped: Any) -> Any:
+    """Right as it is, and dropped so where it is compiled."""
+    return _of(dropped=lambda self, y: dropped(self, y) if torch.compiler.is_compiling() else F.dropout(y, RATE))
+
+
+def _seeds(graph: Any, _: Any) -> Any:
+    """A backend whose code begins each call with the same numbers."""
+
+    def run(*given: Any) -> Any:
+        torch.manual_seed(0)
+        return graph(*given)
+
+    return run
+
+
+def _leaves_out(graph: Any, _: Any) -> Any:
+    """A backend that takes dropout for what is to be left out."""
+    for node in graph.graph.nodes:
+        if node.target is F.dropout:
+            node.args, node.kwargs = (node.args[0], 0.0), {}
+    graph.recompile()
+    return graph
+
+
+COMPILED_WRONG: dict[str, tuple[Any, str]] = {
+    "never": (lambda: compiled(_where_compiled(lambda self, y: y)), "it drops nothing, and it has dropout = 0.1"),
+    "positions": (
+        lambda: compiled(_where_compiled(lambda self, y: y * F.dropout(torch.ones_like(y[:, :1]), RATE))),
+        "in training: dropout (training_modules.py:",
+    ),
+    "items": (
+        lambda: compiled(_where_compiled(lambda self, y: y * F.dropout(torch.ones_like(y[:1]), RATE))),
+        "is one draw for all along axis 0 of",
+    ),
+    "unscaled": (
+        lambda: compiled(_where_compiled(lambda self, y: y * (torch.rand_like(y) >= RATE))),
+        "keeps is multiplied by 1, on average by 0.9: it has to be divided by 1 − p",
+    ),
+    "keeps what it should drop": (
+        lambda: compiled_in_place(_where_compiled(lambda self, y: F.dropout(y, 1 - RATE))),
+        "of what it is given, and its rate is 0.1",
+    ),
+    "the mask of the first call": (
+        lambda: compiled_forward(_where_compiled(_of_first_call)),
+        "drops the same in each call",
+    ),
+    "a backend that seeds": (lambda: compiled(Stated, _seeds), "two calls that follow each other drop the same"),
+    "a backend that leaves it out": (lambda: compiled(Stated, _leaves_out), "its output is that in evaluation"),
+}
+"""What is wrong where it is compiled alone → the compiled module, and what is said of its dropout."""
+COMPILED_RIGHT: dict[str, Any] = {
+    "plain": lambda: compiled(Stated),
+    "by autograd's graph": lambda: compiled(Stated, "aot_eager"),
+    "in place": lambda: compiled_in_place(RIGHT["in modules"]),
+    "its forward": lambda: compiled_forward(RIGHT["inline"]),
+    "where": lambda: compiled(RIGHT["where"]),
+    "stochastic depth": lambda: compiled(RIGHT["stochastic depth"]),
+    "no dropout": lambda: compiled(RIGHT["no dropout"]),
+    "PyTorch's own": lambda: compiled(RIGHT["PyTorch's own"]),
+}
+COMPILED_UNSEEN: dict[str, Any] = {
+    "a part": _part,
+    "own generator": lambda: compiled(RIGHT["own generator"]),
+}
+"""Right, and not one graph."""
+
+
+def compiled_never() -> Any:
+    return COMPILED_WRONG["never"][0]()
+
+
+def compiled_right() -> Any:
+    return COMPILED_RIGHT["plain"]()

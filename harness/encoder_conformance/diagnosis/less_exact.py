@@ -13,7 +13,7 @@ import numpy as np
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.from_output import output_samples
 from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, operands_of, samples_of
-from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma
+from encoder_conformance.diagnosis.in_sigma import conforms, in_sigma, rms
 from encoder_conformance.diagnosis.match import Match
 from encoder_conformance.oracle.equation import Operands, evaluate
 from encoder_conformance.oracle.forms import stage_equations
@@ -41,6 +41,8 @@ BY_LOG_SUM = Deviation(
 )
 _SURE = 8.0
 """Uncertainties that the predicted factors have to be seen by, over all rows."""
+_FAR = 100.0
+"""The rms, in σ, that no rounding of a logarithm makes of an output: it makes a few."""
 _GIVEN = "context", "context_merged"
 """What the weights give, which shows their factors where they are not shown."""
 _OF_ITS_SIZE = 0.75, 1.25
@@ -50,7 +52,8 @@ _OF_ITS_SIZE = 0.75, 1.25
 def softmax_by_log_sum(evidence: Sequence[Evidence]) -> Match | None:
     """Return the match of `BY_LOG_SUM`, in its own noise, if it explains all evidence and its rows are as predicted."""
     rows = _rows(evidence)
-    seen = _rows_as_predicted(rows) if rows else any(map(_output_as_predicted, evidence))
+    alone = [] if rows or any(map(_is_far, evidence)) else evidence
+    seen = _rows_as_predicted(rows) if rows else any(map(_output_as_predicted, alone))
     match = Match.of((BY_LOG_SUM,), evidence, measured=True) if seen else None
     return match if match and match.explains else None
 
@@ -68,6 +71,10 @@ def _is_seen(along: float, length: float) -> bool:
     """Whether what a matched filter sees is there, and of its size."""
     least, most = _OF_ITS_SIZE
     return along >= _SURE * length**0.5 and least * length <= along <= most * length
+
+
+def _is_far(piece: Evidence) -> bool:
+    return rms(piece.distance(piece.observed, piece.right)) > _FAR
 
 
 def _output_as_predicted(piece: Evidence) -> bool:

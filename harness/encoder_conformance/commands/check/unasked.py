@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from encoder_conformance.commands.check.results import PartResult
 from encoder_conformance.protocol.arguments import MaskArgument
+from encoder_conformance.protocol.way_back import WayBackQuestion
 from encoder_conformance.spec.words import listed
 
+_OF_DROPOUT: tuple[WayBackQuestion, ...] = "dropout", "dropout-compiled"
 _NEVER = "another configuration than the one it was made in", "initialisation"
 
 
@@ -29,7 +31,7 @@ def not_asked(part: PartResult) -> Iterator[str]:
     if back:
         yield f"gradients in {listed(back)}"
     for answer in part.way_back:
-        if answer.outcome == "not-asked" and answer.message and answer.name != "dropout":
+        if answer.outcome == "not-asked" and answer.message and answer.name not in _OF_DROPOUT:
             yield f"{answer.name.replace('-', ' ')}"
     if drops_unasked(part):
         yield "the distribution of dropout"
@@ -37,9 +39,9 @@ def not_asked(part: PartResult) -> Iterator[str]:
 
 
 def drops_unasked(part: PartResult) -> bool:
-    """Of what was compiled, its own code alone is seen to drop."""
-    asked = any(answer.name == "dropout" and answer.outcome != "not-asked" for answer in part.way_back)
-    return bool(part.described.wrappers) or not asked
+    """Whether the code that was given, compiled or not, or its own inside, was not asked what it drops."""
+    asked = {answer.name for answer in part.way_back if answer.outcome != "not-asked"}
+    return not asked.issuperset(_OF_DROPOUT if part.described.wrappers else _OF_DROPOUT[:1])
 
 
 def _other_forms(mask: MaskArgument) -> Iterator[str]:

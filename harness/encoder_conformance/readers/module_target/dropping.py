@@ -113,6 +113,26 @@ def judged(seen: Trained, in_eval: Array, dtype: str) -> WayBackAnswer:
     return _answer("pass")
 
 
+def judged_compiled(seen: Trained, outputs: tuple[Array, Array], in_eval: Array, dtype: str) -> WayBackAnswer:
+    """Of compiled code. `outputs`: of two calls in training that follow each other; `in_eval`: that in evaluation."""
+    found = judged(seen, in_eval, dtype)
+    if found.outcome in ("pass", "unusual") and seen.sites:
+        found = _outputs_judged(outputs, in_eval, dtype)
+    message = found.message and f"compiled: {found.message}"
+    return found.model_copy(update={"name": "dropout-compiled", "message": message})
+
+
+def _outputs_judged(outputs: tuple[Array, Array], in_eval: Array, dtype: str) -> WayBackAnswer:
+    """Of code that drops something, as far as its outputs show it."""
+    one, other = outputs
+    least = _EXACT[dtype] * float(np.linalg.norm(in_eval))
+    if np.linalg.norm(one - in_eval) <= least:
+        return _answer("fail", "in training its output is that in evaluation, and what was compiled drops something")
+    if np.linalg.norm(one - other) <= least:
+        return _answer("fail", "in training two calls that follow each other drop the same")
+    return _answer("pass")
+
+
 def nothing_dropped(said: Mapping[str, float]) -> WayBackAnswer:
     names = listed([f"{name} = {rate:g}" for name, rate in said.items()][:4])
     return _answer("fail", f"in training it drops nothing, and it has {names}")

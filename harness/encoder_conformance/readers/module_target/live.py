@@ -151,6 +151,11 @@ class LiveModule(ABC):
         """What it is seen to drop in training; None where its framework does not show that."""
         return None
 
+    def trained_compiled(self, feeds: Feeds) -> tuple[Trained, tuple[Array, Array]] | None:
+        """What its compiled code drops, as the graph shows of which it is made, and the outputs of two calls of that
+        code; None where it has none, or its framework does not show that."""
+        return None
+
     def generators(self, feeds: Feeds) -> WayBackAnswer | None:
         """Whether it leaves the program's random numbers random; None where there are none that all share."""
         return None

@@ -6,7 +6,7 @@ import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.protocol.way_back import WayBackAnswer
-from encoder_conformance.readers.module_target.dropping import judged
+from encoder_conformance.readers.module_target.dropping import judged, judged_compiled
 from encoder_conformance.readers.module_target.errors import error_line
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.feeding import module_feeds
@@ -39,7 +39,9 @@ def _drawn(bench: Bench, feeds: Feeds) -> Iterator[WayBackAnswer]:
             return
         in_eval, seen = bench.module.call(feeds), bench.module.trained(feeds)
         if seen is not None:
-            yield judged(seen, in_eval, bench.dtype)
+            yield (own := judged(seen, in_eval, bench.dtype))
+            if own.outcome != "fail":
+                yield from drawn_compiled(bench.module, feeds, in_eval, bench.dtype)
         elif (nothing := drops_nothing(bench.module, feeds, in_eval, bench.dtype)) is not None:
             yield nothing
     except NotImplementedError as error:
@@ -47,6 +49,16 @@ def _drawn(bench: Bench, feeds: Feeds) -> Iterator[WayBackAnswer]:
     except Exception as error:  # whatever a module does in training
         text = f"what it drops was not asked: in training {error_line(error)}"
         yield WayBackAnswer(name="dropout", outcome="not-asked", message=text)
+
+
+def drawn_compiled(module: LiveModule, feeds: Feeds, in_eval: Array, dtype: str) -> Iterator[WayBackAnswer]:
+    """What its compiled code drops, where it has any."""
+    try:
+        if (seen := module.trained_compiled(feeds)) is not None:
+            yield judged_compiled(*seen, in_eval, dtype)
+    except Exception as error:  # whatever a compiler does, which knows no such backend
+        said = str(error) if isinstance(error, NotImplementedError) else error_line(error)
+        yield WayBackAnswer(name="dropout-compiled", outcome="not-asked", message=said)
 
 
 def _loaded(found: Examination) -> Bench:

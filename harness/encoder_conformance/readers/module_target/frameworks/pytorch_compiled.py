@@ -45,10 +45,20 @@ def copy_of(module: nn.Module) -> nn.Module:
     computed = {id(value): value.detach().clone() for value in held if not value.is_leaf}  # by a hook, as weight_norm's
     copied: nn.Module = deepcopy(module, {**computed, **{id(context): context for _, _, _, context in found}})
     counterparts = dict(zip(map(id, module.modules()), copied.modules(), strict=True))
-    for part, name, method, context in found:
-        method_of_copy = MethodType(method.__func__, counterparts[id(method.__self__)])
-        vars(counterparts[id(part)])[name] = context(method_of_copy)
+    for part, name, code, context in found:
+        vars(counterparts[id(part)])[name] = context(_code_of(counterparts[id(_owner(code))], code))
     return copied
+
+
+def _owner(code: object) -> object:
+    """The part whose code it is: of a method, or of a function that PyTorch puts around a module of its own."""
+    return code.__self__ if isinstance(code, MethodType) else getattr(code, "__wrapped__", None)
+
+
+def _code_of(owner: nn.Module, like: Any) -> Any:
+    if isinstance(like, MethodType):
+        return MethodType(like.__func__, owner)
+    return torch._dynamo.external_utils.wrap_inline(owner)
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -92,14 +102,14 @@ def forward_of(module: nn.Module) -> Callable[..., Any]:
     return forward
 
 
-def _compiled(module: nn.Module) -> Iterator[tuple[nn.Module, str, MethodType, Any]]:
-    """Each part, its attribute that is a compiled method of a part, that method, and what compiles."""
+def _compiled(module: nn.Module) -> Iterator[tuple[nn.Module, str, Any, Any]]:
+    """Each part, its attribute that is the compiled code of a part, that code, and what compiles."""
     parts = {id(each) for each in module.modules()}
     for part in module.modules():
         for name, value in vars(part).items():
-            method = getattr(value, "_torchdynamo_orig_callable", None)
-            if isinstance(method, MethodType) and id(method.__self__) in parts:
-                yield part, name, method, _context(value)
+            code = getattr(value, "_torchdynamo_orig_callable", None)
+            if id(_owner(code)) in parts:
+                yield part, name, code, _context(value)
 
 
 def _context(function: Any) -> Any:

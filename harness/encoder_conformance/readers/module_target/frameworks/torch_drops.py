@@ -82,6 +82,15 @@ class Drops(TorchDispatchMode):
             stack.enter_context(self)
             yield
 
+    def line(self) -> str:
+        """The user's line that is executed."""
+        return user_line((each.filename, each.lineno or 0) for each in reversed(traceback.extract_stack()))
+
+    def check_seen(self, output: Tensor) -> None:
+        """Raises NotImplementedError where its steps are not seen."""
+        if not self.met and not self.depends_on_x(output):
+            raise NotImplementedError("what it drops in training was not asked: its steps are not seen")
+
     def _entered(self, name: str) -> Callable[..., None]:
         def enter(*_: Any) -> None:
             self._inside.append(name)
@@ -125,7 +134,7 @@ class Drops(TorchDispatchMode):
             before = before.expand(after.shape)
         mask, scale = _read(to_numpy(before.detach()), to_numpy(after.detach()))
         inside = self._inside[-1] if self._inside else ""
-        self.met.append(_Met(_line() or inside, inside, chances, mask, scale, numbers))
+        self.met.append(_Met(self.line() or inside, inside, chances, mask, scale, numbers))
         number = len(self.met) - 1
         if number < len(self.factors):
             after.copy_(before * self.factors[number])
@@ -158,28 +167,29 @@ def _read(before: Any, after: Any) -> tuple[Masks, float | None]:
     return mask, scale if np.abs(factors - scale).max() <= _ALIKE * abs(scale) else None
 
 
-def _line() -> str:
-    """The user's line that is executed."""
-    frames = [each for each in traceback.extract_stack() if not each.filename.startswith(_FOREIGN)]
-    mine = next((each for each in reversed(frames) if "importlib" not in each.filename), None)
-    return "" if mine is None or mine.line is None else f"{Path(mine.filename).name}:{mine.lineno}"
+def user_line(frames: Iterable[tuple[str, int]]) -> str:
+    """The first of these, (path, line), that is the user's."""
+    mine = (each for each in frames if not each[0].startswith(_FOREIGN) and "importlib" not in each[0])
+    path, number = next(mine, ("", 0))
+    return f"{Path(path).name}:{number}" if number else ""
 
 
-def trained(module: nn.Module, call: Call, feeds: Feeds) -> Trained:
+def trained(
+    module: nn.Module, call: Call, feeds: Feeds, seen_by: Callable[[nn.Module, tuple[float, ...]], Drops] = Drops
+) -> Trained:
     """A module in training, called several times one after the other."""
     x, masks = _tensors(feeds)
-    drops, calls = Drops(module), list[list[_Met]]()
+    drops, calls = seen_by(module, ()), list[list[_Met]]()
     _begin()
     while len(calls) < _wanted(calls):
         output = _called(drops, call, x, masks)
         calls.append(drops.met)
 
     def averaged(factors: tuple[float, ...]) -> Array:
-        found: Array = to_numpy(_called(Drops(module, factors), call, *_tensors(feeds)).detach())
+        found: Array = to_numpy(_called(seen_by(module, factors), call, *_tensors(feeds)).detach())
         return found
 
-    if not drops.met and not drops.depends_on_x(output):
-        raise NotImplementedError("what it drops in training was not asked: its steps are not seen")
+    drops.check_seen(output)
     modules, rates, drops_items = said_by(module.named_modules())
     return Trained(_sites(calls), drops.drew, rates, modules, frozenset(drops.called), drops_items, averaged)
 

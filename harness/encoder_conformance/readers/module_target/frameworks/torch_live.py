@@ -30,6 +30,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
+from encoder_conformance.readers.module_target.frameworks.torch_drops_compiled import graph_drops
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_generators import generator_answer
@@ -124,9 +125,16 @@ class TorchModule(LiveModule):
         return InTraining(self._copy().train(), self.signature, self.way)
 
     def trained(self, feeds: Feeds) -> Trained:
-        """Of compiled code, what its own code drops: nothing of what is drawn is seen of the other."""
+        """Of compiled code, what its own code drops."""
         copied = TorchModule(self._copy().train(), self.signature, WayToCall(bare=True))
         return trained(copied._layer, copied._of_tensors, feeds)
+
+    def trained_compiled(self, feeds: Feeds) -> tuple[Trained, tuple[Array, Array]] | None:
+        if not is_compiled(self.given):
+            return None
+        copied = TorchModule(self._copy().train(), self.signature, self.way)
+        seen = trained(copied._layer, copied._of_tensors, feeds, graph_drops())
+        return seen, (copied.call(feeds), copied.call(feeds))
 
     def generators(self, feeds: Feeds) -> WayBackAnswer:
         copies = {"in evaluation": self._copy(), "in training": self._copy().train()}
