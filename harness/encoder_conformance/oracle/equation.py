@@ -4,9 +4,11 @@ An equation's operands may have any shapes that broadcast: x is [B, S, D], heads
 """
 
 import ast
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any
 
@@ -26,11 +28,15 @@ from encoder_conformance.spec.layer import Layer
 
 @dataclass(frozen=True)
 class Operands:
-    """The operands that an equation may name: `values` are stages, parameters and inputs; sizes are the layer's."""
+    """The operands that an equation may name: `values` are stages, parameters and inputs; sizes are the layer's.
+
+    `known`: `structure` of an expression → its exact value with these operands, which is not computed anew.
+    """
 
     layer: Layer
     values: Mapping[str, Array]
     softmax_choices: Mapping[str, Any]
+    known: Mapping[int, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Elementwise:
         """Raises ValueError for an operand that this layer does not have, except a bias or a shift, which is 0."""
@@ -47,6 +53,20 @@ class Operands:
     def having(self, name: str, value: Array) -> "Operands":
         """These operands and one more."""
         return Operands(self.layer, {**self.values, name: value}, self.softmax_choices)
+
+    def having_number(self, name: str, value: Array) -> "Operands":
+        """These operands and a number that no expression reads whose value is known."""
+        return Operands(self.layer, {**self.values, name: value}, self.softmax_choices, self.known)
+
+    def knowing(self, tree: ast.expr, a: Arithmetic) -> "Operands":
+        """These operands, with the value of every part of the tree that can be computed; `a` is exact."""
+        known = dict[int, Any]()
+        operands = Operands(self.layer, self.values, self.softmax_choices, known)
+        for part in _innermost_first(tree):
+            if parts_of(part) and structure(part) not in known:
+                with suppress(ValueError, IndexError, TypeError, KeyError, OverflowError):
+                    known[structure(part)] = _program_of(part)(a, operands)
+        return operands
 
 
 _SIZES: dict[str, Callable[[Operands], float]] = {
@@ -74,7 +94,7 @@ def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Elementwi
 def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Elementwise:
     """The value of an equation's tree, which may name operands that no equation may."""
     try:
-        return np.asarray(_program(tree)(a, operands))
+        return np.asarray(_program_of(tree)(a, operands))
     except OverflowError:  # of an axis or an index
         raise ValueError(f"{ast.unparse(tree)} has a number that is no axis and no index") from None
 
@@ -82,24 +102,56 @@ def evaluate_tree(tree: ast.expr, a: Arithmetic, operands: Operands) -> Elementw
 Program = Callable[[Arithmetic, Operands], Any]
 
 
-@lru_cache(maxsize=512)
-def _program(tree: ast.expr) -> Program:
-    """The computation that an equation stands for, taken apart once: a search runs it some thirty times."""
-    return _program_of(tree)
-
-
+@lru_cache(maxsize=2**14)
 def _program_of(node: ast.expr) -> Program:
+    """The computation that an expression stands for, taken apart once: a search runs it some thirty times, and trees
+    that differ in one place share the others."""
     if name := dotted(node):
         return (lambda a, operands: a.exact(operands[name])) if name in SIZES else (lambda a, operands: operands[name])
     combine, parts = _combination(node), [_program_of(part) for part in parts_of(node)]
-    match parts:
-        case []:
-            return combine
-        case [x]:
-            return lambda a, operands: combine(a, operands, x(a, operands))
-        case [x, y]:
-            return lambda a, operands: combine(a, operands, x(a, operands), y(a, operands))
-    return lambda a, operands: combine(a, operands, *[part(a, operands) for part in parts])
+    if not parts:
+        return combine
+    number = structure(node)
+
+    def run(a: Arithmetic, operands: Operands) -> Any:
+        if number in operands.known:
+            return operands.known[number]
+        return combine(a, operands, *[part(a, operands) for part in parts])
+
+    return run
+
+
+@lru_cache(maxsize=2**14)
+def structure(node: ast.expr) -> int:
+    """A number that no other expression has, but one that is written the same."""
+    return _number(_head(node), *map(structure, parts_of(node)))
+
+
+@lru_cache(maxsize=2**17)
+def _number(*_: object) -> int:
+    """The number of what begins so and has parts of these numbers; another, where it was not used for long."""
+    return next(_NUMBERS)
+
+
+_NUMBERS = itertools.count()
+
+
+def _head(node: ast.expr) -> object:
+    """What an expression is beside its parts."""
+    match node:
+        case ast.Constant(value=value):
+            return "constant", repr(value)
+        case ast.BinOp(op=operator) | ast.UnaryOp(op=operator) | ast.Compare(ops=[operator]):
+            return type(operator)
+        case ast.Call(func=ast.Name(id=name)):
+            return "call", name
+    return dotted(node) or ast.dump(node)
+
+
+def _innermost_first(node: ast.expr) -> Iterator[ast.expr]:
+    for part in parts_of(node):
+        yield from _innermost_first(part)
+    yield node
 
 
 def parts_of(node: ast.expr) -> list[ast.expr]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.equation import Operands, evaluate_tree, parts_of
+from encoder_conformance.oracle.equation import Operands, evaluate_tree, parts_of, structure
 from encoder_conformance.oracle.pullbacks import pullback_of
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.equation import Equation
@@ -55,3 +55,38 @@ def test_their_gradients_are_central_differences(text: str) -> None:
 def test_nothing_goes_back_through_a_step_function(text: str) -> None:
     tree = ast.parse(text, mode="eval").body
     assert pullback_of(tree, EXACT, Operands(LAYER, {}, {}), np.ones(1), [np.ones(1), np.ones(1)]) is None
+
+
+SAME = [
+    ("x + (x * x)", "x + x * x", True),
+    ("x + x + x", "x + (x + x)", False),
+    ("x - 1", "x - 1.0", False),
+    ("-1 * x", "1 * x", False),
+    ("mean(x, 0)", "mean(x, 1)", False),
+    ("mean(x, 0)", "sum(x, 0)", False),
+    ("x < norm1.gain", "x <= norm1.gain", False),
+    ("cast(x, 'tf32')", "cast(x, 'bfloat16')", False),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), SAME, ids=[f"{one}, {other}" for one, other, _ in SAME])
+def test_expressions_have_one_structure_if_they_are_written_the_same(one: str, other: str, same: bool) -> None:
+    trees = [Equation(text).tree for text in (one, other)]
+    assert (structure(trees[0]) == structure(trees[1])) is same
+    assert (ast.unparse(trees[0]) == ast.unparse(trees[1])) is same
+
+
+def test_a_known_part_is_not_computed_anew_and_changes_nothing() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    texts = "exp(x) / sum(exp(x), -1)", "exp(x) / (c + sum(exp(x), -1))"
+    specified, edited = (ast.parse(text, mode="eval").body for text in texts)
+    plain = Operands(LAYER, {"x": x}, {})
+    knowing = plain.knowing(specified, EXACT)
+    assert {structure(Equation(text).tree) for text in ("exp(x)", "sum(exp(x), -1)")} < knowing.known.keys()
+    number = np.asarray(0.5)
+    right = evaluate_tree(edited, EXACT, plain.having("c", number))
+    np.testing.assert_array_equal(evaluate_tree(edited, EXACT, knowing.having_number("c", number)), right)
+    np.testing.assert_array_equal(evaluate_tree(specified, EXACT, knowing), evaluate_tree(specified, EXACT, plain))
+    assert not knowing.having("x", 2 * x).known, "what is known of other operands says nothing of these"
+    taken = Operands(LAYER, {"x": x}, {}, {structure(Equation("exp(x)").tree): np.ones(x.shape)})
+    np.testing.assert_array_equal(evaluate_tree(Equation("2 * exp(x)").tree, EXACT, taken), 2 * np.ones(x.shape))

@@ -38,6 +38,7 @@ from encoder_conformance.diagnosis.identify.suggested import (
     terms_before,
     wrong_slices,
 )
+from encoder_conformance.oracle.equation import structure
 from encoder_conformance.spec.equation import dotted
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.stages import reads_of
@@ -116,7 +117,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
     if rounded := rounded_forms(samples):
         return rounded
     screened = _informative(samples)
-    tried = {ast.unparse(specified)}
+    tried = {structure(specified)}
     beam = [EquationCandidate(specified, cost(screened, specified))]
     for _ in range(_EDITS):
         found: list[EquationCandidate] = []
@@ -171,7 +172,7 @@ def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> I
     for slices in wrong_slices(specified, samples, _MOST_OF_SLICES):
         there = [part for sample in samples if (part := restricted_to(slices, sample)) is not None]
         screened = _informative(there)
-        found = scored(neighbours(stage, specified, _fullest(samples)), screened, {ast.unparse(specified)}, effort)
+        found = scored(neighbours(stage, specified, _fullest(samples)), screened, {structure(specified)}, effort)
         for one in sorted(found, key=lambda one: (one.cost, one.length))[:_OF_SLICES]:
             yield equation_in_slices(slices, one.tree, specified, samples)
 
@@ -228,7 +229,7 @@ def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> It
 def scored(
     trees: Iterable[ast.expr],
     samples: Sequence[Sample],
-    tried: set[str],
+    tried: set[int],
     effort: Effort,
     limits: Limits = _NO_LIMITS,
 ) -> list[EquationCandidate]:
@@ -246,13 +247,12 @@ def scored(
     return [one for one in found if np.isfinite(one.cost)]
 
 
-def _untried(trees: Iterable[ast.expr], tried: set[str], effort: Effort) -> Iterator[ast.expr]:
+def _untried(trees: Iterable[ast.expr], tried: set[int], effort: Effort) -> Iterator[ast.expr]:
     """Yield the trees that were not `tried`, until the effort is spent."""
     for tree in trees:
-        text = ast.unparse(tree)
-        if text in tried:
+        if structure(tree) in tried:
             continue
-        tried.add(text)
+        tried.add(structure(tree))
         if not effort.spend(effort.of_a_fit if has_constant(tree) else 1):
             return
         yield tree

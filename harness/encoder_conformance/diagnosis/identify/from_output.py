@@ -76,10 +76,9 @@ class OutputSample(Sample):
 
     def _stage(self, tree: ast.expr, constant: float | None) -> Array | None:
         """Return what the tree gives for the stage; None where it gives another shape or cannot be computed."""
-        operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
         try:
             with np.errstate(all="ignore"):
-                value = evaluate_tree(tree, EXACT, operands)
+                value = evaluate_tree(tree, EXACT, self._with(constant))
         except (ValueError, IndexError, TypeError, KeyError):
             return None
         return value if value.shape == self.stage_size else None

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class Sample:
         values = np.reshape(np.asarray(constants, np.float64), (-1, *([1] * len(self.shape))))
         try:
             with np.errstate(all="ignore"):
-                whole = evaluate_tree(tree, EXACT, self.operands.having("c", values))
+                whole = evaluate_tree(tree, EXACT, self._knowing.having_number("c", values))
         except (ValueError, IndexError, TypeError, KeyError):
             return None
         if whole.shape != (len(constants), *self.shape):
@@ -102,6 +103,16 @@ class Sample:
             if alone is None or not np.allclose(found[at], alone, rtol=1e-9, atol=0.0, equal_nan=True):
                 return None
         return found
+
+    def _with(self, constant: float | None) -> Operands:
+        """Return the operands, `c` among them if it is given."""
+        return self._knowing if constant is None else self._knowing.having_number("c", np.asarray(constant))
+
+    @cached_property
+    def _knowing(self) -> Operands:
+        """The operands, with the value of each part of the specified equation: an edit leaves most of them."""
+        with np.errstate(all="ignore"):
+            return self.operands.knowing(self.specified.tree, EXACT)
 
     @property
     def operands_of_its_shape(self) -> list[str]:
@@ -120,7 +131,7 @@ class Sample:
 
     def whole(self, tree: ast.expr, constant: float | None = None) -> Array | None:
         """Return what the tree gives, in the stage's shape; None where it gives another shape or cannot be."""
-        operands = self.operands if constant is None else self.operands.having("c", np.asarray(constant))
+        operands = self._with(constant)
         try:
             with np.errstate(all="ignore"):
                 value = evaluate_tree(tree, EXACT, operands)
