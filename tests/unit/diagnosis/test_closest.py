@@ -40,8 +40,21 @@ def diagnosed(stage: str, wrong: Wrong, dtype: Format = FLOAT32, *, output_only:
 
 
 TAIL = "exp(attention_scores) * mask / (54 + sum(exp(attention_scores) * mask, -1))"
+
+
+def of_bits(bits: int, name: str) -> Wrong:
+    """A map of an operand in so many bits, by one scale for the batch."""
+    step = f"(largest(abs({name})) / {2 ** (bits - 1) - 1})"
+    return lambda text: text.replace(f"{name} @", f"(round({name} / {step}) * {step}) @")
+
+
 UNSEEN: dict[str, tuple[str, Wrong]] = {
     "a constant in the sum": ("attention_weights", lambda text: TAIL),
+    "two keys more, of which nothing comes": ("attention_weights", lambda text: TAIL.replace("54", "2")),
+    "keys up to a whole block": ("attention_weights", lambda text: TAIL.replace("54", "(-sequence_length % 8)")),
+    "8 bits by one scale for the batch": ("query", of_bits(8, "x")),
+    "6 bits by one scale for the batch": ("ffn_hidden", of_bits(6, "norm1")),
+    "8 bits of what follows": ("ffn_output", of_bits(8, "ffn_activation")),
     "softmax of softmax": ("attention_weights", lambda text: f"softmax({text}, mask)"),
     "clipped": ("attention_scores", lambda text: f"minimum(maximum({text}, -0.37), 0.41)"),
     "symmetric": ("attention_scores", lambda text: f"0.5 * ({text}) + 0.5 * transpose({text})"),
@@ -113,12 +126,8 @@ def test_one_case_that_errs_as_a_rounding_would_is_no_rounding() -> None:
 def coarse(case: Case) -> Observation:
     """The output of a layer whose maps take 8-bit inputs, by one scale for the batch."""
 
-    def of_8_bits(name: str) -> Wrong:
-        step = f"(largest(abs({name})) / 127)"
-        return lambda text: text.replace(f"{name} @", f"(round({name} / {step}) * {step}) @")
-
     maps = {"query": "x", "key": "x", "value": "x", "ffn_hidden": "norm1", "ffn_output": "ffn_activation"}
-    return observed(case, {stage: of_8_bits(name) for stage, name in maps.items()}, output_only=True)
+    return observed(case, {stage: of_bits(8, name) for stage, name in maps.items()}, output_only=True)
 
 
 @pytest.mark.parametrize(("bits", "true"), [(8, True), (6, False)])

@@ -217,13 +217,19 @@ def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> It
     (number, of_first), left = fitted_and_first(samples, tree, limits), np.inf
     if number is not None:
         forms = [with_constant(tree, form) for form in written(number)]
-        costs = [cost(samples, form) for form in forms]
+        costs = _costs(samples, forms)
         plainest = next(at for at, each in enumerate(costs) if each <= min(costs) + _ALIKE)
         left = costs[plainest]
         yield EquationCandidate(forms[plainest], left)
     if of_first and left > IN_LINE and len(samples) > 1:
-        for form in (with_constant(tree, text) for text in sized(samples, tree, limits)):
-            yield EquationCandidate(form, cost(samples, form))
+        forms = [with_constant(tree, text) for text in sized(samples, tree, limits)]
+        yield from map(EquationCandidate, forms, _costs(samples, forms))
+
+
+def _costs(samples: Sequence[Sample], trees: Sequence[ast.expr]) -> list[float]:
+    """Return `cost` of each tree, all computed together."""
+    every = [sample.costs_of([(tree, None) for tree in trees]) for sample in samples]
+    return [sum(costs) / len(samples) for costs in zip(*every, strict=True)]
 
 
 def scored(
