@@ -13,7 +13,7 @@ from encoder_conformance.oracle.deviant import Deviant, deviant
 from encoder_conformance.oracle.encoder import forward_on
 from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.recall import Recall
-from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape
+from encoder_conformance.oracle.tape import ForwardTape, Node, RecallingTape, Steps
 from encoder_conformance.platform.recent import Recent
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
@@ -45,17 +45,24 @@ class Player:
         if case.situation.items is None and parameter_count(case.layer) < _SMALL:  # else arrays are new each time
             self._given = replace(self._given, parameters=dict(self._given.parameters))
             self._recall = Recall(_ROOM)
+        self._played: dict[tuple[str, ...], Steps] = {}
 
     def play(self, deviations: Sequence[Deviation], draw: int = 0) -> dict[str, Array]:
         """Every stage as the wrong implementation computes it; `draw` numbers the random draws.
 
         Right forms, and single deviations that draw nothing at random, are kept for later plays.
         """
-        tape = ForwardTape(arithmetic := Arithmetic(np.float64, draw, self._stored_in))
-        if self._recall is not None:
-            keeps = len(deviations) <= 1 and not any(map(is_noisy, deviations))
-            tape = RecallingTape(arithmetic, recall=self._recall, keeps=keeps)
-        return _stages(deviant(self.case, deviations, self._given), tape, self.seen)
+        arithmetic, wrong = Arithmetic(np.float64, draw, self._stored_in), deviant(self.case, deviations, self._given)
+        if self._recall is None:
+            return _stages(wrong, ForwardTape(arithmetic), self.seen)
+        keeps = len(deviations) <= 1 and not any(map(is_noisy, deviations))
+        names = tuple(each.deviation for each in deviations)
+        earlier = [play for each in ((), *((name,) for name in names)) if (play := self._played.get(each))]
+        tape = RecallingTape(arithmetic, recall=self._recall, keeps=keeps, earlier=earlier)
+        stages = _stages(wrong, tape, self.seen)
+        if keeps and tape.played and self._recall.has_room and not self.case.layer.is_stack:
+            self._played[names] = tape.played
+        return stages
 
     def draws(self, deviations: Sequence[Deviation], most: int = _DRAWS) -> list[dict[str, Array]]:
         """So many plays with random draws of their own; one play where nothing is drawn."""

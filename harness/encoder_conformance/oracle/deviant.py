@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.deviation import Deviation, Measured, Patch
+from encoder_conformance.spec.deviation import Deviation, LayerPatch, Measured, Patch
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal
@@ -222,14 +223,21 @@ def edited_layer(layer: Layer, deviation: Deviation) -> Layer:
     """The layer after the merge patch. Raises pydantic's ValidationError if that is no layer."""
     if deviation.patch.layer is None or not has_what_it_replaces(layer, deviation.patch):
         return layer
-    patch = deviation.patch.layer.model_dump(exclude_none=True)
+    edited = _merged(layer, deviation.patch.layer)
+    return layer if edited is None else edited
+
+
+@lru_cache(maxsize=1024)
+def _merged(layer: Layer, by: LayerPatch) -> Layer | None:
+    """The layer after the merge patch; None where that changes nothing. A search asks for each some thirty times."""
+    patch = by.model_dump(exclude_none=True)
     merged = layer.model_dump(mode="json")
     for key, value in patch.items():
         merged[key] = {**merged[key], **value}
     valid = Layer.model_validate(merged, strict=False)
     epsilon = patch.get("norm", {}).get("epsilon")
     if epsilon is None:
-        return layer if valid == layer else valid
+        return None if valid == layer else valid
     # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
     return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
 

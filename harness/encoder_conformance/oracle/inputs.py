@@ -1,13 +1,14 @@
 """The inputs of a play: what a case gives a layer, and what a wrong implementation makes of it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from encoder_conformance.spec.axes import BS, BSA, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
+from encoder_conformance.spec.steps import Step
 
 
 @dataclass(frozen=True)
@@ -77,3 +78,28 @@ def given(case: Case) -> LayerInputs:
     of_x = LayerInputs(x, case.parameters(), *scores, items=items, memory=memory, positions=positions)
     valid = None if case.situation.mask.padding is None else case.valid()
     return replace(of_x, token_types=case.token_types(), valid=valid)
+
+
+def steps_alike(steps: Sequence[Step], one: LayerInputs, other: LayerInputs) -> int:
+    """How many of the first steps are the same with both inputs: by the same forms, of the very same arrays."""
+    if any(getattr(one, name) is not getattr(other, name) for name in _EVERYWHERE):
+        return 0
+    if one.parameters.keys() != other.parameters.keys():
+        return 0
+    edited = {name for name, value in one.parameters.items() if other.parameters[name] is not value}
+    owners = {name.rpartition(".")[0] for name in edited}
+    variants, epsilons, equations = (
+        {name for name in mine.keys() | others.keys() if mine.get(name) != others.get(name)}
+        for mine, others in ((getattr(one, of), getattr(other, of)) for of in _BY_STEP)
+    )
+    for number, step in enumerate(steps):
+        masked = step.form == "softmax" and one.mask is not other.mask
+        changed = step.step in variants or step.makes in epsilons or step.makes in equations or step.owner in owners
+        if masked or changed:
+            return number
+    return len(steps)
+
+
+_BY_STEP = "variants", "epsilons", "equations"
+_EVERYWHERE = [each.name for each in fields(LayerInputs) if each.name not in ("parameters", "mask", *_BY_STEP)]
+"""What any step may read."""

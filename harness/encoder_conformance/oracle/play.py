@@ -1,6 +1,6 @@
 """Plays a plan: each step in its order, by the right variant of its form or by a wrong one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -11,7 +11,7 @@ from encoder_conformance.oracle.equation import Operands, evaluate, named_inputs
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.by_layer import Planned
 from encoder_conformance.oracle.forms.softmax import MaskedSoftmax
-from encoder_conformance.oracle.inputs import LayerInputs
+from encoder_conformance.oracle.inputs import LayerInputs, steps_alike
 from encoder_conformance.oracle.tape import Node, Onward, Tape, as_computed
 from encoder_conformance.spec.axes import D
 from encoder_conformance.spec.layer import Layer
@@ -50,14 +50,28 @@ class Play:
             "rotation": self._rotation,
         }
 
-    def run(self, steps: Iterable[Step], **given: Node) -> Stages:
+    def run(self, steps: Sequence[Step], **given: Node) -> Stages:
         """Every stage, in order. Given are x [B, S, D] or ids [B, S], and for attention alone memory [B, T, D]."""
         self.known |= given
         if self.inputs.bias is not None:
             self.known["bias"] = Node(self.inputs.bias)
-        for step in steps:
-            self.take(step)
+        self.tape.run(self, steps)
         return self.stages
+
+    def alike(self, earlier: "Play", steps: Sequence[Step]) -> int:
+        """How many of the first steps an earlier play took with the very same operands."""
+        by_name = {step.makes for step in steps}
+        if earlier.layer is not self.layer or type(earlier) is not type(self) or len(by_name) < len(steps):
+            return 0
+        return steps_alike(steps, self.inputs, earlier.inputs)
+
+    def go_on_from(self, earlier: "Play", steps: Sequence[Step]) -> None:
+        """Takes over these steps of an earlier play, which are alike."""
+        for step in steps:
+            self.known[step.makes] = earlier.known[step.makes]
+            if step.shown:
+                self.stages[step.makes] = earlier.stages[step.makes]
+        self._softmax = earlier._softmax
 
     def take(self, step: Step) -> None:
         """Computes a step, and shows the stage if it is one."""

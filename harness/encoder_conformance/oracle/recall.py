@@ -19,6 +19,10 @@ class Recall:
     def __init__(self, most_bytes: int) -> None:
         self._room, self._found = most_bytes, dict[Key, tuple[Any, Any]]()
 
+    @property
+    def has_room(self) -> bool:
+        return self._room > 0
+
     def get(
         self,
         step: Callable[..., Found],

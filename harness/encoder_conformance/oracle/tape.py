@@ -1,13 +1,14 @@
 """Reverse accumulation over named steps: each step brings its own hand-written pullback, the tape only orders them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case_parameters import Converted
+from encoder_conformance.spec.steps import Step as PlannedStep
 
 Found = TypeVar("Found")
 
@@ -38,6 +39,14 @@ Step = Callable[..., tuple[Array, Pullback]]
 """step(arithmetic, *operand values, **choices) → its result and its pullback."""
 
 
+class Steps(Protocol):
+    """A play, as a tape sees it."""
+
+    def take(self, step: PlannedStep) -> None: ...
+    def alike(self, earlier: Any, steps: Sequence[PlannedStep]) -> int: ...
+    def go_on_from(self, earlier: Any, steps: Sequence[PlannedStep]) -> None: ...
+
+
 @dataclass
 class Tape:
     arithmetic: Arithmetic
@@ -55,6 +64,10 @@ class Tape:
     def call(self, form: Callable[..., Found], *operands: Any, **choices: object) -> Found:
         """The result of a form that is no step by itself."""
         return form(self.arithmetic, *operands, **choices)
+
+    def run(self, play: "Steps", steps: Sequence[PlannedStep]) -> None:
+        for step in steps:
+            play.take(step)
 
     def parameters(self, values: Mapping[str, Array]) -> Mapping[str, Node]:
         return {name: self.leaf(value) for name, value in values.items()}
@@ -83,11 +96,21 @@ class ForwardTape(Tape):
 class RecallingTape(ForwardTape):
     """A tape that takes the result of a step from an earlier play, where the operands are the very same arrays.
 
-    `keeps`: the results of this play are kept for later ones. It must draw nothing at random.
+    `keeps`: the results of this play are kept for later ones. It must draw nothing at random. `earlier`: plays that
+    it may go on from; `played`: what it has played.
     """
 
     recall: Recall = field(kw_only=True)
     keeps: bool = field(kw_only=True)
+    earlier: Sequence[Steps] = ()
+    played: Steps | None = None
+
+    def run(self, play: Steps, steps: Sequence[PlannedStep]) -> None:
+        done = {play.alike(each, steps): each for each in self.earlier}
+        if most := max(done, default=0):
+            play.go_on_from(done[most], steps[:most])
+        super().run(play, steps[most:])
+        self.played = play
 
     def apply(self, step: Step, *operands: Node, **choices: object) -> Node:
         return Node(self.call(step, *(operand.value for operand in operands), **choices)[0])
