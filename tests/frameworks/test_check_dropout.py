@@ -75,7 +75,7 @@ def compiled_dropout_of(module: nn.Module) -> WayBackAnswer:
     torch.manual_seed(0)
     torch._dynamo.reset()
     with FRAMEWORK.undisturbed():
-        live = FRAMEWORK.live(module).in_dtype("float64")
+        live = FRAMEWORK.live(module).bare().in_dtype("float64")  # as an examination has it
         [answer] = drawn_compiled(live, {"x": X}, live.call({"x": X}), "float64")
     assert answer.name == "dropout-compiled"
     return answer
@@ -127,7 +127,7 @@ def test_one_that_sets_none_passes(name: str) -> None:
 
 @pytest.mark.release
 def test_the_verdict_of_a_compiled_module_says_it(conform: Callable, tmp_path: Path) -> None:
-    ended = conform("check", f"{FILE}:compiled_never", "--out", tmp_path)
+    ended = conform("check", f"{FILE}:compiled_never", "--dtype", "float32", "--out", tmp_path)
     assert ended.status == 1
     assert "✗ compiled: in training it drops nothing, and it has dropout = 0.1" in ended.stdout
     [part] = json.loads((tmp_path / "check.json").read_text())["parts"]
@@ -137,7 +137,7 @@ def test_the_verdict_of_a_compiled_module_says_it(conform: Callable, tmp_path: P
 
 @pytest.mark.release
 def test_a_right_compiled_module_is_asked_what_it_drops(conform: Callable, tmp_path: Path) -> None:
-    ended = conform("check", f"{FILE}:compiled_right", "--out", tmp_path)
+    ended = conform("check", f"{FILE}:compiled_right", "--dtype", "float32", "--out", tmp_path)
     assert ended.status == 0
     assert "without what it drops in training" not in ended.stdout
 

@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance.spec.axes import BS, BSA, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
-from encoder_conformance.spec.steps import Step
+from encoder_conformance.spec.plan import Step
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.recall import Recall
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case_parameters import Converted
-from encoder_conformance.spec.steps import Step as PlannedStep
+from encoder_conformance.spec.plan import Step as PlannedStep
 
 Found = TypeVar("Found")
 

@@ -132,7 +132,7 @@ class TorchModule(LiveModule):
     def trained_compiled(self, feeds: Feeds) -> tuple[Trained, tuple[Array, Array]] | None:
         if not is_compiled(self.given):
             return None
-        copied = TorchModule(self._copy().train(), self.signature, self.way)
+        copied = TorchModule(self._copy().train(), self.signature, replace(self.way, bare=False))
         seen = trained(copied._layer, copied._of_tensors, feeds, graph_drops())
         return seen, (copied.call(feeds), copied.call(feeds))
 
