@@ -114,7 +114,8 @@ def judged(seen: Trained, in_eval: Array, dtype: str) -> WayBackAnswer:
 
 
 def judged_compiled(seen: Trained, outputs: tuple[Array, Array], in_eval: Array, dtype: str) -> WayBackAnswer:
-    """Of compiled code. `outputs`: of two calls in training that follow each other; `in_eval`: that in evaluation."""
+    """Of compiled code. `outputs`: of two calls in training that follow each other; `in_eval`: that in evaluation,
+    all in one shape."""
     found = judged(seen, in_eval, dtype)
     if found.outcome in ("pass", "unusual") and seen.sites:
         found = _outputs_judged(outputs, in_eval, dtype)
@@ -123,7 +124,7 @@ def judged_compiled(seen: Trained, outputs: tuple[Array, Array], in_eval: Array,
 
 
 def _outputs_judged(outputs: tuple[Array, Array], in_eval: Array, dtype: str) -> WayBackAnswer:
-    """Of code that drops something, as far as its outputs show it."""
+    """Of code that drops something, as far as its outputs, in one shape, show it."""
     one, other = outputs
     least = _EXACT[dtype] * float(np.linalg.norm(in_eval))
     if np.linalg.norm(one - in_eval) <= least:
