@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from encoder_conformance.spec.contradictions import CONTRADICTIONS
-from encoder_conformance.spec.layer import UNFIT_FAMILIES, Layer
+from encoder_conformance.spec.families import UNFIT_FAMILIES
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 
 LAYERS = load().layers
