@@ -212,8 +212,14 @@ def _findings(kept: Kept) -> Iterator[str]:
     for script in sorted(path.name for name in ROWS for path in (DOCS / "findings").glob(f"{name}-*.py")):
         row = ROWS[script.partition("-")[0]]
         yield _line((_told(script, new=True), f"{row.package}, {row.source}", _link(script)))
+    for script, of in _OF_THE_EXPORTER.items():
+        yield _line((_told(script, new=False), f"torch.onnx.export, {of}", _link(script)))
 
 
+_OF_THE_EXPORTER = {
+    "onnx_pytorch-mask-with-a-gradient.py": "t5, t5-v1-1, umt5 by sdpa, which are exported without gradients"
+}
+"""Script of a finding of the exporter → the layers that it is of."""
 _ABOUT_FINDINGS = (
     "Each script shows it with the framework alone. **New**: nothing public said so when it was found here.",
 )
