@@ -20,6 +20,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_beside import pa
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
+from encoder_conformance.readers.module_target.model_sizes import narrowed
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 D, H, F = BARE["D"], BARE["H"], BARE["F"]
@@ -80,6 +81,31 @@ def test_what_an_exporter_simplifies_is_read_all_the_same(module: str) -> None:
     assert found.proof.holds
     assert published in published_as(found.layer)
     assert described(found).parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "sizes"),
+    [
+        ("albert", {}, {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}),
+        ("gemma3_text", {}, {"hidden_size": 576, "num_attention_heads": 2, "num_key_value_heads": 1}),
+        ("albert", {"num_attention_heads": 32}, {}),
+        ("bert", {}, {}),
+    ],
+    ids=("wide", "the number that divides all", "a size is given", "narrow"),
+)
+def test_a_model_whose_defaults_are_wide_has_sizes_that_a_check_can_carry(
+    name: str, arguments: dict[str, int], sizes: dict[str, int]
+) -> None:
+    chosen = narrowed(transformers.AutoConfig.for_model(name, **arguments).to_dict(), arguments)
+    assert chosen.items() >= sizes.items()
+    assert bool(chosen) == bool(sizes)
+
+
+@pytest.mark.release
+def test_sizes_that_are_not_its_own_are_said(conform: Any) -> None:
+    ended = conform("check", "hf:albert", "--arg", "num_hidden_layers=1", "--out", "o", "-v")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "its own hidden_size is 4096: it was made with hidden_size 1024" in ended.stdout
 
 
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])

@@ -17,6 +17,7 @@ from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.installing import install
+from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
@@ -147,12 +148,12 @@ def _check_arguments(found: Any, name: str, arguments: Mapping[str, Any]) -> Non
 
 
 def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) -> Any:
-    """The model of that type with its configuration's defaults and these arguments, or that of a folder with
-    config.json and safetensors; nothing is downloaded."""
+    """The model of that type with its configuration's defaults and these arguments, at sizes that a check can carry, or
+    that of a folder with config.json and safetensors; nothing is downloaded."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     if importlib.util.find_spec("transformers") is None:
         raise BadTarget("transformers is not installed", install("transformers"))
-    from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
+    from transformers import CONFIG_MAPPING, AutoModel
 
     path = (folder / name).resolve()
     if (path / "config.json").is_file():
@@ -162,7 +163,26 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
         matches = difflib.get_close_matches(name, list(CONFIG_MAPPING), n=3)
         hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
         raise BadTarget(f"transformers has no model type {name!r}", hint)
-    return made_by_transformers(without_input(lambda: AutoConfig.for_model(name, **arguments)))
+    return made_by_transformers(
+        _configured(name, {**arguments, **narrowed(_configured(name, arguments).to_dict(), arguments)})
+    )
+
+
+def sizes_chosen(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[str, ...]:
+    """What is to be said of the sizes of hf:NAME, where they are not its own."""
+    name = target.removeprefix("hf:")
+    if name == target or (folder / name / "config.json").is_file():
+        return ()
+    values = {key: value_of(text) for key, text in arguments.items()}
+    defaults = _configured(name, values).to_dict()
+    said = said_of(defaults, narrowed(defaults, values))
+    return (said,) if said else ()
+
+
+def _configured(name: str, arguments: Mapping[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    return without_input(lambda: AutoConfig.for_model(name, **arguments))
 
 
 def made_by_transformers(config: Any) -> Any:
