@@ -200,6 +200,17 @@ class Embedding(Strict):
     scale: Literal["one", "sqrt_d_model"] = plain("one", "what the tokens' rows are multiplied by (clause E-35)")
 
 
+def _each_once(named: tuple[SubLayerName, ...]) -> tuple[SubLayerName, ...]:
+    if len({*named}) < len(named):
+        raise ValueError(f"{', '.join(named)}: each sub-layer is named once")
+    return named
+
+
+ScaledSubLayers = Annotated[
+    tuple[SubLayerName, ...], AfterValidator(_each_once), Field(json_schema_extra={"uniqueItems": True})
+]
+
+
 class Layer(Strict):
     """One encoder layer, or a stack of layers with equal sizes and choices.
 
@@ -218,7 +229,7 @@ class Layer(Strict):
     norm: Norm
     attention: Attention
     feed_forward: FeedForward
-    layer_scale: tuple[SubLayerName, ...] = plain(
+    layer_scale: ScaledSubLayers = plain(
         (), "the sub-layers whose output is multiplied by a gain of its own before the sum (clause E-31)"
     )
     residual_scale: Factor = plain(1.0, "what a sub-layer adds to the residual sum is multiplied by this (clause E-29)")

@@ -266,6 +266,11 @@ def test_all_contradictions_are_told_at_once() -> None:
         assert f"{row.second} = " in str(caught.value)
 
 
+def test_a_sub_layer_has_one_layer_scale() -> None:
+    with pytest.raises(ValidationError, match="attention, attention: each sub-layer is named once"):
+        changed("pre-gelu", {"layer_scale": ["attention", "attention"]})
+
+
 @pytest.mark.parametrize("keys", FAMILIES, ids=" and ".join)
 def test_a_family_of_other_layers_is_named_with_what_contradicts_it(keys: tuple[str, str]) -> None:
     name, changes, sentence = FAMILIES[keys]
