@@ -56,10 +56,8 @@ class Exported(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         allowed, bias = mask[:, None, None, :], None
         for driven in self.layers:
-            if driven.row.layer == "T5Block" and bias is not None:
-                x = driven.layer(x, position_bias=bias)[0]  # which the mask is in already
-            elif driven.row.layer == "T5Block":
-                x, bias = driven.layer(x, attention_mask=driven.added(x, allowed))[:2]
+            if driven.row.layer == "T5Block":  # the first one's table, of which it returns the bias (E-34)
+                x, bias = driven.layer(x, attention_mask=driven.added(x, allowed), position_bias=bias)[:2]
             else:
                 x = driven(x, allowed)
         return x
