@@ -8,6 +8,9 @@ from encoder_conformance.spec.words import listed
 
 WIDEST = 1024
 """Features of x. Above it an oracle in float64, with the rounding noise of each step, takes minutes a layer."""
+_AIM = 640
+_FEWEST = 2
+"""Heads: of one nobody can tell whether it is repeated or tiled."""
 _WIDTHS = ("hidden_size", "d_model", "dim", "emb_dim", "n_embd")
 _OTHERS = (
     "num_attention_heads", "num_key_value_heads", "encoder_attention_heads", "decoder_attention_heads", "num_heads",
@@ -23,8 +26,10 @@ def narrowed(defaults: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[
     width = max((held[key] for key in _WIDTHS if key in held), default=0)
     if width <= WIDEST or held.keys() & arguments.keys():
         return {}
-    by = next((by for by in range(-(-width // WIDEST), width) if not any(size % by for size in held.values())), None)
-    return {key: size // by for key, size in held.items()} if by else {}
+    least = min(held.values()) // _FEWEST
+    dividing = [by for by in range(2, least + 1) if not any(size % by for size in held.values())]
+    by = next((by for by in dividing if width // by <= _AIM), max(dividing, default=1))
+    return {key: size // by for key, size in held.items()} if by > 1 else {}
 
 
 def said_of(defaults: Mapping[str, Any], chosen: Mapping[str, int]) -> str:
