@@ -18,7 +18,7 @@ from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
-from encoder_conformance.readers.module_target.loading import load_target
+from encoder_conformance.readers.module_target.loading import load_target, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.model_sizes import narrowed
 
@@ -99,6 +99,22 @@ def test_a_model_whose_defaults_are_wide_has_sizes_that_a_check_can_carry(
     chosen = narrowed(transformers.AutoConfig.for_model(name, **arguments).to_dict(), arguments)
     assert chosen.items() >= sizes.items()
     assert bool(chosen) == bool(sizes)
+
+
+def test_a_model_that_is_no_type_of_transformers_keeps_its_sizes(tmp_path: Path) -> None:
+    """A folder has weights of its own sizes, though it be called as a type is."""
+    (tmp_path / "albert").mkdir()
+    (tmp_path / "albert" / "config.json").write_text("{}", encoding="utf-8")
+    for target in ("hf:albert", "hf:nothing", "file.py:albert"):
+        assert narrower(target, {"num_hidden_layers": "1"}, tmp_path) == ({"num_hidden_layers": "1"}, "")
+    arguments, said = narrower("hf:albert", {"num_hidden_layers": "1"}, tmp_path / "elsewhere")
+    assert arguments == {
+        "num_hidden_layers": "1",
+        "hidden_size": "512",
+        "num_attention_heads": "8",
+        "intermediate_size": "2048",
+    }
+    assert "its own hidden_size is 4096: it was made with hidden_size 512" in said
 
 
 @pytest.mark.release

@@ -148,8 +148,8 @@ def _check_arguments(found: Any, name: str, arguments: Mapping[str, Any]) -> Non
 
 
 def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) -> Any:
-    """The model of that type with its configuration's defaults and these arguments, at sizes that a check can carry, or
-    that of a folder with config.json and safetensors; nothing is downloaded."""
+    """The model of that type with its configuration's defaults and these arguments, or that of a folder with
+    config.json and safetensors; nothing is downloaded."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     if importlib.util.find_spec("transformers") is None:
         raise BadTarget("transformers is not installed", install("transformers"))
@@ -163,20 +163,27 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
         matches = difflib.get_close_matches(name, list(CONFIG_MAPPING), n=3)
         hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
         raise BadTarget(f"transformers has no model type {name!r}", hint)
-    return made_by_transformers(
-        _configured(name, {**arguments, **narrowed(_configured(name, arguments).to_dict(), arguments)})
-    )
+    return made_by_transformers(_configured(name, arguments))
 
 
-def sizes_chosen(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[str, ...]:
-    """What is to be said of the sizes of hf:NAME, where they are not its own."""
-    name = target.removeprefix("hf:")
-    if name == target or (folder / name / "config.json").is_file():
-        return ()
-    values = {key: value_of(text) for key, text in arguments.items()}
+def narrower(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[dict[str, str], str]:
+    """The arguments of hf:TYPE at sizes that a check can carry, and what is to be said of it; "" where they stay."""
+    given, name = dict(arguments), target.removeprefix("hf:")
+    if name == target or not _is_type(name, folder):
+        return given, ""
+    values = {key: value_of(text) for key, text in given.items()}
     defaults = _configured(name, values).to_dict()
-    said = said_of(defaults, narrowed(defaults, values))
-    return (said,) if said else ()
+    chosen = narrowed(defaults, values)
+    return given | {key: str(size) for key, size in chosen.items()}, said_of(defaults, chosen)
+
+
+def _is_type(name: str, folder: Path) -> bool:
+    """Whether it is a type of transformers', and no folder with a configuration of its own."""
+    if importlib.util.find_spec("transformers") is None or (folder / name / "config.json").is_file():
+        return False
+    from transformers import CONFIG_MAPPING
+
+    return name in CONFIG_MAPPING
 
 
 def _configured(name: str, arguments: Mapping[str, Any]) -> Any:
