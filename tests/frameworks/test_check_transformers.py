@@ -17,7 +17,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import LayerCall, attention_of, found_in
 from encoder_conformance.readers.module_target.loading import load_target, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.model_sizes import narrowed
@@ -147,6 +147,17 @@ def test_a_table_by_distance_that_is_scaled_and_gets_no_gradient() -> None:
     assert (table.own, table.times) == ("encoder.rel_pos_bias.weight", 0.25)
     assert "attention.position_bias.table" in found.ungiven
     assert found.idle_here == ("encoder.rel_pos_x_bias.weight", "encoder.rel_pos_y_bias.weight")
+
+
+@pytest.mark.release
+def test_a_model_that_does_not_do_without_boxes_is_run_with_them() -> None:
+    """UDOP's: its layers are given the bias that the model makes, and not one of their own that it never uses."""
+    torch.manual_seed(0)
+    sizes = {**T5, "vocab_size": 30, "image_size": 16, "patch_size": 8}
+    model = transformers.UdopModel(transformers.UdopConfig(**sizes)).eval()
+    found = found_in(model)
+    assert [each.way.root for each in found] == ["encoder"]
+    assert LayerCall(model, found[0]).given == ("position_bias",)
 
 
 class _Beside(torch.nn.Module):
