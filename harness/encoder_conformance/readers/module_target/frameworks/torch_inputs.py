@@ -28,8 +28,10 @@ def inputs_of(module: nn.Module, batch: int, sequence: int) -> Iterator[Inputs]:
         if several:
             yield several
     if texts and _BOXES in names:
+        # Where such a model is exported, some do not make the mask that they do not get (UDOP).
+        whole = {"attention_mask": torch.ones(batch, sequence, dtype=torch.int64)}
         for kind in (torch.int64, torch.float32):  # rows of a table, or shares of a page
-            yield {**texts, _BOXES: torch.zeros(batch, sequence, 4, dtype=kind)}
+            yield {**texts, _BOXES: torch.zeros(batch, sequence, 4, dtype=kind), **whole}
     if (sound := by_name.get("input_features")) is not None:
         yield {"input_features": sound.transpose(1, 2)}
     if names and not by_name:
