@@ -18,7 +18,7 @@ from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import LayerCall, attention_of, found_in
-from encoder_conformance.readers.module_target.loading import load_target, narrower
+from encoder_conformance.readers.module_target.loading import load_target, made_by_transformers, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.model_sizes import narrowed
 
@@ -147,6 +147,14 @@ def test_a_table_by_distance_that_is_scaled_and_gets_no_gradient() -> None:
     assert (table.own, table.times) == ("encoder.rel_pos_bias.weight", 0.25)
     assert "attention.position_bias.table" in found.ungiven
     assert found.idle_here == ("encoder.rel_pos_x_bias.weight", "encoder.rel_pos_y_bias.weight")
+
+
+@pytest.mark.release
+def test_a_model_that_is_there_with_a_head_alone_is_made() -> None:
+    """transformers has Pop2PianoForConditionalGeneration, and no Pop2PianoModel."""
+    sizes = {**T5, "d_model": 8, "d_ff": 8, "d_kv": 4, "num_heads": 2, "vocab_size": 30}
+    made = made_by_transformers(transformers.Pop2PianoConfig(**sizes))
+    assert type(made).__name__ == "Pop2PianoForConditionalGeneration"
 
 
 @pytest.mark.release

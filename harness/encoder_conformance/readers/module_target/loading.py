@@ -219,6 +219,7 @@ def _class_of(config: Any, known: Mapping[Any, Any]) -> Any:
     module = without_input(lambda: importlib.import_module(source))
     of_it = [each for each in vars(module).values() if getattr(each, "config_class", None) is type(config)]
     models = [each for each in of_it if each.__name__.endswith("Model") and "PreTrained" not in each.__name__]
+    models = models or [each for each in of_it if "For" in each.__name__]  # some have a head alone, as Pop2Piano has
     if not models:
         raise BadTarget(f"transformers has no model for {type(config).__name__}", "name the model that it is a part of")
     return models[0]
