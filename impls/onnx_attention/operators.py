@@ -94,7 +94,10 @@ def norm(form: Form, step: Step) -> Lines:
 
 
 def turn(form: Form, step: Step, x: str) -> Lines:
-    """By rows of the cosines and sines of all places, which each item's places choose (E-22)."""
+    """By rows of the cosines and sines of all places, which each item's places choose (E-22). The operator has no
+    float64."""
+    if form.dtype == "float64":
+        return positional.rotation(form, step, x)
     n, y = form.attention["rope"].get("rotated") or 0, step.makes
     return [
         f"{y}_sizes = Shape <start = 0, end = 2> (data)",

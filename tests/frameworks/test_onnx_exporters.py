@@ -61,6 +61,13 @@ def test_keys_of_published_encoders_by_operators(conform: Callable, exporter: st
     assert {record["case"] for record in outputs} == set(WITH_KEYS)
 
 
+def test_a_rotation_in_float64_is_written_out(conform: Callable) -> None:
+    """The operator is of float32 and narrower formats."""
+    ended = conform("run", "--impl", "onnx_attention", "--dtype", "float64", "--case", "pre-rope-gated/no-mask")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "pass" in ended.outcomes("output")
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_variants_are_rows_of_their_own(conform: Callable, variant: str) -> None:
     ended = conform("run", "--impl", variant, "--case", "post-relu/padding-right", "--case", "post-relu/refuse-*")
