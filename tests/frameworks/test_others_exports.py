@@ -34,7 +34,7 @@ def test_two_layers_are_inferred_and_proved(benchmark: ModuleType, name: str, tm
     [
         ("dinov2", {"Attention"}),
         ("eurobert", {"Attention", "RMSNormalization"}),
-        ("qwen3", {"Attention", "RMSNormalization"}),
+        ("siglip", {"Attention"}),
     ],
 )
 def test_a_layer_by_the_operators_of_opset_23_is_inferred_and_proved(
