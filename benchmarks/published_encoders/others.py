@@ -216,10 +216,10 @@ OTHERS: Mapping[str, Encoder] = {
         },
         ({"norm.epsilon": 1e-6, "attention.softcap": 50.0},),
     ),
-    "pop2piano": Encoder(
+    "pop2piano": Encoder(  # its feed_forward_proj says gated-gelu, and its activation is dense_act_fn, which is relu
         "pop2piano",
         {**T5, "d_kv": 16},
-        ({**T5_LAYER, "feed_forward.gated": True, "feed_forward.activation": "gelu_tanh"},),
+        ({**T5_LAYER, "feed_forward.gated": True, "feed_forward.activation": "relu"},),
     ),
     "udop": Encoder(  # of ids alone: its boxes are all one, and add one number to all scores of a head
         "udop",
