@@ -2,6 +2,7 @@
 
 python -m benchmarks.onnx_files.published_layers                     what is not in docs/published_files.json yet
 python -m benchmarks.onnx_files.published_layers --only t5 --anew    the files of some layers, anew
+python -m benchmarks.onnx_files.published_layers --layers 2 --opsets 18  of two layers in a row alone, in that opset
 
 A file is of one layer or of two, by torch's exporter, in opset 18; in opset 23, whose Attention, RMSNormalization and
 RotaryEmbedding are operators, where the exporter then writes other ones. It passes where `conform validate` comes to
@@ -55,10 +56,8 @@ class Exported(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         allowed, bias = mask[:, None, None, :], None
         for driven in self.layers:
-            if driven.row.layer == "T5Block" and bias is not None:
-                x = driven.layer(x, position_bias=bias)[0]  # which the mask is in already
-            elif driven.row.layer == "T5Block":
-                x, bias = driven.layer(x, attention_mask=driven.added(x, allowed))[:2]
+            if driven.row.layer == "T5Block":  # the first one's table, of which it returns the bias (E-34)
+                x, bias = driven.layer(x, attention_mask=driven.added(x, allowed), position_bias=bias)[:2]
             else:
                 x = driven(x, allowed)
         return x
@@ -147,12 +146,12 @@ def _operators(path: Path) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
-def files(names: list[str], known: set[str], folder: Path) -> Iterator[Record]:
+def files(options: argparse.Namespace, known: set[str], folder: Path) -> Iterator[Record]:
     """The record of each file that is not `known`; one of opset 23 alone where its operators are other ones."""
-    for name in names:
-        for layers in (1, 2):
+    for name in options.only:
+        for layers in options.layers:
             seen: list[list[str]] = []
-            for opset in OPSETS:
+            for opset in options.opsets:
                 if _file_name(name, layers, opset) in known:
                     continue
                 own = folder / f"{name}-{layers}-{opset}"
@@ -166,13 +165,15 @@ def files(names: list[str], known: set[str], folder: Path) -> Iterator[Record]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(ROWS), choices=list(ROWS), metavar="LAYER")
+    parser.add_argument("--layers", nargs="*", type=int, default=[1, 2], choices=[1, 2])
+    parser.add_argument("--opsets", nargs="*", type=int, default=OPSETS, choices=OPSETS)
     parser.add_argument("--anew", action="store_true")
     options = parser.parse_args()
     quiet()
     kept: dict[str, Record] = {each["name"]: each for each in json.loads(KEPT.read_text())} if KEPT.exists() else {}
     known = {name for name, each in kept.items() if not (options.anew and each["layer"] in options.only)}
     with tempfile.TemporaryDirectory() as folder:
-        for found in files(options.only, known, Path(folder)):
+        for found in files(options, known, Path(folder)):
             kept[found["name"]] = found
             print(f"{found['name']}: {found['verdict']}, {found['sentence']}", flush=True)
             places = list(ROWS)

@@ -145,7 +145,7 @@ def _verdict(result: Mapping[str, Any], encoder: Encoder, shown: str) -> tuple[s
 
 
 def _lines(shown: str) -> Iterator[str]:
-    return (line for line in shown.splitlines() if line.startswith("It "))
+    return (line for line in shown.splitlines() if line.startswith(("It ", "This ")))
 
 
 def _differences(layer: Mapping[str, Any], kind: Mapping[str, Any]) -> Iterator[str]:

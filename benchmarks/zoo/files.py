@@ -81,6 +81,7 @@ def exported(name: str, path: Path) -> Path:
     module = Padded(Driven(name, layer, "eager" if name in EAGER_ALONE else "sdpa")).eval()
     for parameter in module.parameters():  # tables and gains that are made as 0 or 1 would show nothing
         nn.init.normal_(parameter, std=0.2)
+    module.requires_grad_(False)  # docs/findings/onnx_pytorch-mask-with-a-gradient.py
     given = torch.randn(2, 7, layer["d_model"]), torch.ones(2, 7, dtype=torch.bool)
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
     torch.onnx.export(

@@ -15,7 +15,7 @@ from encoder_conformance.spec.words import choices
 PAGE = DOCS / "zoo.md"
 Kept = Mapping[str, Any]
 NOT_ASKED = "not asked"
-_COLUMNS = ("layer", "oracle", "eager", "sdpa", "`check`", "export", "ONNX Runtime", "OpenVINO")
+_COLUMNS = ("layer", "oracle", "eager", "sdpa", "`check`", "export", "two layers", "ONNX Runtime", "OpenVINO")
 
 __all__ = ["PAGE", "page", "read"]
 
@@ -62,7 +62,8 @@ _HEAD = """# The zoo: encoders that people ship
 
 - *oracle*: the largest relative difference from theirs in float64: output and gradients, {largest:.1e} at most.
 - *eager*, *sdpa*: largest error of any check in σ, by kind of attention. Eager: {eager}. Sdpa: {sdpa}.
-- *`check`*: `conform check hf:NAME` of a tiny model. *export*: torch's exporter, validated in both runtimes.
+- *`check`*: `conform check hf:NAME` of a tiny model. *export*: torch's exporter, its file inferred and proved.
+- *two layers*: of two in a row, told nothing. *ONNX Runtime*, *OpenVINO*: the file of one, in every situation.
 
 What deviates as declared does so in float64 alone. What was not run says *{not_asked}*. `python -m benchmarks.zoo` runs
 it, `python -m tools pages zoo` makes this page of docs/zoo.json.
@@ -82,12 +83,18 @@ def _table(kept: Kept) -> list[str]:
             _judged(eager.get(name)),
             _judged(sdpa.get(name)),
             _verdict(*checks.get(name, ())),
-            _verdict(*exports.get(name, [own] if own else [])),
+            _verdict(*(_of_layers(exports, name, 1) or ([own] if own else []))),
+            _verdict(*_of_layers(exports, name, 2)),
             _runtime(own, "onnxruntime"),
             _runtime(own, "openvino"),
         ]
         lines.append(_line(cells))
     return [*lines, ""]
+
+
+def _of_layers(exports: Mapping[str, list[dict[str, Any]]], name: str, layers: int) -> list[dict[str, Any]]:
+    """The exports of so many of a layer in a row, in every opset that was asked."""
+    return [row for row in exports.get(name, ()) if row["layers"] == layers]
 
 
 def _line(cells: Any) -> str:
@@ -179,10 +186,13 @@ def _descriptions(kept: Kept) -> Iterator[str]:
     """A row for each layer: its choices, and what transformers does otherwise."""
     yield from ("## Each layer", "", _line(("layer", "what it is", "choices", "transformers' own")), _line(["---"] * 4))
     implementation = read_implementation_manifest(find_folder("hf_encoders"))
+    exports = _by_layer("published_files.json")
     for name, layer in published_layers().items():
         own = list(_otherwise(name, implementation))
         if why := _rows(kept, "files").get(name, {}).get("why"):
             own.append(f"export: {_cell(why)}")
+        failed = [row for row in exports.get(name, ()) if row["verdict"] != "passes"]
+        own += [f"{row['name'].removeprefix(f'{name}, ')}: {_cell(row['sentence'])}" for row in failed]
         yield _line((f"[{name}]({layer.source})", layer.title, ", ".join(choices(layer)), "; ".join(own) or "the same"))
     yield ""
 
@@ -212,8 +222,14 @@ def _findings(kept: Kept) -> Iterator[str]:
     for script in sorted(path.name for name in ROWS for path in (DOCS / "findings").glob(f"{name}-*.py")):
         row = ROWS[script.partition("-")[0]]
         yield _line((_told(script, new=True), f"{row.package}, {row.source}", _link(script)))
+    for script, of in _OF_THE_EXPORTER.items():
+        yield _line((_told(script, new=False), f"torch.onnx.export, {of}", _link(script)))
 
 
+_OF_THE_EXPORTER = {
+    "onnx_pytorch-mask-with-a-gradient.py": "t5, t5-v1-1, umt5 by sdpa, which are exported without gradients"
+}
+"""Script of a finding of the exporter → the layers that it is of."""
 _ABOUT_FINDINGS = (
     "Each script shows it with the framework alone. **New**: nothing public said so when it was found here.",
 )

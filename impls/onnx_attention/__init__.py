@@ -1,1 +1,1 @@
-"""The encoder written as ONNX with its Attention and RMSNormalization operators, of opset 23 and 24."""
+"""The encoder in ONNX by the operators Attention, RMSNormalization and RotaryEmbedding, of opset 23 and 24."""

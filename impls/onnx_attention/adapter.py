@@ -1,4 +1,5 @@
-"""Writes the encoder as ONNX text with the Attention and RMSNormalization operators, and runs it."""
+"""Writes the encoder as ONNX text with the operators Attention, RMSNormalization and RotaryEmbedding, and runs
+it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,8 @@ class OnnxAttention(OnnxAdapter):
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
     ) -> onnx.ModelProto:
-        return encoder(Form(layer, dtype, opset, biased, operators.attend, operators.norm), parameters)
+        form = Form(layer, dtype, opset, biased, operators.attend, operators.norm, operators.turn, repeats=False)
+        return encoder(form, parameters)
 
 
 if __name__ == "__main__":

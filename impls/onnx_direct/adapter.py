@@ -7,7 +7,7 @@ import onnx
 
 from encoder_conformance import Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.adapter import OnnxAdapter
-from encoder_conformance.impls.onnx_direct import plain
+from encoder_conformance.impls.onnx_direct import plain, positional
 from encoder_conformance.impls.onnx_direct.form import Form
 from encoder_conformance.impls.onnx_direct.text import encoder
 
@@ -20,7 +20,8 @@ class OnnxDirect(OnnxAdapter):
     def export(
         self, layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool
     ) -> onnx.ModelProto:
-        return encoder(Form(layer, dtype, opset, biased, plain.attend, plain.norm), parameters)
+        form = Form(layer, dtype, opset, biased, plain.attend, plain.norm, positional.rotation, repeats=True)
+        return encoder(form, parameters)
 
 
 if __name__ == "__main__":

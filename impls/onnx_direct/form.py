@@ -26,6 +26,10 @@ class Form:
     """The lines from `query`, `key` and `value`, [B, H, S, d], to context."""
     norm: Callable[["Form", Step], Lines]
     """The lines of a norm."""
+    turn: Callable[["Form", Step, str], Lines]
+    """The lines of the rotation of a query or a key."""
+    repeats: bool
+    """Whether `attend` takes as many heads of keys and values as of queries."""
     number: int = 0
     """The layer's in a stack."""
 

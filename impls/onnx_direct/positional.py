@@ -92,13 +92,18 @@ def rotation(form: Form, step: Step, x: str) -> Lines:
 
 
 def position_bias(form: Form, step: Step, x: str) -> Lines:
-    """Scores x [B, H, S, S] with the row of each distance's bucket added (E-23); that of layer 0 where all share it."""
-    y = step.makes
-    added = [
-        f"{y}_rows = Gather <axis = 0> ({step.owner}.table, buckets)",
-        f"position_numbers = Transpose <perm = [2, 0, 1]> ({y}_rows)",
+    """Scores x [B, H, S, S] with the row of each distance's bucket added (E-23)."""
+    return [*position_numbers(step), f"{step.makes} = Add({x}, position_numbers)"]
+
+
+def position_numbers(step: Step) -> Lines:
+    """position_numbers [H, S, S], what is added to scores; nothing where they are those of layer 0, which all share."""
+    if "table" not in step.parameters:
+        return []
+    return [
+        f"{step.makes}_rows = Gather <axis = 0> ({step.owner}.table, buckets)",
+        f"position_numbers = Transpose <perm = [2, 0, 1]> ({step.makes}_rows)",
     ]
-    return [*(added if "table" in step.parameters else []), f"{y} = Add({x}, position_numbers)"]
 
 
 def seen(form: Form) -> Lines:

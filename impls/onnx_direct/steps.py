@@ -34,6 +34,8 @@ def split_heads(form: Form, step: Step, x: str) -> Lines:
 
 def repeat_heads(form: Form, step: Step, x: str) -> Lines:
     """[B, K, S, d] → [B, H, S, d] (E-28)."""
+    if not form.repeats:
+        return []
     return [f"{step.makes} = Gather <axis = 1> ({x}, shared_heads)"]
 
 
@@ -115,7 +117,7 @@ LINES: Mapping[str, Callable[..., Lines]] = {
     "projection": projection,
     "split_heads": split_heads,
     "repeat_heads": repeat_heads,
-    "rotation": positional.rotation,
+    "rotation": lambda form, step, x: form.turn(form, step, x),
     # The product of queries and keys and what is done with it, up to context, is one text.
     **dict.fromkeys(("scores", "position_bias", "softcap", "bias", "softmax", "end", "same"), nothing),
     "attend": lambda form, step, *reads: form.attend(form),

@@ -17,9 +17,10 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of
-from encoder_conformance.readers.module_target.loading import load_target
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import LayerCall, attention_of, found_in
+from encoder_conformance.readers.module_target.loading import load_target, made_by_transformers, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
+from encoder_conformance.readers.module_target.model_sizes import narrowed
 
 BARE: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("bare_modules.py")))
 D, H, F = BARE["D"], BARE["H"], BARE["F"]
@@ -82,6 +83,47 @@ def test_what_an_exporter_simplifies_is_read_all_the_same(module: str) -> None:
     assert described(found).parameters
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "sizes"),
+    [
+        ("albert", {}, {"hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 2048}),
+        ("gemma3_text", {}, {"hidden_size": 1152, "num_attention_heads": 4, "num_key_value_heads": 2}),
+        ("albert", {"num_attention_heads": 32}, {}),
+        ("bert", {}, {}),
+    ],
+    ids=("wide", "two heads of keys stay", "a size is given", "narrow"),
+)
+def test_a_model_whose_defaults_are_wide_has_sizes_that_a_check_can_carry(
+    name: str, arguments: dict[str, int], sizes: dict[str, int]
+) -> None:
+    chosen = narrowed(transformers.AutoConfig.for_model(name, **arguments).to_dict(), arguments)
+    assert chosen.items() >= sizes.items()
+    assert bool(chosen) == bool(sizes)
+
+
+def test_a_model_that_is_no_type_of_transformers_keeps_its_sizes(tmp_path: Path) -> None:
+    """A folder has weights of its own sizes, though it be called as a type is."""
+    (tmp_path / "albert").mkdir()
+    (tmp_path / "albert" / "config.json").write_text("{}", encoding="utf-8")
+    for target in ("hf:albert", "hf:nothing", "file.py:albert"):
+        assert narrower(target, {"num_hidden_layers": "1"}, tmp_path) == ({"num_hidden_layers": "1"}, "")
+    arguments, said = narrower("hf:albert", {"num_hidden_layers": "1"}, tmp_path / "elsewhere")
+    assert arguments == {
+        "num_hidden_layers": "1",
+        "hidden_size": "512",
+        "num_attention_heads": "8",
+        "intermediate_size": "2048",
+    }
+    assert "its own hidden_size is 4096: it was made with hidden_size 512" in said
+
+
+@pytest.mark.release
+def test_sizes_that_are_not_its_own_are_said(conform: Any) -> None:
+    ended = conform("check", "hf:albert", "--arg", "num_hidden_layers=1", "--out", "o", "-v")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "its own hidden_size is 4096: it was made with hidden_size 512" in ended.stdout
+
+
 @pytest.mark.parametrize("kind", ["eager", "sdpa"])
 def test_the_attention_that_a_layer_computes_with_is_named(kind: str) -> None:
     config = transformers.BertConfig(attn_implementation=kind, num_hidden_layers=1, vocab_size=30, **SIZES)
@@ -105,6 +147,25 @@ def test_a_table_by_distance_that_is_scaled_and_gets_no_gradient() -> None:
     assert (table.own, table.times) == ("encoder.rel_pos_bias.weight", 0.25)
     assert "attention.position_bias.table" in found.ungiven
     assert found.idle_here == ("encoder.rel_pos_x_bias.weight", "encoder.rel_pos_y_bias.weight")
+
+
+@pytest.mark.release
+def test_a_model_that_is_there_with_a_head_alone_is_made() -> None:
+    """transformers has Pop2PianoForConditionalGeneration, and no Pop2PianoModel."""
+    sizes = {**T5, "d_model": 8, "d_ff": 8, "d_kv": 4, "num_heads": 2, "vocab_size": 30}
+    made = made_by_transformers(transformers.Pop2PianoConfig(**sizes))
+    assert type(made).__name__ == "Pop2PianoForConditionalGeneration"
+
+
+@pytest.mark.release
+def test_a_model_that_does_not_do_without_boxes_is_run_with_them() -> None:
+    """UDOP's: its layers are given the bias that the model makes, and not one of their own that it never uses."""
+    torch.manual_seed(0)
+    sizes = {**T5, "vocab_size": 30, "image_size": 16, "patch_size": 8}
+    model = transformers.UdopModel(transformers.UdopConfig(**sizes)).eval()
+    found = found_in(model)
+    assert [each.way.root for each in found] == ["encoder"]
+    assert LayerCall(model, found[0]).given == ("position_bias",)
 
 
 class _Beside(torch.nn.Module):

@@ -23,6 +23,16 @@ CASES = (
     "stack-pre-gelu/padding-right",
     "encoder-pre-gelu/tokens-padding",
 )
+WITH_KEYS = (
+    "post-rope-interleaved/no-mask",
+    "pre-rope-gated/padding-right",
+    "pre-qk-norm-capped/padding-right",
+    "pre-buckets/causal-padding-left",
+    "pre-window-shiftless/padding-right",
+    "encoder-alternating/whole",
+    "encoder-shared-bias/whole-padding-left",
+)
+"""Rotations, fewer heads of keys, a cap, buckets, a window, and stacks whose layers differ in them."""
 VARIANTS = (
     "onnx_direct:runtime=reference",
     "onnx_direct:runtime=openvino",
@@ -39,6 +49,23 @@ def test_an_exporter_conforms_where_it_says_that_it_does(conform: Callable, expo
     assert ended.status == 0, ended.stdout + ended.stderr
     judged = [record for record in ended.report["records"] if record["outcome"] == "pass"]
     assert {record["case"].partition("/")[0] for record in judged} >= {"post-relu", "pre-gelu", "stack-pre-gelu"}
+
+
+@pytest.mark.parametrize("exporter", ["onnx_direct", "onnx_attention", "onnx_attention:opset=24"])
+def test_keys_of_published_encoders_by_operators(conform: Callable, exporter: str) -> None:
+    cases = (word for case in WITH_KEYS for word in ("--case", case))
+    ended = conform("run", "--impl", exporter, "--dtype", "float32", *cases)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    outputs = [record for record in ended.report["records"] if record["check"] == "output"]
+    assert [record["case"] for record in outputs if record["outcome"] == "pass"] == [each["case"] for each in outputs]
+    assert {record["case"] for record in outputs} == set(WITH_KEYS)
+
+
+def test_a_rotation_in_float64_is_written_out(conform: Callable) -> None:
+    """The operator is of float32 and narrower formats."""
+    ended = conform("run", "--impl", "onnx_attention", "--dtype", "float64", "--case", "pre-rope-gated/no-mask")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "pass" in ended.outcomes("output")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -6,9 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from products import of_a_release
 from read_files import edited, errors, layer_of, read
 
+from encoder_conformance.impls.bases.onnx_model.contract import finish
+from encoder_conformance.impls.bases.onnx_model.cut import deployed, padded
+from encoder_conformance.impls.onnx_attention.adapter import OnnxAttention
+from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.readers.onnx_file.inspection import Inspection
+from encoder_conformance.spec.case import layer_parameters
+from encoder_conformance.spec.load import load, published_layers
 
 PLANTS = runpy.run_path(str(Path(__file__).with_name("faults.py")))
 D, H, K = 24, 4, 2
@@ -141,3 +148,24 @@ def test_numbers_of_the_distance_that_are_no_buckets_are_refused_by_name(tmp_pat
     slopes = (-(2.0 ** -np.arange(1, 4))).astype(np.float32).reshape(3, 1, 1)
     said = errors(inspected(tmp_path, edit, given=PADDED, opset=18, right="PRE", slopes=slopes, **NUMBERS))
     assert "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "operators"),
+    [
+        ("pre-qk-norm-capped", {"Attention"}),
+        of_a_release("eurobert", {"Attention", "RMSNormalization", "RotaryEmbedding"}),
+        of_a_release("qwen3", {"Attention", "RMSNormalization", "RotaryEmbedding"}),
+        of_a_release("roformer", {"Attention", "RotaryEmbedding"}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_layer_by_operators_alone_is_read_as_it_was_written(name: str, operators: set[str], tmp_path: Path) -> None:
+    """A cap, rotations of halves and of neighbours, and the operator's own groups of heads."""
+    layer = {**load().layers, **published_layers()}[name]
+    described = layer.model_dump(mode="json")
+    held = {each: value.astype(np.float32) for each, value in layer_parameters(layer, {}).items()}
+    model = OnnxAttention().export(described, held, "float32", 24, biased=False)
+    model = padded(deployed(finish(model, described, held, exporter="onnx_attention", opset=24, versions={})))
+    assert operators <= {node.op_type for node in model.graph.node}
+    assert list(differences(layer_of(read(model, tmp_path)), layer)) == []

@@ -123,7 +123,8 @@ class Examine(_Message):
     `target`, `arguments` and `at` are those of the command; `folder` is where it was given. `listed`: only tell which
     parts may be layers. `layer`: what it should be, if the user says so; with `resize` at the module's own sizes.
     `dtypes`: the formats that it is to be asked in; none: float64 and float32. `given`: argument of the call → what it
-    is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument.
+    is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument. `narrow`: hf:TYPE, whose
+    defaults are wide, is made narrower.
     """
 
     op: Literal["examine"] = "examine"
@@ -137,6 +138,7 @@ class Examine(_Message):
     dtypes: tuple[DtypeName, ...] = ()
     given: dict[str, str] = Field(default_factory=dict)
     inputs: str | None = None
+    narrow: bool = False
 
 
 class AskWayBack(_Message):

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from encoder_conformance.spec import portable
 from encoder_conformance.spec.axes import BSA, Array, Bools
 from encoder_conformance.spec.case_parameters import CaseParameters, drawn
-from encoder_conformance.spec.layer import RECOMMENDED_AT_MOST, Layer
+from encoder_conformance.spec.families import RECOMMENDED_AT_MOST
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Blind, Causal, Drawn
 from encoder_conformance.spec.parameters import parameters_of

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
 from encoder_conformance.spec.attention_choices import is_global, theta_of
-from encoder_conformance.spec.contradictions import CONTRADICTIONS, Contradiction, contradictions
+from encoder_conformance.spec.contradictions import CONTRADICTIONS, contradictions
+from encoder_conformance.spec.families import UNFIT_FAMILIES, Family
 from encoder_conformance.spec.plain import plain
 from encoder_conformance.spec.plan import OWN_BIAS, has_bias, scaled_by
 from encoder_conformance.spec.strict import ClauseId, Identifier, Link, Sentence, Strict
@@ -27,42 +28,6 @@ Addition = Literal[
     "head_dim", "kv_heads", "qk_norm", "rope", "position_bias", "window", "softcap", "global_layers",
     "shared_position_bias", "embedding_scale", "token_types", "learned_positions", "embedding_norm", "embedded_input",
 ]  # fmt: skip
-Family = Literal[
-    "small", "variants", "rotary", "relative", "combinations", "rows", "nan_rows", "published", "published_choices",
-    "sized", "vision", "stacks", "deep_stacks", "encoders", "published_encoder", "token_dropout", "dropout",
-    "attention", "whole_encoders", "shipped", "shipped_rotary",
-]  # fmt: skip
-SHIPPED: frozenset[Family] = frozenset({"shipped", "shipped_rotary"})
-"""Families of the layers of published encoders (rule L-8)."""
-RECOMMENDED_AT_MOST: frozenset[Family] = SHIPPED.union({"published_choices", "deep_stacks"})
-"""Families of layers whose choices others cover: large ones, and published encoders. None of their cases is required
-(rule V-9)."""
-
-
-STACK_FAMILIES: tuple[Family, ...] = ("stacks", "deep_stacks")
-TOKEN_FAMILIES: tuple[Family, ...] = ("encoders", "published_encoder", "token_dropout", "whole_encoders")
-"""Families of stacks that take x, and of layers and stacks with an embedding. All others are of one layer."""
-UNFIT_FAMILIES = (
-    Contradiction(
-        "family",
-        "part",
-        lambda family, part: (family == "attention") != (part == "attention"),
-        "attention alone has the family attention, and nothing else has",
-    ),
-    Contradiction(
-        "family",
-        "embedding",
-        lambda family, embedding: (family in TOKEN_FAMILIES) != (embedding is not None),
-        f"what has an embedding has the family {' or '.join(TOKEN_FAMILIES)}, and nothing else has",
-    ),
-    Contradiction(
-        "family",
-        "stack",
-        lambda family, stack: family not in TOKEN_FAMILIES and (family in STACK_FAMILIES) != stack.is_several,
-        f"a stack that takes x has the family {' or '.join(STACK_FAMILIES)}, and nothing else has",
-    ),
-)
-"""Families whose situations do not fit a layer (the definition of *layer*)."""
 
 
 def _as_float32(value: float) -> float:
@@ -235,6 +200,17 @@ class Embedding(Strict):
     scale: Literal["one", "sqrt_d_model"] = plain("one", "what the tokens' rows are multiplied by (clause E-35)")
 
 
+def _each_once(named: tuple[SubLayerName, ...]) -> tuple[SubLayerName, ...]:
+    if len({*named}) < len(named):
+        raise ValueError(f"{', '.join(named)}: each sub-layer is named once")
+    return named
+
+
+ScaledSubLayers = Annotated[
+    tuple[SubLayerName, ...], AfterValidator(_each_once), Field(json_schema_extra={"uniqueItems": True})
+]
+
+
 class Layer(Strict):
     """One encoder layer, or a stack of layers with equal sizes and choices.
 
@@ -253,7 +229,7 @@ class Layer(Strict):
     norm: Norm
     attention: Attention
     feed_forward: FeedForward
-    layer_scale: tuple[SubLayerName, ...] = plain(
+    layer_scale: ScaledSubLayers = plain(
         (), "the sub-layers whose output is multiplied by a gain of its own before the sum (clause E-31)"
     )
     residual_scale: Factor = plain(1.0, "what a sub-layer adds to the residual sum is multiplied by this (clause E-29)")

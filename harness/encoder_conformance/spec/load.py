@@ -15,7 +15,8 @@ from encoder_conformance.platform.paths import SPECS, shown
 from encoder_conformance.spec.bases import Document, Read, lineage, merged
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.deviation import Deviation
-from encoder_conformance.spec.layer import STACK_FAMILIES, TOKEN_FAMILIES, Layer
+from encoder_conformance.spec.families import STACK_FAMILIES, TOKEN_FAMILIES
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.situation import Situation
 from encoder_conformance.spec.size import LARGEST, refuse_larger
 from encoder_conformance.spec.strict import Strict

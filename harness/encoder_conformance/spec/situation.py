@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, model_validator
 
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.spec.layer import TOKEN_FAMILIES, Family, Layer
+from encoder_conformance.spec.families import TOKEN_FAMILIES, Family
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.parameters import PARAMETER_NAMES
 from encoder_conformance.spec.plain import plain

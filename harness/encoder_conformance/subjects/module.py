@@ -45,7 +45,9 @@ class ModuleWorker:
 
     def listed(self) -> list[str]:
         """The paths of the parts that may be layers."""
-        answer = self._ask(Examine(**self._named, at=None, listed=True, layer=None, resize=False))
+        answer = self._ask(
+            Examine(**self._named, at=None, listed=True, layer=None, resize=False, narrow=self.request.narrow)
+        )
         return list(answer[0].get("candidates", []))
 
     def examined(self, at: str | None) -> Subject | Problem:
@@ -60,6 +62,7 @@ class ModuleWorker:
             dtypes=self.request.dtypes,
             given=dict(self.request.given),
             inputs=self.request.inputs,
+            narrow=self.request.narrow,
         )
         found, own = self._ask(asked)
         if "problem" in found:

@@ -10,8 +10,8 @@ from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
+from encoder_conformance.spec.families import SHIPPED
 from encoder_conformance.spec.follow_ups import FollowUp, base_of, each_follow_up, follow_ups
-from encoder_conformance.spec.layer import SHIPPED
 from encoder_conformance.spec.level import LEVELS, Level
 from encoder_conformance.spec.reason import Reason
 from encoder_conformance.spec.situation import Check

@@ -7,7 +7,8 @@ import pytest
 from pydantic import ValidationError
 
 from encoder_conformance.spec.contradictions import CONTRADICTIONS
-from encoder_conformance.spec.layer import UNFIT_FAMILIES, Layer
+from encoder_conformance.spec.families import UNFIT_FAMILIES
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 
 LAYERS = load().layers
@@ -263,6 +264,11 @@ def test_all_contradictions_are_told_at_once() -> None:
         changed("pre-gelu", {"attention": {"num_heads": 5, "masked_score": -1e20}})
     for row in CONTRADICTIONS[:2]:
         assert f"{row.second} = " in str(caught.value)
+
+
+def test_a_sub_layer_has_one_layer_scale() -> None:
+    with pytest.raises(ValidationError, match="attention, attention: each sub-layer is named once"):
+        changed("pre-gelu", {"layer_scale": ["attention", "attention"]})
 
 
 @pytest.mark.parametrize("keys", FAMILIES, ids=" and ".join)

@@ -19,7 +19,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination, examine
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.loading import load_target
+from encoder_conformance.readers.module_target.loading import load_target, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.told import told_by
@@ -66,6 +66,10 @@ class ModuleTarget(ModuleAdapter):
 
     def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
         """The description, and as tensors the own values and the source of an adapter. Raises BadTarget."""
+        said = ""
+        if message["narrow"]:
+            arguments, said = narrower(message["target"], message["arguments"], Path(message["folder"]))
+            message = {**message, "arguments": arguments}
         framework, module = self.loaded_target(message)
         assert self.parts is not None
         whole = at(framework.tree, module, message["at"])
@@ -86,6 +90,7 @@ class ModuleTarget(ModuleAdapter):
             told=lambda x_name: told_by(message, x_name, whole),
         )
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
+        found.notes += (said,) if said else ()
         self.examination = found
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
         description = described(found)

@@ -17,6 +17,7 @@ from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.installing import install
+from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
@@ -152,7 +153,7 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
     os.environ["HF_HUB_OFFLINE"] = "1"
     if importlib.util.find_spec("transformers") is None:
         raise BadTarget("transformers is not installed", install("transformers"))
-    from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
+    from transformers import CONFIG_MAPPING, AutoModel
 
     path = (folder / name).resolve()
     if (path / "config.json").is_file():
@@ -162,7 +163,33 @@ def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) ->
         matches = difflib.get_close_matches(name, list(CONFIG_MAPPING), n=3)
         hint = f"did you mean {' or '.join(matches)}?" if matches else "name it as transformers.CONFIG_MAPPING does"
         raise BadTarget(f"transformers has no model type {name!r}", hint)
-    return made_by_transformers(without_input(lambda: AutoConfig.for_model(name, **arguments)))
+    return made_by_transformers(_configured(name, arguments))
+
+
+def narrower(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[dict[str, str], str]:
+    """The arguments of hf:TYPE at sizes that a check can carry, and what is to be said of it; "" where they stay."""
+    given, name = dict(arguments), target.removeprefix("hf:")
+    if name == target or not _is_type(name, folder):
+        return given, ""
+    values = {key: value_of(text) for key, text in given.items()}
+    defaults = _configured(name, values).to_dict()
+    chosen = narrowed(defaults, values)
+    return given | {key: str(size) for key, size in chosen.items()}, said_of(defaults, chosen)
+
+
+def _is_type(name: str, folder: Path) -> bool:
+    """Whether it is a type of transformers', and no folder with a configuration of its own."""
+    if importlib.util.find_spec("transformers") is None or (folder / name / "config.json").is_file():
+        return False
+    from transformers import CONFIG_MAPPING
+
+    return name in CONFIG_MAPPING
+
+
+def _configured(name: str, arguments: Mapping[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    return without_input(lambda: AutoConfig.for_model(name, **arguments))
 
 
 def made_by_transformers(config: Any) -> Any:
@@ -192,6 +219,7 @@ def _class_of(config: Any, known: Mapping[Any, Any]) -> Any:
     module = without_input(lambda: importlib.import_module(source))
     of_it = [each for each in vars(module).values() if getattr(each, "config_class", None) is type(config)]
     models = [each for each in of_it if each.__name__.endswith("Model") and "PreTrained" not in each.__name__]
+    models = models or [each for each in of_it if "For" in each.__name__]  # some have a head alone, as Pop2Piano has
     if not models:
         raise BadTarget(f"transformers has no model for {type(config).__name__}", "name the model that it is a part of")
     return models[0]

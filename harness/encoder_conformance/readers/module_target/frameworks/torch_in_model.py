@@ -53,7 +53,7 @@ class Way:
         cast = {name: value.to(dtype) if value.is_floating_point() else value for name, value in inputs.items()}
         masks = {} if mask is None else {"attention_mask": mask}
         first, *others = cast
-        return root(cast[first], **{name: cast[name] for name in others}, **masks)
+        return root(cast[first], **({name: cast[name] for name in others} | masks))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ _WIDTHS = 3
 _IMAGE_SIZES = (64, 224, 32)
 """Tried where no attribute says one. The first is small: the first layers of a pyramid have thousands of positions of a
 large one."""
+_BOXES = "bbox"
+"""The places of tokens on a page: the same one for all, where a model does not do without."""
 _SECONDS = 0.25
 _RATE = 16000
 Inputs = Mapping[str, Tensor]
@@ -25,6 +27,11 @@ def inputs_of(module: nn.Module, batch: int, sequence: int) -> Iterator[Inputs]:
     for several in (texts, {name: value for name, value in by_name.items() if name not in texts}, by_name):
         if several:
             yield several
+    if texts and _BOXES in names:
+        # Where such a model is exported, some do not make the mask that they do not get (UDOP).
+        whole = {"attention_mask": torch.ones(batch, sequence, dtype=torch.int64)}
+        for kind in (torch.int64, torch.float32):  # rows of a table, or shares of a page
+            yield {**texts, _BOXES: torch.zeros(batch, sequence, 4, dtype=kind), **whole}
     if (sound := by_name.get("input_features")) is not None:
         yield {"input_features": sound.transpose(1, 2)}
     if names and not by_name:
