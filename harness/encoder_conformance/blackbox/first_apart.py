@@ -108,6 +108,7 @@ def _tells(value: Array) -> bool:
 
 
 def _sorted(value: Array) -> Array:
+    """The numbers of [*shape] in one axis, [N], the smallest first."""
     return np.sort(value.astype(np.float64), axis=None)
 
 
