@@ -17,7 +17,7 @@ from encoder_conformance.readers.onnx_file.graph.execution import LARGE, Executi
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import reach_in_file
-from encoder_conformance.readers.onnx_file.layer.description import describe
+from encoder_conformance.readers.onnx_file.layer.description import describe, final_norm_apart
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, FarRun, far_run, names_of, read_far
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
@@ -46,6 +46,8 @@ class InferredLayer:
     sizes: dict[str, int] = field(default_factory=dict)
     far: FarRun | None = None
     """A run at a length that shows what is done by distance."""
+    final_norm_apart: str = ""
+    """How the final norm differs from the layers'."""
 
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer takes them."""
@@ -123,6 +125,8 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     inferred = InferredLayer(None, [], locate_parameters(encoder, choices, graph, run.x.dtype), {}, far=far)
     format = inferred.computed_in(semantics.x.dtype)
     described, inferred.facts = describe(encoder, choices, semantics.d_model, format, findings)
+    norm = described["norm"]
+    inferred.final_norm_apart = final_norm_apart(encoder.final_norm, norm["kind"], norm["epsilon"])
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
