@@ -14,13 +14,11 @@ from torch import nn
 from benchmarks.onnx_files import exporters, judging, modern_layers
 from benchmarks.onnx_files.edits import EDITS, applicable
 from benchmarks.onnx_files.modules import layer
+from benchmarks.onnx_files.page import NO_NUMBERS
 from encoder_conformance.spec.axes import Array
 
-SIGMA = 10.0
-"""From here on an edit has to be an error."""
 SIZES = ((1, 1), (1, 6), (2, 11), (4, 29))
 PER_FILE = 6
-NO_NUMBERS = 1e30
 
 
 @dataclass(frozen=True)

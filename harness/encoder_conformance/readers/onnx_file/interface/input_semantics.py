@@ -1,5 +1,6 @@
 """Infers the layout of x and the meaning of each mask by perturbation: who changes whom, and what hides it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -113,17 +114,24 @@ def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
     masks = probe.interface.masks
     best: InputSemantics | None = None
     turned = probe.interface.angles
-    for polarities in product(*(polarities_of(mask.dtype)[: 1 if mask.name in turned else None] for mask in masks)):
+    once = _unread(probe, graph) | {*turned}
+    for polarities in product(*(polarities_of(mask.dtype)[: 1 if mask.name in once else None] for mask in masks)):
         found = _under(probe, polarities)
         if found is not None and (best is None or found.hiding > best.hiding):
             best = found
-            if best.hiding == len(masks) - len(turned) + 1:  # every mask hides, wholly
+            if best.hiding == len(masks) - len(once) + 1:  # every mask hides, wholly
                 break
     if best is None:
         return _without_numbers(probe)
     if graph is not None:
         best = _mark_past_softmax(graph, best)
-    return _mark_flipped(probe, _mark_counted(probe, best))
+    return _mark_flipped(probe, _mark_counted(probe, best), once)
+
+
+def _unread(probe: ProbeRun, graph: Graph | None) -> set[str]:
+    """The inputs beside x of which the output takes no number: their sizes at most."""
+    names = {port.name for port in probe.interface.masks} if graph is not None else set()
+    return {name for name in names if graph and probe.interface.output.name not in graph.depending_on(name)}
 
 
 def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics | None:
@@ -281,9 +289,10 @@ def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> 
     return np.array_equal(outputs[0], outputs[1])
 
 
-def _mark_flipped(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
-    """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign."""
-    if all(mask.polarity or mask.turning or mask.dtype not in FLOATS for mask in found.masks):
+def _mark_flipped(probe: ProbeRun, found: InputSemantics, known: Collection[str]) -> InputSemantics:
+    """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign. Of `known` ones
+    that is not asked: they are no masks."""
+    if all(mask.polarity or mask.name in known or mask.dtype not in FLOATS for mask in found.masks):
         return found
     turned = tuple(
         mask.polarity or (additive(mask.dtype, +1) if mask.dtype in FLOATS else Polarity("attend", mask.fill, 0))

@@ -21,7 +21,7 @@ FEWER = 2
 LONGEST = 512
 KEPT = 1 << 28
 """Bytes of outputs that a probe run keeps."""
-ALL, SOME = 64, 16
+ALL, SOME = 64, 8
 """The most places of which each is changed in turn, and how many of more are."""
 MOST = 1 << 24
 """Numbers of the largest x that is tried: what is found among constants may be no batch at all."""
