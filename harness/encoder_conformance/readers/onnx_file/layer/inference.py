@@ -23,7 +23,7 @@ from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLoca
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
 from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, axes_read, letters, locate_stages
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, match_encoder
-from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
+from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, items_proved, verify
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
@@ -185,8 +185,9 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
             break
     stages = {name: inferred.stage(name, run.values, semantics.B, semantics.S) for name in inferred.stages}
     stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
-    stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
-    verdicts = verify(layer, inferred.given(run.x), stages, format)
+    items = items_proved(layer, semantics.S)
+    stages = {name: value[items].astype(format.numpy) for name, value in stages.items()}  # narrower ones are as exact
+    verdicts = verify(layer, inferred.given(run.x[items]), stages, format)
     off, at = next((verdict for verdict in verdicts if not verdict.conforms), None), ""
     if off is None and (far := inferred.far) is not None and layer.reads_positions:
         output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
@@ -198,7 +199,7 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
         )
     if off is None:
         rms = max(verdict.rms or 0.0 for verdict in verdicts)
-        sizes = f"batch {semantics.B}, sequence {semantics.S}{at.replace(' at a sequence of', ' and')}"
+        sizes = f"batch {len(run.x[items])}, sequence {semantics.S}{at.replace(' at a sequence of', ' and')}"
         evidence = f"{sizes}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
     else:
         problem = off.problem.text if off.problem else f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"
