@@ -23,6 +23,8 @@ FUSED_EMBEDDINGS = frozenset(("EmbedLayerNormalization", "QEmbedLayerNormalizati
 _SKIPPED = frozenset(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"))
 MOST_OUTPUTS = 12
 """Values that are tried as the hidden states, the last first."""
+MOST_OF_LATER = 4
+"""Of those, of a later start: a final norm that is written out ends in two sums, and a residual sum is before it."""
 MOST_STARTS = 6
 """Values after the first that are tried as what the layers take."""
 Shapes = dict[str, tuple[int | str | None, ...]]
@@ -74,7 +76,7 @@ def cuts(graph: Graph) -> Iterator[Cut]:
             continue
         hidden = [name for name in _hidden_states(graph, each, shapes) if _may_be_alike(shapes, each, name)]
         hidden = [name for name in hidden if not past or name in past]
-        for output in hidden[: 2 if number else MOST_OUTPUTS]:
+        for output in hidden[: MOST_OF_LATER if number else MOST_OUTPUTS]:
             made = True
             yield _cut(graph, each, before, output, shapes)
     for output in _hidden_states(graph, x, shapes)[: not made]:
