@@ -23,8 +23,9 @@ KEPT = 1 << 28
 """Bytes of outputs that a probe run keeps."""
 ALL, SOME = 64, 8
 """The most places of which each is changed in turn, and how many of more are."""
-MOST = 1 << 24
-"""Numbers of the largest x that is tried: what is found among constants may be no batch at all."""
+MOST, MOST_BESIDE = 1 << 24, 1 << 20
+"""Numbers of the largest x that is tried, and of the largest input beside it, from which the sizes of x may be computed
+by convolutions: what is found among constants may be no batch at all."""
 
 
 @dataclass
@@ -124,7 +125,9 @@ def probe_runs(runner: ModelRunner, graph: Graph, interface: Interface, least: i
         x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(np.dtype(interface.x.dtype))
         symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
         choices = [list(_shapes(mask, symbols, sizes)) for mask in interface.masks]
-        for shapes in product(*choices):
+        for place, shapes in enumerate(product(*choices)):
+            if number + place and any(prod(shape) > MOST_BESIDE for shape in shapes):
+                continue
             names = (mask.name for mask in interface.masks)
             yield ProbeRun(runner, interface, x, dict(zip(names, shapes, strict=True)))
 
