@@ -24,7 +24,15 @@ def unpacked(shipped: Shipped, folder: Path) -> Path:
 @pytest.mark.parametrize("shipped", FILES, ids=lambda shipped: shipped.name)
 def test_the_verdict_on_a_file_is_true(shipped: Shipped, tmp_path: Path) -> None:
     file = unpacked(shipped, tmp_path)
-    command = [sys.executable, "-m", "encoder_conformance.commands.main", "validate", str(file), "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "encoder_conformance.commands.main",
+        "validate",
+        str(file),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
     assert ended.returncode == shipped.status, ended.stdout + ended.stderr
     assert [each for each in shipped.said if each not in ended.stdout] == []

@@ -10,7 +10,8 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import subgraphs
 from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS, PRODUCTS
 
-_RECURRENT = ("LSTM", "GRU", "RNN")
+_OF_INTEGERS = ("ConvInteger", "QLinearConv")
+_RECURRENT = ("LSTM", "GRU", "RNN", "DynamicQuantizeLSTM")
 _LOOPS = ("Loop", "Scan")
 _SHOWN = 4
 
@@ -21,7 +22,7 @@ def without_attention(graph: Graph) -> str:
     graphs = [*_all_graphs(graph.model.graph)]
     nodes = [node for each in graphs for node in each.node]
     counted = Counter(node.op_type for node in nodes)
-    kinds = [each for each in (*sorted(CONVOLUTIONS), *_RECURRENT, *_LOOPS) if counted[each]]
+    kinds = [each for each in (*sorted(CONVOLUTIONS), *_OF_INTEGERS, *_RECURRENT, *_LOOPS) if counted[each]]
     known = {tensor.name for each in graphs for tensor in each.initializer}
     known |= {node.output[0] for node in nodes if node.op_type == "Constant"}
     if not kinds or any(_may_attend(node, known) for node in nodes):
@@ -41,8 +42,10 @@ def past_attention(graph: Graph) -> set[str]:
 
 def _may_attend(node: onnx.NodeProto, known: set[str]) -> bool:
     """Whether it is a product of two values, neither a constant, or an operator of attention."""
-    is_product = node.op_type in PRODUCTS and sum(name not in known for name in node.input[:2]) > 1
-    return is_product or "Attention" in node.op_type
+    first, second = (0, 3) if node.op_type == "QLinearMatMul" else (0, 1)
+    if node.op_type in (*PRODUCTS, "MatMulInteger", "QLinearMatMul") and len(node.input) > second:
+        return known.isdisjoint((node.input[first], node.input[second]))
+    return "Attention" in node.op_type
 
 
 def _all_graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
