@@ -7,7 +7,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from shipped.shipped_files import FILES, Shipped
+
+from benchmarks.onnx_files.shipped import FILES, Shipped
 
 pytestmark = pytest.mark.release
 WHEELS = Path(os.environ.get("SHIPPED_WHEELS", ""))

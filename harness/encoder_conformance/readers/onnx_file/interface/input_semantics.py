@@ -31,6 +31,8 @@ ACROSS = 3.0
 """Weighed its influence on other items, up to which a position's influence in its own may have come the same way."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
+TRIES_BESIDE = 24
+"""Where an input beside x gives sizes alone: they are computed, and hardly any others fit."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,16 @@ class InputSemantics:
 def infer_semantics(graph: Graph, interface: Interface) -> tuple[InputSemantics, ModelRunner]:
     """Raises ExecutionError where the file runs at no size, neither in ONNX Runtime nor in the reference."""
     runner = ModelRunner(graph.model)
-    probe, problem = first_that_runs(probe_runs(runner, graph, interface, 2), TRIES)
+    unread = _unread(interface, graph)
+    beside = any(port.name in unread and port.dtype in FLOATS for port in interface.masks)
+    tries = TRIES_BESIDE if beside else TRIES
+    probe, problem = first_that_runs(probe_runs(runner, graph, interface, 2), tries)
     if probe is None and runner.session and not runner.ended:
         reference = runner.on_reference(problem)
         probe, other = first_that_runs(probe_runs(reference, graph, interface, 2), TRIES_OF_REFERENCE)
         if probe is not None:
             return semantics_of(probe, graph), reference
-        probe, _ = first_that_runs(probe_runs(runner, graph, interface, 1), TRIES)
+        probe, _ = first_that_runs(probe_runs(runner, graph, interface, 1), tries)
         problem = f"ONNX Runtime: {problem}; ONNX's reference: {other}"
     if probe is None:
         raise ExecutionError(problem)
@@ -114,7 +119,7 @@ def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
     masks = probe.interface.masks
     best: InputSemantics | None = None
     turned = probe.interface.angles
-    once = _unread(probe, graph) | {*turned}
+    once = (_unread(probe.interface, graph) if graph is not None else set()) | {*turned}
     for polarities in product(*(polarities_of(mask.dtype)[: 1 if mask.name in once else None] for mask in masks)):
         found = _under(probe, polarities)
         if found is not None and (best is None or found.hiding > best.hiding):
@@ -128,10 +133,10 @@ def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
     return _mark_flipped(probe, _mark_counted(probe, best), once)
 
 
-def _unread(probe: ProbeRun, graph: Graph | None) -> set[str]:
+def _unread(interface: Interface, graph: Graph) -> set[str]:
     """The inputs beside x of which the output takes no number: their sizes at most."""
-    names = {port.name for port in probe.interface.masks} if graph is not None else set()
-    return {name for name in names if graph and probe.interface.output.name not in graph.depending_on(name)}
+    names = (port.name for port in interface.masks)
+    return {name for name in names if interface.output.name not in graph.depending_on(name)}
 
 
 def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics | None:

@@ -16,7 +16,11 @@ class Shipped:
 
     @property
     def name(self) -> str:
-        return f"{self.package}: {self.path.rpartition('/')[2]}"
+        return f"{self.package}: {self.file}"
+
+    @property
+    def file(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
 CONSISTENT = "Internally consistent"
