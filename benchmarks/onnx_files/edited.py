@@ -85,9 +85,11 @@ def edited_row(each: Edited, folder: Path) -> dict[str, Any]:
 def sigmas_apart(wrong: Path, right: Path, base: Base) -> float:
     """The largest rms of what the edit changes, beside what float32 makes of the right file."""
     module = base.module().double()
-    session = ort.InferenceSession(str(right), providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # threads that wait for each other take longer than these files
+    session = ort.InferenceSession(str(right), options, providers=["CPUExecutionProvider"])
     try:
-        other = ort.InferenceSession(str(wrong), providers=["CPUExecutionProvider"])
+        other = ort.InferenceSession(str(wrong), options, providers=["CPUExecutionProvider"])
     except Exception:  # a runtime has a class of its own for every status
         return NO_NUMBERS
     largest = 0.0
