@@ -193,4 +193,5 @@ def applicable(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
             edit(changed)
         except LookupError:
             continue
+        del changed.graph.value_info[:]  # what the exporter knew of the shapes would tell an edit by itself
         yield name, changed

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from benchmarks.onnx_files.planted import Planted
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface import probe_runs
 
@@ -132,3 +133,12 @@ def test_a_long_sequence_that_is_fixed_is_looked_at_in_some_places(
     assert seen.semantics.S == 80
     assert {0, 79} <= {place for axis, place in changed if axis == 1}
     assert len(changed) < 20
+
+
+@pytest.mark.release
+def test_weights_that_float16_loses_are_hidden_by_nothing(tmp_path: Path) -> None:
+    (tmp_path / "wrong").mkdir()
+    path = Planted("scale-missing", "float16", "post", "traced").make(tmp_path / "wrong")
+    seen = inspect(path, None)
+    assert [message for message in errors(seen) if "pattern of its own" in message] == []
+    assert seen.inferred is not None

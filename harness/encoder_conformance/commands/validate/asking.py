@@ -12,6 +12,7 @@ from encoder_conformance.commands.validate.weights import (
     BATCH,
     SEQUENCE,
     expected_of_sample,
+    is_long,
     is_sampled,
     sample,
     sampled_runs,
@@ -71,14 +72,14 @@ def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
     """The cases of each phase that asks any."""
     assert subject.layer is not None
     limits, held = InputLimits.of_file(subject.description), CaseParameters.of(subject.parameters)
-    sampled = is_sampled(subject)
-    at_most = (BATCH, SEQUENCE) if sampled else None
+    sampled, long = is_sampled(subject), is_long(subject)
+    at_most = (1 if long else BATCH, SEQUENCE) if sampled else None
     cases: dict[Phase, list[Case]] = {}
     asked: Iterator[Situation]
     for phase in VALIDATION_PHASES:
         if phase.situations is not None:
             asked = (each for each in phase.situations(limits) if each.holds_for(subject.layer))
-            asked = sample(asked) if sampled else asked
+            asked = sample(asked, is_long=long) if sampled else asked
             cases[phase.name] = list(file_cases(asked, limits, subject.layer, subject.format, held, at_most))
     return cases
 

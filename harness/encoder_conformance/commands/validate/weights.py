@@ -137,10 +137,13 @@ BATCH, SEQUENCE = 2, 6
 KEPT = frozenset({"padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"})
 
 
-def sample(situations: Iterable[Situation]) -> Iterator[Situation]:
-    """Those that a large file is asked: the first of other sizes, and what is kept."""
+def sample(situations: Iterable[Situation], *, is_long: bool = False) -> Iterator[Situation]:
+    """Those that a large file is asked: the first of other sizes, and what is kept. One that fixes a long sequence is
+    asked no relation: each needs its own noise, of 64 runs."""
     sizes = 0
     for each in situations:
+        if is_long and each.invariant is not None:
+            continue
         sizes += each.situation.startswith("size-")
         if each.situation in KEPT or (sizes == 1 and each.situation.startswith("size-")):
             yield each
@@ -155,6 +158,11 @@ def is_sampled(subject: ExaminedFile) -> bool:
     return parameter_count(layer) * max(sequence or 1, _USUAL) > LARGE * _USUAL
 
 
+def is_long(subject: ExaminedFile) -> bool:
+    """Whether it fixes a longer sequence than is asked of others."""
+    return (subject.description.sizes()[1] or 0) > _USUAL
+
+
 def sampled_runs(runs: Sequence[RuntimeRun]) -> list[RuntimeRun]:
     """Those that are asked where the user names none; all, where none of them is among them."""
     return [run for run in runs if run.as_numbers or (run.runtime, run.level) == DEPLOYED] or list(runs)
@@ -164,8 +172,10 @@ def sampled_note(subject: ExaminedFile, runs: Sequence[RuntimeRun], cases: Itera
     assert subject.layer is not None
     million = parameter_count(subject.layer) / 1e6
     asked = ", ".join(run.name for run in runs)
-    names = ", ".join(case.situation.situation for case in cases)
-    size = f"at up to {BATCH} × {SEQUENCE} positions"
+    asked_in = list(cases)
+    names = ", ".join(case.situation.situation for case in asked_in)
+    largest = [max(size) for size in zip(*(case.x_shape[:2] for case in asked_in), strict=True)]
+    size = f"at up to {' × '.join(map(str, largest))} positions"
     message = f"its {million:.0f} million parameters are sampled: {names}, {size}, in {asked}"
     hint = f"σ comes from {RUNS} runs of the oracle; --runtime asks others; a file of fewer layers is judged in full"
     return PhaseFinding(phase="numbers", severity="note", message=message, hint=hint)
