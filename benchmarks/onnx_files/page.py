@@ -141,8 +141,10 @@ def _faults(rows: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _edits(rows: dict[str, dict[str, Any]]) -> list[str]:
-    far = {name: row for name, row in rows.items() if row["apart"] >= SIGMA}
+    far = {name: row for name, row in rows.items() if SIGMA <= row["apart"] < NO_NUMBERS}
+    broken = {name: row for name, row in rows.items() if row["apart"] >= NO_NUMBERS}
     missed = [name for name, row in far.items() if row["status"] != 1]
+    missed += [name for name, row in broken.items() if row["status"] == 0]
     files = len({name.partition(":")[0] for name in rows})
     false = [name for name, row in rows.items() if row["apart"] <= 1.5 and row["status"] == 1]
     lines = [
@@ -153,7 +155,9 @@ def _edits(rows: dict[str, dict[str, Any]]) -> list[str]:
         "float64, at other sizes and masks than it asks: in what float32 makes of the right file.",
         "",
         f"- {len(rows)} edits of {files} files; {len(far)} change an output by {SIGMA:g} or more, of which "
-        f"{len(far) - len(missed)} are errors. Missed: {len(missed)}{_listed(missed)}.",
+        f"{sum(row['status'] == 1 for row in far.values())} are errors. Missed: {len(missed)}{_listed(missed)}.",
+        f"- {len(broken)} more leave a file that raises, or gives NaN: {sum(row['status'] == 1 for row in broken.values())} "
+        "are errors, the others cannot be judged (status 2).",
         f"- Errors of files whose outputs are the same: {len(false)}{_listed(false)}.",
         "",
         "| file and edit | apart | with `--against` | first error |",

@@ -94,8 +94,8 @@ def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
 
 
 def _is_lost(by_head: Bools, weights: Array | None) -> bool:
-    """Whether what is 0 is lost to a narrow format, and hidden by nothing: in one head [H, S, S] others than in another,
-    of weights [B, H, S, S] in float16, which end at 2^-24."""
+    """Whether what is 0 is lost to a narrow format, and hidden by nothing: in one head [H, S, S] others than in
+    another, of weights [B, H, S, S] in float16, which end at 2^-24."""
     is_narrow = weights is not None and weights.dtype == np.float16
     return is_narrow and bool((by_head != by_head[:1]).any())
 
