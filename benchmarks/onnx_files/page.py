@@ -155,9 +155,9 @@ def _edits(rows: dict[str, dict[str, Any]]) -> list[str]:
         "float64, at other sizes and masks than it asks: in what float32 makes of the right file.",
         "",
         f"- {len(rows)} edits of {files} files; {len(far)} change an output by {SIGMA:g} or more, of which "
-        f"{sum(row['status'] == 1 for row in far.values())} are errors. Missed: {len(missed)}{_listed(missed)}.",
-        f"- {len(broken)} more leave a file that raises, or gives NaN: {sum(row['status'] == 1 for row in broken.values())} "
-        "are errors, the others cannot be judged (status 2).",
+        f"{_errors(far)} are errors. Missed: {len(missed)}{_listed(missed)}.",
+        f"- {len(broken)} more leave a file that raises, or gives NaN: {_errors(broken)} are errors, the others cannot be",
+        "  judged (status 2).",
         f"- Errors of files whose outputs are the same: {len(false)}{_listed(false)}.",
         "",
         "| file and edit | apart | with `--against` | first error |",
@@ -167,6 +167,10 @@ def _edits(rows: dict[str, dict[str, Any]]) -> list[str]:
         apart = "no numbers" if row["apart"] >= NO_NUMBERS else f"{row['apart']:.2g}"
         lines.append(f"| {name} | {apart} | {_STATUS[row['status']]} | {_cell(row['said'])} |")
     return [*lines, ""]
+
+
+def _errors(rows: dict[str, dict[str, Any]]) -> int:
+    return sum(row["status"] == 1 for row in rows.values())
 
 
 _STATUS = {0: "the same", 1: "error", 2: "not judged"}
