@@ -156,8 +156,8 @@ def _edits(rows: dict[str, dict[str, Any]]) -> list[str]:
         "",
         f"- {len(rows)} edits of {files} files; {len(far)} change an output by {SIGMA:g} or more, of which "
         f"{_errors(far)} are errors. Missed: {len(missed)}{_listed(missed)}.",
-        f"- {len(broken)} more leave a file that raises, or gives NaN: {_errors(broken)} are errors, the others cannot be",
-        "  judged (status 2).",
+        f"- {len(broken)} more leave a file that raises, or gives NaN: {_errors(broken)} are errors, the others cannot",
+        "  be judged (status 2).",
         f"- Errors of files whose outputs are the same: {len(false)}{_listed(false)}.",
         "",
         "| file and edit | apart | with `--against` | first error |",
