@@ -20,7 +20,8 @@ class Shipped:
 
     @property
     def file(self) -> str:
-        return self.path.rpartition("/")[2]
+        """Its name, with the folders that tell it from others of the package."""
+        return "/".join(self.path.split("/")[-3:])
 
 
 CONSISTENT = "Internally consistent"
