@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.onnx_files import judging
+from benchmarks.onnx_files.edited import Edited, all_edited, edited_row
 from benchmarks.onnx_files.exporters import quiet
 from benchmarks.onnx_files.page import PAGE, read, write
 from benchmarks.onnx_files.planted import NAMES, Planted, planted
@@ -21,19 +22,23 @@ from benchmarks.onnx_files.table import File, files
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("files", "faults"))
+    parser.add_argument("--only", choices=("files", "faults", "edits"))
     parser.add_argument("--matching", default="", help="part of a name")
     parser.add_argument("--anew", action="store_true")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     options = parser.parse_args()
     quiet()
     end = time.monotonic() + options.seconds
-    work: list[tuple[str, File | Planted, bool]] = []
-    if options.only != "faults":
+    work: list[tuple[str, File | Planted | Edited, bool]] = []
+    asked = {options.only} if options.only else {"files", "faults", "edits"}
+    if "files" in asked:
         work += [("files", each, False) for each in files()]
-    if options.only != "files":
+    if "faults" in asked:
         work += [("faults", each, True) for each in planted()]
-    if options.only != "faults":
+    if "edits" in asked:
+        with tempfile.TemporaryDirectory() as folder:
+            work += [("edits", each, True) for each in all_edited(Path(folder))]
+    if "files" in asked:
         work += [("files", each, True) for each in files()]
     for table, each, fully in work:
         if time.monotonic() > end:
@@ -50,8 +55,10 @@ def main() -> None:
     print(PAGE)
 
 
-def row_of(each: File | Planted, fully: bool) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder, judging.benchmarked(fewer=isinstance(each, Planted)):
+def row_of(each: File | Planted | Edited, fully: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder, judging.benchmarked(fewer=not isinstance(each, File)):
+        if isinstance(each, Edited):
+            return edited_row(each, Path(folder))
         return file_row(each, Path(folder), fully) if isinstance(each, File) else fault_row(each, Path(folder))
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from frameworks.modern_layers import BUGS, LAYERS, D, made
 
+from benchmarks.onnx_files import modern_layers
+from benchmarks.onnx_files.modern_layers import BUGS, LAYERS, D, made
 from encoder_conformance.blackbox.comparing import judged
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source
@@ -17,7 +18,6 @@ from encoder_conformance.protocol.description import WholeFile, WholeInput
 from encoder_conformance.subjects.opening import source_session
 from encoder_conformance.subjects.subject import SubjectRequest
 
-HERE = Path(__file__).parent
 INPUTS = WholeInputs(
     WholeFile(
         inputs=(
@@ -35,7 +35,7 @@ SEEDS = range(3)
 @contextmanager
 def expected(name: str, folder: Path) -> Iterator[list[ExpectedOutputs]]:
     """What the right layer gives in float64, and σ, as `conform` measures it."""
-    request = SubjectRequest(f"{HERE / 'modern_layers.py'}:made", {"named": name}, folder=folder)
+    request = SubjectRequest(f"{modern_layers.__file__}:made", {"named": name}, folder=folder)
     session = source_session(request, folder / "source.log")
     assert session is not None
     try:

@@ -8,7 +8,7 @@ from typing import Annotated, get_origin
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.spec import axes
 
-ROOMS = ("oracle", "spec", "judging", "diagnosis", "commands/inspect", "readers")
+ROOMS = ("oracle", "spec", "judging", "diagnosis", "blackbox", "commands/inspect", "readers")
 WITH_AXES = {name for name, alias in vars(axes).items() if get_origin(alias) is Annotated}
 ARRAYS = WITH_AXES | {"Array", "Bools", "Floats", "Floating", "Indices", "Masks", "NDArray", "ndarray"}
 _MAPPINGS = {"Mapping", "dict", "Callable", "list"}

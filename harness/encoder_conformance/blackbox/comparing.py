@@ -29,7 +29,10 @@ def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
 
 
 def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str, bool]:
-    """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none."""
+    """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none.
+
+    `found` and `right` [*shape]; where the shapes are not the same, that is the problem.
+    """
     if found.shape != right.shape:
         return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
     mine, theirs = found.astype(np.float64), right.astype(np.float64)

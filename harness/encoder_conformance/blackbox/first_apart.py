@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from encoder_conformance.blackbox.step_apart import what_it_computes
 from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
@@ -39,17 +40,24 @@ class TracedCall:
 @dataclass(frozen=True)
 class FirstApart:
     """The step `made_by` from which on nothing is the other's. `alike`: what it takes → the other's step that makes the
-    same; `unknown`: what it takes beside, that the other has nowhere."""
+    same; `unknown`: what it takes beside, that the other has nowhere. `computes`: what it gives, told by what the
+    other makes of the same; "" where that is not known."""
 
     made_by: str
     value: str
     alike: Mapping[str, str]
     unknown: Sequence[str]
+    computes: str = ""
 
     def __str__(self) -> str:
         taken = [f"{name!r}, as {other} has it" for name, other in self.alike.items()]
         taken += [f"{name!r}, which is nowhere in it" for name in self.unknown]
         return f"{self.made_by} ({'; '.join(taken)})" if taken else self.made_by
+
+    @property
+    def also(self) -> str:
+        """What it gives, to stand behind a sentence."""
+        return f": it gives {self.computes}" if self.computes else ""
 
 
 def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> FirstApart | None:
@@ -67,7 +75,21 @@ def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Firs
         return None
     alike = {name: makers[pairs[name]].made_by for name in chosen.takes if name in pairs}
     unknown = [name for name in chosen.takes if name in mine.values and name not in fine]
-    return FirstApart(chosen.made_by, chosen.value, alike, unknown)
+    return FirstApart(chosen.made_by, chosen.value, alike, unknown, _in_its_place(chosen, mine, right, narrow, pairs))
+
+
+def _in_its_place(
+    step: TracedStep, mine: TracedCall, right: TracedCall, narrow: TracedCall, pairs: Mapping[str, str]
+) -> str:
+    """What the step gives, told by the other's that takes the same and whose value is nowhere in this call."""
+    given, known = {pairs[name] for name in step.takes if name in pairs}, {*pairs.values()}
+    for other in right.steps:
+        if other.value in right.values and other.value not in known and not given.isdisjoint(other.takes):
+            value = right.values[other.value]
+            said = what_it_computes(mine.values[step.value], value, _limit(value, narrow.values.get(other.value)))
+            if said:
+                return said.format(f"what {other.made_by} makes there")
+    return ""
 
 
 def _pairs(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Iterator[tuple[str, str]]:
@@ -76,15 +98,20 @@ def _pairs(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Iterator[
     for name, value in right.values.items():
         if _tells(value):
             numbers = _sorted(value)
-            held = narrow.values.get(name)
-            noise = _rms(_sorted(held) - numbers) if held is not None and held.size == value.size else 0.0
-            others[value.size].append((name, numbers, _TIMES * max(noise, _LEAST * _rms(numbers))))
+            others[value.size].append((name, numbers, _limit(value, narrow.values.get(name))))
     for name, value in mine.values.items():
         if _tells(value):
             numbers = _sorted(value)
             found = (other for other, due, limit in others[value.size] if _rms(numbers - due) <= limit)
             if (other := next(found, None)) is not None:
                 yield name, other
+
+
+def _limit(value: Array, narrow: Array | None) -> float:
+    """How far off a value [*shape] may be and be the same; `narrow`: in float32, of as many numbers."""
+    numbers = _sorted(value)
+    noise = _rms(_sorted(narrow) - numbers) if narrow is not None and narrow.size == value.size else 0.0
+    return _TIMES * max(noise, _LEAST * _rms(numbers))
 
 
 def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:
@@ -108,6 +135,7 @@ def _tells(value: Array) -> bool:
 
 
 def _sorted(value: Array) -> Array:
+    """The numbers of [*shape] in one axis, [N], the smallest first."""
     return np.sort(value.astype(np.float64), axis=None)
 
 

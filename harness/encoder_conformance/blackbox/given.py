@@ -50,6 +50,7 @@ def own_cases(name: str, items: Sequence[Mapping[str, Array]], whole: WholeFile,
 
 
 def _fitting(port: WholeInput, value: Array | None, where: str) -> Array:
+    """The value [*shape] in the format of the input. Raises InputError for another shape or kind."""
     if value is None:
         raise InputError(f"holds no array for the input {port.name!r}", where=where, hint="each input needs one")
     fixed = tuple(port.shape or ())

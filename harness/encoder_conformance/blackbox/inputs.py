@@ -176,6 +176,7 @@ class WholeInputs:
         return {port.name: self._first(port, case.inputs[port.name]) for port in self.file.inputs}
 
     def _first(self, port: WholeInput, value: Array) -> Array:
+        """The first item of [B, ...], as a batch of one; the value itself where it is one for all items."""
         axes = [place for place, (role, size) in enumerate(self._axes(port)) if role == "batch" and size != 1]
         return value.take([0], axis=axes[0]) if axes else value
 

@@ -142,7 +142,7 @@ def _is_finite(outputs: Outputs) -> bool:
 
 def _sigma(right: Array, others: Sequence[Array], roundoff: float) -> float:
     """The root of the mean square by which others differ, where all are finite; no less than one rounding of the
-    output, which every file makes."""
+    output, which every file makes. `right` and others [*shape]; what has another shape is left out."""
     wide = right.astype(np.float64)
     with np.errstate(all="ignore"):
         apart = [np.square(other.astype(np.float64) - wide) for other in others if other.shape == right.shape]

@@ -4,6 +4,7 @@ import os
 import pickle
 import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,7 +38,7 @@ class Extent:
 
 
 class Spool:
-    """A temporary file of values that can be pickled, and of tensors by key; it is gone with the process.
+    """A temporary file of values that can be pickled, and of tensors by key; it is gone with its spool.
 
     Threads may share it. Room that was freed is used again. On a full disk a value stays in memory, and a tensor is
     made anew each time.
@@ -147,7 +148,8 @@ class Spool:
 
     def _opened(self) -> int:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it is deleted with the process
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  # it is deleted when it is closed
+            weakref.finalize(self, self._file.close)
         return self._file.fileno()
 
 

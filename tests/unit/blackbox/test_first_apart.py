@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.blackbox.first_apart import TracedCall, first_apart
+from encoder_conformance.blackbox.step_apart import what_it_computes
 from encoder_conformance.protocol.steps import TracedStep
 
 X = np.random.default_rng(0).standard_normal((3, 5))
@@ -31,6 +32,7 @@ def test_the_step_after_the_last_that_both_have_is_named() -> None:
     assert found.made_by == "makes sum"
     assert found.alike == {"product": "makes product"}
     assert str(found) == "makes sum ('product', as makes product has it)"
+    assert found.also == ": it gives what makes sum makes there plus 0.001"
 
 
 @pytest.mark.parametrize("mine", [call(), call(turned=True), call(noise=2**-24), call(fused=True)])
@@ -47,3 +49,25 @@ def test_from_the_first_on_nothing_is_the_others() -> None:
     found = first_apart(call(), other, other)
     assert found is not None
     assert (found.made_by, dict(found.alike)) == ("makes product", {})
+
+
+STEP = np.random.default_rng(2).standard_normal((3, 4, 6))
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (STEP * -1.02, "-1.02 times {}"),
+        (STEP + 0.25, "{} plus 0.25"),
+        (STEP + np.arange(6.0), "{} plus a constant for each feature"),
+        (STEP[..., [1, 0, 2, 3, 4, 5]], "{} with its axis 2 in another order"),
+        (STEP[:, ::-1], "{} with its axis 1 in another order"),
+        (STEP.astype(np.float16), "{} in float16"),
+        (STEP * np.where(np.arange(4) == 2, 3.0, 1.0)[:, None], "{} but for 2 of the 4 along its axis 1"),
+        (np.where(STEP > 2, np.nan, STEP), f"no number in {int((STEP > 2).sum())} of 72 places"),
+        (np.tanh(STEP), ""),
+        (STEP[..., :5], ""),
+    ],
+)
+def test_what_a_step_gives_in_the_place_of_another(found: np.ndarray, said: str) -> None:
+    assert what_it_computes(found, STEP, 1e-6) == said

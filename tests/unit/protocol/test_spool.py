@@ -1,5 +1,6 @@
 """Values and tensors that lie in a temporary file, and matrices that are nearly all zeros."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -143,3 +144,12 @@ def test_the_parts_of_a_probes_matrix_are_its_elements(layer: str) -> None:
         assert (sparse is None) == (whole.ndim == 1)
         if sparse is not None:
             assert np.array_equal(np.concatenate(list(sparse.parts())), whole.reshape(-1)), parameter.name
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
+def test_its_file_is_closed_with_it() -> None:
+    file = Spool()
+    place = file.put(VALUES)
+    assert np.array_equal(file.get(place), VALUES)
+    del file
+    gc.collect()

@@ -161,7 +161,9 @@ def _first_apart(
     if isinstance(found, FirstApart):
         hint = "values are paired by their numbers; what the two spell otherwise has no pair"
         yield Finding(
-            severity="note", message=f"from {found} on, nothing of A is what B computes ({case.name})", hint=hint
+            severity="note",
+            message=f"from {found} on, nothing of A is what B computes ({case.name}){found.also}",
+            hint=hint,
         )
     elif found is not None:
         yield Finding(severity="note", message=f"the first step apart is not known: {found}")

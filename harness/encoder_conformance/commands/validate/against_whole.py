@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from encoder_conformance.blackbox.comparing import Outputs, judged, paired
@@ -22,6 +23,8 @@ from encoder_conformance.worker.session import Session
 
 LARGE = 64 << 20
 """Bytes of a file of which fewer cases and runs are asked."""
+_OF_AN_ITEM = 4096
+"""Numbers of an item that a file may fix and not count for more than its bytes."""
 
 
 def compare_whole(
@@ -41,7 +44,7 @@ def compare_whole(
         return WholeComparison(name, not_compared=("a checkpoint does not run",))
     if (why := unasked(description)) or description.whole is None:
         return WholeComparison(name, not_compared=(why,) if why else ())
-    few = description.file is not None and description.file.bytes > LARGE
+    few = is_large(description)
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases = [*inputs.cases(few=few), *own]
@@ -55,6 +58,16 @@ def compare_whole(
     answered = compared(name, expected, files, found.failed)
     notes = tuple(_notes(called, found, inputs))
     return replace(answered, notes=notes, first_apart="" if few else _first_apart(answered, called, file, runs))
+
+
+def is_large(description: FileDescription, times: int = 1) -> bool:
+    """Whether fewer cases are asked, where a file takes `times` its bytes: of many weights, or of few for many
+    positions, as of images or frames whose size it fixes."""
+    if description.file is None:
+        return False
+    inputs = description.whole.inputs if description.whole else ()
+    fixed = (prod(size for size in (each.shape or ())[1:] if isinstance(size, int)) for each in inputs)
+    return description.file.bytes * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
 
 
 def _first_apart(whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> str:
@@ -71,7 +84,7 @@ def _first_apart(whole: WholeComparison, source: Source, file: ExaminedFile, run
         return ""
     if isinstance(found, str):
         return f"the first step apart is not known: {found}"
-    return f"from {found} on, nothing is what {whole.source} computes ({case.name})"
+    return f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
 
 
 def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[str]:

@@ -25,9 +25,10 @@ from encoder_conformance.commands.options import (
     worker_limits,
 )
 from encoder_conformance.commands.validate.evidence import ValidationRequest
+from encoder_conformance.commands.validate.rounding.fixing import fixed
 from encoder_conformance.commands.validate.runtimes import RUNTIMES
 from encoder_conformance.commands.validate.show import show_validation
-from encoder_conformance.commands.validate.validation import fixed, validate
+from encoder_conformance.commands.validate.validation import validate
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.protocol.messages import MOST_NODES

@@ -1,76 +1,45 @@
-"""Validates an ONNX file: inspects it, asks every runtime, and assesses each phase by the evidence."""
+"""Validates an ONNX file: has it looked into and asked, and assesses each phase by the evidence."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from encoder_conformance.blackbox.inputs import WholeCase
-from encoder_conformance.commands.validate.against import compared_with, opened
-from encoder_conformance.commands.validate.against_saved import compare_saved, is_saved, saved
-from encoder_conformance.commands.validate.against_whole import compare_whole
+from encoder_conformance.commands.validate.against_saved import is_saved
+from encoder_conformance.commands.validate.asking import RuntimeAsking, answers_of_runtimes
+from encoder_conformance.commands.validate.beside_source import beside_saved, beside_source
 from encoder_conformance.commands.validate.covered import covered
 from encoder_conformance.commands.validate.evidence import (
-    Answers,
     Assessment,
-    ExaminedFile,
     ValidationEvidence,
     ValidationRequest,
     distinct,
 )
-from encoder_conformance.commands.validate.history import history_script
+from encoder_conformance.commands.validate.examining import examined, reachable
 from encoder_conformance.commands.validate.own_data import data_of
 from encoder_conformance.commands.validate.phases import source
 from encoder_conformance.commands.validate.phases.conformance import diagnoses
 from encoder_conformance.commands.validate.phases.table import VALIDATION_PHASES
 from encoder_conformance.commands.validate.results import RuntimeResult, Stated, Validation, WholeResult, in_order
 from encoder_conformance.commands.validate.rounding.by_oracle import by_oracle
-from encoder_conformance.commands.validate.rounding.fixing import write_within_limit
-from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
+from encoder_conformance.commands.validate.rounding.measured import MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import (
     FOLDER,
-    RuntimeQuestions,
     RuntimeRun,
     as_numbers,
-    ask_all,
     close_all,
-    inspecting,
     limit_time,
-    prepare,
     runtime_runs,
 )
-from encoder_conformance.commands.validate.weights import (
-    BATCH,
-    SEQUENCE,
-    expected_of_sample,
-    is_sampled,
-    sample,
-    sampled_note,
-    sampled_runs,
-)
+from encoder_conformance.commands.validate.weights import is_sampled, sampled_note
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.implementation.interpreter import Ready
-from encoder_conformance.judging.records import Record
-from encoder_conformance.oracle.golden.build import expectations
-from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Phase, PhaseFinding, plain
-from encoder_conformance.protocol.messages import Inspect
-from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
-from encoder_conformance.spec.case import Case
-from encoder_conformance.spec.case_parameters import CaseParameters
-from encoder_conformance.spec.outcome import Outcome
-from encoder_conformance.spec.situation import Situation
-from encoder_conformance.subjects.cases import InputLimits, file_cases
-from encoder_conformance.subjects.opening import inspected, source_session
-from encoder_conformance.subjects.starting import new_session
-from encoder_conformance.subjects.subject import SubjectRequest
-from encoder_conformance.worker.failure import Failure
+from encoder_conformance.subjects.opening import source_session
 
 
 def validate(request: ValidationRequest, out: Path, jobs: int, progress: Progress, folder: Path = FOLDER) -> Validation:
@@ -85,202 +54,28 @@ def validate(request: ValidationRequest, out: Path, jobs: int, progress: Progres
     return found.model_copy(update={"model": plain(str(named))})
 
 
-def reachable(model: Path, out: Path) -> Path:
-    """The path, or a link to it where its name is not UTF-8: no message can carry that."""
-    try:
-        str(model.absolute()).encode()
-    except UnicodeEncodeError:
-        link = out.absolute() / "model.onnx"
-        link.unlink(missing_ok=True)
-        link.symlink_to(model.absolute())
-        return link
-    return model
-
-
 def _validated(
     request: ValidationRequest, runs: list[RuntimeRun], out: Path, jobs: int, progress: Progress, folder: Path
 ) -> Validation:
     progress.begin("looking into the file", 1)
-    subject = _inspected(request, runs, out / "logs")
+    subject = examined(request, runs, out / "logs")
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
-    logs = out / "logs"
+    asking = RuntimeAsking(out / "logs", jobs, progress)
     own = data_of(subject, runs)
     if request.against is None:
-        measured = rounding_of(subject, runs, None, own, logs, progress)
-        answers = _answers(subject, runs, logs, jobs, progress)
+        measured = rounding_of(subject, runs, None, own, asking.logs, progress)
+        answers = answers_of_runtimes(subject, runs, asking)
         return _assessed(ValidationEvidence(subject, answers, rounding=measured.rounding, not_rounded=measured.why_not))
     source = replace(request.against, pythons=request.pythons)
     if is_saved(source):
-        return _assessed(_against_saved(source, subject, runs, logs, jobs, progress))
-    session = source_session(source, logs / "source.log")
+        return _assessed(beside_saved(source, subject, runs, asking))
+    session = source_session(source, asking.logs / "source.log")
     with contextlib.ExitStack() as entered:
         if session is not None:
             entered.callback(session.close)
-        return _assessed(_against(MadeFrom(source, session), subject, runs, own, _Asking(logs, jobs, progress)))
-
-
-@dataclass(frozen=True)
-class _Asking:
-    """How is asked: where logs go, with how many processes the oracle computes, and where progress is shown."""
-
-    logs: Path
-    jobs: int
-    progress: Progress
-
-
-def _against(
-    made_from: MadeFrom,
-    subject: ExaminedFile,
-    runs: list[RuntimeRun],
-    own: Sequence[WholeCase],
-    asking: _Asking,
-) -> ValidationEvidence:
-    """Beside its source: as two black boxes, and, where a layer is read off both, stage by stage."""
-    source, session = made_from.request, made_from.session
-    logs, jobs, progress = asking.logs, asking.jobs, asking.progress
-    whole = compare_whole((source, session), subject, runs, logs, progress, own)
-    if not subject.is_understood:
-        of_file = rounding_of(subject, runs, made_from, own, logs, progress)
-        return ValidationEvidence(subject, None, whole=whole, rounding=of_file.rounding, not_rounded=of_file.why_not)
-    with contextlib.ExitStack() as entered:
-        try:
-            held, origin = entered.enter_context(opened(source, subject, session, progress))
-        except InputError as problem:
-            measured = rounding_of(subject, runs, made_from, own, logs, progress)
-            if not whole.verdicts and measured.rounding is None:
-                why = "; ".join((problem.problem, *whole.not_compared))
-                raise InputError(why, where=problem.where, hint=problem.hint) from None
-            answers = _answers(subject, runs, logs, jobs, progress)
-            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem)
-            return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
-        part = replace(source, at=origin.at)
-        if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
-            of_part = compare_whole((part, session), subject, runs, logs, progress, own)
-            whole = of_part if of_part.verdicts else whole
-        of = MadeFrom(part, session, origin.parameters)
-        measured = rounding_of(subject, runs, of, own, logs, progress)
-        answers = _answers(held, runs, logs, jobs, progress)
-        compared = compared_with(origin, held, answers, progress) if answers else ()
-        judged = ValidationEvidence(held, answers, origin, compared, whole)
-        return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
-
-
-def _against_saved(
-    source: SubjectRequest, subject: ExaminedFile, runs: list[RuntimeRun], logs: Path, jobs: int, progress: Progress
-) -> ValidationEvidence:
-    """Beside outputs that were saved: in σ, or as far as its rounding takes a file of integers from them."""
-    where, measured, whole = f"--against {source.target}", NOT_OF_INTEGERS, None
-    if subject.integers and subject.description.whole is not None:
-        case = saved(source.folder / source.target, subject.description.whole, where)
-        measured = rounding_of(subject, runs, MadeFrom(source, saved=case), (), logs, progress)
-        if measured.rounding is None:
-            raise InputError(measured.why_not, where=where)
-    else:
-        whole = compare_saved(source, subject, runs, logs, progress)
-    answers = _answers(subject, runs, logs, jobs, progress) if subject.is_understood else None
-    return ValidationEvidence(
-        subject, answers, whole=whole, unopened=f"{source.target} has none", rounding=measured.rounding
-    )
-
-
-def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Writes `request.fix`, the file with what is mechanical mended, and with what of its integers is left in float
-    that keep it from its limit. What that was; () where nothing was written."""
-    new = request.fix
-    assert new is not None
-    request = replace(request, model=reachable(request.model, out))
-    logs = out / "logs"
-    runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
-    try:
-        file = _inspected(request, runs, logs)
-        done = file.description.fixed
-        if file.integers and request.limit is not None:
-            mended = replace(file, request=replace(file.request, model=new)) if done else file
-            left = write_within_limit(mended, [run for run in runs if run.session is not None], new, logs, progress)
-            done = (*done, f"left in float are {', '.join(left)}") if left else done
-        return done
-    finally:
-        close_all(runs)
-
-
-def _inspected(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> ExaminedFile:
-    """The file as a worker describes it, which stays: it knows the file, and is asked for its run."""
-    run = inspecting(runs)
-    if run is None:
-        found = runs[0].found
-        assert not isinstance(found, Ready)
-        raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
-    assert isinstance(run.found, Ready)
-    run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
-    path, new = str(request.model.absolute()), str(request.fix.absolute()) if request.fix else None
-    asked = Inspect(path=path, mask=request.mask, fix=new, most_nodes=request.most_nodes)
-    answer = inspected(run.session, asked)
-    if isinstance(answer, Failure):
-        raised = answer.outcome == Outcome.ERROR
-        problem = "it could not be looked into" if raised else "looking into it did not end well"
-        message = f"{problem}: {answer.message}"
-        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(run.session.log))
-        return ExaminedFile(request, FileDescription(findings=(finding,)), {})
-    return ExaminedFile(request, *answer)
-
-
-def _answers(
-    subject: ExaminedFile, runs: Sequence[RuntimeRun], logs: Path, jobs: int, progress: Progress
-) -> Answers | None:
-    """Ask every runtime the cases of each phase; None where the file cannot be judged."""
-    if not subject.can_be_judged:
-        return None
-    cases, sampled = _cases(subject), is_sampled(subject)
-    if sampled and not subject.request.runtimes:
-        runs = sampled_runs(runs)
-    prepare(runs, subject.description.stages, subject.request.deviations)
-    every_case = distinct(cases)
-    expected = expected_of_sample(every_case) if sampled else expectations(every_case, jobs, progress, subject.format)
-    if sampled:
-        give_freed_memory_back()
-    progress.begin("asking", len(every_case) * sum(isinstance(run.found, Ready) for run in runs))
-    questions = RuntimeQuestions(every_case, expected, subject.dtype, subject.rounded_as)
-
-    def report(run: RuntimeRun, record: Record) -> None:
-        progress.step(f"{run.name} {record.case}")
-        if sampled:  # what judging took, in pieces as large as a weight
-            give_freed_memory_back()
-
-    ask_all(runs, questions, logs, report, subject.request.limits)
-    for run in runs:
-        run.history_script = _history_script(run, subject, logs)
-    return Answers(cases, expected, runs)
-
-
-def _cases(subject: ExaminedFile) -> dict[Phase, list[Case]]:
-    """The cases of each phase that asks any."""
-    assert subject.layer is not None
-    limits, held = InputLimits.of_file(subject.description), CaseParameters.of(subject.parameters)
-    sampled = is_sampled(subject)
-    at_most = (BATCH, SEQUENCE) if sampled else None
-    cases: dict[Phase, list[Case]] = {}
-    asked: Iterator[Situation]
-    for phase in VALIDATION_PHASES:
-        if phase.situations is not None:
-            asked = (each for each in phase.situations(limits) if each.holds_for(subject.layer))
-            asked = sample(asked) if sampled else asked
-            cases[phase.name] = list(file_cases(asked, limits, subject.layer, subject.format, held, at_most))
-    return cases
-
-
-def _history_script(run: RuntimeRun, subject: ExaminedFile, logs: Path) -> str | None:
-    """Writes the script that shows a run's dependence on what was asked before; its path."""
-    if run.dependence is None:
-        return None
-    model, runtime = subject.request.model.absolute(), onnx_runtime(run.runtime)
-    script = history_script(model, run.name, runtime, run.level, subject.description, run.dependence)
-    if script is None:
-        return None
-    path = logs / f"history-{run.name.replace(' ', '-')}.py"
-    path.write_text(script, encoding="utf-8")
-    return str(path)
+        return _assessed(beside_source(MadeFrom(source, session), subject, runs, own, asking))
 
 
 def _assessed(given: ValidationEvidence) -> Validation:

@@ -127,18 +127,23 @@ def without_effect(case: Case) -> Iterator[PhaseFinding]:
         yield layer_finding("warning", f"{message}{': ' if why else ''}{why}", hint)
 
 
-LARGE = 20_000_000
-"""Parameters from which on a file is sampled."""
+LARGE = 8_000_000
+"""Parameters from which on a file is sampled: asked everything, a stack of six layers of 384 takes four minutes."""
+_USUAL = 33
+"""Positions of the longest case: a file that fixes more has so many fewer parameters from which on it is."""
 RUNS = 4
 """Monte-Carlo runs behind σ, for the suite's 64: of an element with its neighbours it is known within a quarter."""
 BATCH, SEQUENCE = 2, 6
 KEPT = frozenset({"padding-right", "no-mask", "invariant-determinism", "invariant-padding-content"})
 
 
-def sample(situations: Iterable[Situation]) -> Iterator[Situation]:
-    """Those that a large file is asked: the first of other sizes, and what is kept."""
+def sample(situations: Iterable[Situation], *, is_long: bool = False) -> Iterator[Situation]:
+    """Those that a large file is asked: the first of other sizes, and what is kept. One that fixes a long sequence is
+    asked no relation: each needs its own noise, of 64 runs."""
     sizes = 0
     for each in situations:
+        if is_long and each.invariant is not None:
+            continue
         sizes += each.situation.startswith("size-")
         if each.situation in KEPT or (sizes == 1 and each.situation.startswith("size-")):
             yield each
@@ -147,7 +152,15 @@ def sample(situations: Iterable[Situation]) -> Iterator[Situation]:
 def is_sampled(subject: ExaminedFile) -> bool:
     """Whether it is; in float64, whose noise needs a wider golden, nothing is."""
     layer = subject.layer
-    return layer is not None and subject.is_understood and subject.dtype != "float64" and parameter_count(layer) > LARGE
+    if layer is None or not subject.is_understood or subject.dtype == "float64":
+        return False
+    _, sequence = subject.description.sizes()
+    return parameter_count(layer) * max(sequence or 1, _USUAL) > LARGE * _USUAL
+
+
+def is_long(subject: ExaminedFile) -> bool:
+    """Whether it fixes a longer sequence than is asked of others."""
+    return (subject.description.sizes()[1] or 0) > _USUAL
 
 
 def sampled_runs(runs: Sequence[RuntimeRun]) -> list[RuntimeRun]:
@@ -159,8 +172,10 @@ def sampled_note(subject: ExaminedFile, runs: Sequence[RuntimeRun], cases: Itera
     assert subject.layer is not None
     million = parameter_count(subject.layer) / 1e6
     asked = ", ".join(run.name for run in runs)
-    names = ", ".join(case.situation.situation for case in cases)
-    size = f"at up to {BATCH} × {SEQUENCE} positions"
+    asked_in = list(cases)
+    names = ", ".join(case.situation.situation for case in asked_in)
+    largest = [max(size) for size in zip(*(case.x_shape[:2] for case in asked_in), strict=True)]
+    size = f"at up to {' × '.join(map(str, largest))} positions"
     message = f"its {million:.0f} million parameters are sampled: {names}, {size}, in {asked}"
     hint = f"σ comes from {RUNS} runs of the oracle; --runtime asks others; a file of fewer layers is judged in full"
     return PhaseFinding(phase="numbers", severity="note", message=message, hint=hint)

@@ -17,8 +17,10 @@ from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
+from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS
 from encoder_conformance.readers.onnx_file.interface.angles import names_of_angles, said_of_angles, ways_of_angles
-from encoder_conformance.readers.onnx_file.interface.cutting import CONVOLUTIONS, Cut, cuts
+from encoder_conformance.readers.onnx_file.interface.attention import without_attention
+from encoder_conformance.readers.onnx_file.interface.cutting import Cut, cuts
 from encoder_conformance.readers.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
 from encoder_conformance.readers.onnx_file.interface.mask_checks import check_masks
@@ -134,6 +136,10 @@ def _inspect(
     inspection.whole, inspection.quantisation = whole_file(graph), quantisation(graph.original)
     if thoroughly and not check_scales(graph.original, findings):  # nothing that it computes has numbers
         return
+    if kinds := without_attention(graph):
+        message = f"it is no Transformer encoder: there is no attention in it; it is made of {kinds}"
+        findings.error("layer", message, "attention multiplies queries with keys: no product here is of two values")
+        return
     if _is_whole_model(graph):  # of which the encoder is taken; each copy is as large as the weights
         inspection.model = model = graph.original
     finite = not thoroughly or check_weights(graph, findings)
@@ -154,8 +160,11 @@ def _is_whole_model(graph: Graph) -> bool:
 
 
 def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool) -> None:
-    """The encoder inside of a whole model, cut out: the first cut whose layers are understood, else the first."""
-    before, first = inspection.findings, None
+    """The encoder inside of a whole model, cut out: the first cut whose layers are understood, else the first.
+
+    A final norm that is not as the layers' are is left out of it, where that can be: it is a step of the model's own.
+    """
+    before, first, layers = inspection.findings, None, 0
     for cut in cuts(graph):
         graph.forget_numbers()
         tried = replace(inspection, findings=Findings(list(before.found)), model=cut.model, cut=cut)
@@ -165,7 +174,16 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
         if tried.graph is not None:
             _inspect_layers(tried, tried.graph, expected, thoroughly)
         first = first or tried
-        if tried.inferred is not None and tried.inferred.layer is not None:
+        found = tried.inferred
+        if found is not None and found.layer is not None and layers in (0, found.layer.stack.layers):
+            if found.final_norm_apart and not layers:
+                first, tried.unjudged, layers = tried, cut.before, found.layer.stack.layers
+                continue
+            if found.final_norm_apart:
+                continue
+            if layers and first.inferred is not None:
+                what = f"{first.inferred.final_norm_apart}: it is not judged"
+                tried.findings.note("layer", what, "the encoder is judged up to what that norm takes")
             first = tried
             if thoroughly and tried.semantics is not None:
                 give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
@@ -208,6 +226,11 @@ def _inspect_interface(
     try:
         inspection.semantics, runner = infer_semantics(graph, interface)
     except ExecutionError as error:
+        sizes = [port.name for port in interface.masks if interface.output.name not in graph.depending_on(port.name)]
+        if inspection.cut is not None and sizes:
+            message = f"the encoder does not run by itself: it computes sizes from those of {', '.join(sizes)}"
+            findings.error("loads", f"{message}: {error}", "export the encoder layers by themselves")
+            return
         message = f"it runs at no batch and sequence that was tried: {error}"
         findings.error("loads", message, "see what it says of its shapes")
         return

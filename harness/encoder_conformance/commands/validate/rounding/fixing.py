@@ -1,16 +1,18 @@
-"""Writes a file of integers with as few operators left in float as keep it within a limit."""
+"""Writes a file with what is mechanical mended, and, of integers, with as few operators left in float as keep it within
+a limit."""
 
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from encoder_conformance.commands.validate.evidence import ExaminedFile
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationRequest
+from encoder_conformance.commands.validate.examining import examined, reachable
 from encoder_conformance.commands.validate.own_data import own_data
 from encoder_conformance.commands.validate.rounding.measured import MadeFrom, RoundingComparison, measure_rounding
 from encoder_conformance.commands.validate.rounding.ranking import Variants
 from encoder_conformance.commands.validate.rounding.results import far, shown
-from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.commands.validate.runtimes import FOLDER, RuntimeRun, close_all, runtime_runs
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.subjects.opening import open_source, source_session
@@ -19,7 +21,27 @@ from encoder_conformance.worker.failure import Failure
 _WHERE = "--fix"
 
 
-def write_within_limit(
+def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Path = FOLDER) -> tuple[str, ...]:
+    """Writes `request.fix`, the file with what is mechanical mended, and with what of its integers is left in float
+    that keep it from its limit. What that was; () where nothing was written."""
+    new = request.fix
+    assert new is not None
+    request = replace(request, model=reachable(request.model, out))
+    logs = out / "logs"
+    runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
+    try:
+        file = examined(request, runs, logs)
+        done = file.description.fixed
+        if file.integers and request.limit is not None:
+            mended = replace(file, request=replace(file.request, model=new)) if done else file
+            left = _write_within_limit(mended, [run for run in runs if run.session is not None], new, logs, progress)
+            done = (*done, f"left in float are {', '.join(left)}") if left else done
+        return done
+    finally:
+        close_all(runs)
+
+
+def _write_within_limit(
     file: ExaminedFile, runs: Sequence[RuntimeRun], new: Path, logs: Path, progress: Progress
 ) -> tuple[str, ...]:
     """Writes `new`, and says which operators are left in float; () where the file is within the limit as it is.

@@ -8,7 +8,7 @@ from pathlib import Path
 from encoder_conformance.blackbox.comparing import Outputs, paired
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import Measure, Source
-from encoder_conformance.commands.validate.against_whole import LARGE, answers_of, unaskable
+from encoder_conformance.commands.validate.against_whole import answers_of, is_large, unaskable
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.rounding.ranking import Variants, ranking
 from encoder_conformance.commands.validate.rounding.relations import changed
@@ -24,6 +24,7 @@ from encoder_conformance.worker.session import Session
 
 _TIMES_FLOAT = 4
 """So many times as large is the same file in float32."""
+_NOT_RANKED = "its operators of integers were not left in float one by one, for each makes a file of this size"
 _LOOKED_AT = 2
 """Cases of which every activation is looked at."""
 
@@ -58,7 +59,7 @@ class RoundingComparison:
         self._source = self._real
         if made_from is not None and made_from.session is not None:
             self._source = Source(made_from.request, made_from.session, "float32")
-        self.few = file.description.file is not None and file.description.file.bytes > LARGE // _TIMES_FLOAT
+        self.few = is_large(file.description, _TIMES_FLOAT)
 
     @property
     def saved(self) -> tuple[WholeCase, Outputs] | None:
@@ -214,8 +215,11 @@ def _looked_into(
         why = f"what its integers do was not looked into: {looked.message.splitlines()[0]}"
         return found.model_copy(update={"not_asked": (*found.not_asked, why)})
     related, changes = changed(compared.session, compared.file.request.model, inputs, cases, found)
+    seen = found.model_copy(update={"away": looked.away, "related": related, "changed": changes})
+    if compared.few and limit is None:
+        return seen.model_copy(update={"not_ranked": _NOT_RANKED})
     ranked = ranking(variants, looked.places, [(case, due[case.name]) for case in chosen], limit, compared.progress)
-    return found.model_copy(update={"away": looked.away, "ranking": ranked, "related": related, "changed": changes})
+    return seen.model_copy(update={"ranking": ranked})
 
 
 def _plain(cases: Sequence[WholeCase]) -> list[WholeCase]:

@@ -64,7 +64,8 @@ class ChangedAnswer(Frozen):
 
 class Rounding(Frozen):
     """How far a file of integers is off from its `reference`. `made_from`: that is what it was made from; else the
-    numbers that its integers stand for. `not_asked`: cases that could not be compared, and why."""
+    numbers that its integers stand for. `not_asked`: cases that could not be compared, and why; `not_ranked`: why no
+    ranking was made."""
 
     reference: Plain
     made_from: bool
@@ -72,6 +73,7 @@ class Rounding(Frozen):
     not_asked: tuple[Plain, ...] = ()
     away: tuple[RoundedAway, ...] = ()
     ranking: Ranking | None = None
+    not_ranked: Plain = ""
     changed: tuple[ChangedAnswer, ...] = ()
     related: tuple[str, ...] = ()
 

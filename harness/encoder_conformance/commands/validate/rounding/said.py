@@ -46,6 +46,8 @@ def findings(rounding: Rounding, limit: float | None) -> Iterator[PhaseFinding]:
         )
     yield from _by_case(rounding)
     yield from _ranked(rounding.ranking, limit)
+    if rounding.not_ranked:
+        yield _finding("note", rounding.not_ranked, "--limit ranks them")
     for change in rounding.changed:
         far_off = f"by {change.apart:.2g}, where its rounding makes {change.rounding:.2g}"
         message = f"{change.by}: it gives something else, {far_off}"

@@ -36,6 +36,7 @@ ROWWISE = frozenset(
     )
 )  # fmt: skip
 """Each element depends on its whole row, and the shape stays."""
+CONVOLUTIONS = frozenset(("Conv", "FusedConv", "NhwcConv"))
 PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum", "FusedMatMul"))
 
 

@@ -13,16 +13,18 @@ from onnx import helper
 
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, lower
-from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label, passed_on, takers_of
-from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, float_type_of
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, inputs_of, node_label, passed_on, takers_of
+from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS, FLOAT_TYPES, IDENTITIES, float_type_of
+from encoder_conformance.readers.onnx_file.interface.attention import past_attention
 from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.reading.checker import without_weights
 
-CONVOLUTIONS = frozenset(("Conv", "FusedConv", "NhwcConv"))
 FUSED_EMBEDDINGS = frozenset(("EmbedLayerNormalization", "QEmbedLayerNormalization"))
 _SKIPPED = frozenset(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"))
 MOST_OUTPUTS = 12
 """Values that are tried as the hidden states, the last first."""
+MOST_OF_LATER = 4
+"""Of those, of a later start: a final norm that is written out ends in two sums, and a residual sum is before it."""
 MOST_STARTS = 6
 """Values after the first that are tried as what the layers take."""
 Shapes = dict[str, tuple[int | str | None, ...]]
@@ -63,20 +65,36 @@ class TokenEmbedding:
 
 def cuts(graph: Graph) -> Iterator[Cut]:
     """The likeliest first; none where nothing before the layers was found."""
-    start = _start(graph)
+    past = past_attention(graph)
+    start = _start(graph, past)
     if start is None:
         return
     x, before = start
-    shapes = _shapes(graph.original)
-    for output in _hidden_states(graph, x, shapes)[:MOST_OUTPUTS]:
+    shapes, made = _shapes(graph.original), False
+    for number, each in enumerate([x, *_later_starts(graph, x, shapes)[:MOST_STARTS]]):
+        if len(shapes.get(each, (None,) * 3)) not in (2, 3):  # as a convolution over two axes gives
+            continue
+        hidden = [name for name in _hidden_states(graph, each, shapes) if _may_be_alike(shapes, each, name)]
+        hidden = [name for name in hidden if not past or name in past]
+        for output in hidden[: MOST_OF_LATER if number else MOST_OUTPUTS]:
+            made = True
+            yield _cut(graph, each, before, output, shapes)
+    for output in _hidden_states(graph, x, shapes)[: not made]:
         yield _cut(graph, x, before, output, shapes)
-    for later in _later_starts(graph, x, shapes)[:MOST_STARTS]:
-        for output in _hidden_states(graph, later, shapes)[:2]:
-            yield _cut(graph, later, before, output, shapes)
 
 
-def _start(graph: Graph) -> tuple[str, str] | None:
-    """The value that the layers take, and what makes it."""
+def _may_be_alike(shapes: Shapes, one: str, other: str) -> bool:
+    """Whether two values may have one shape, as a layer's input and output have: no known sizes differ."""
+    first, second = shapes.get(one), shapes.get(other)
+    if first is None or second is None:
+        return True
+    sizes = zip(first, second, strict=False)
+    known = (pair for pair in sizes if isinstance(pair[0], int) and isinstance(pair[1], int))
+    return len(first) == len(second) and all(a == b for a, b in known)
+
+
+def _start(graph: Graph, past: Collection[str]) -> tuple[str, str] | None:
+    """The value that the layers take, and what makes it. `past`: the values past attention."""
     integers = [port.name for port in map(port_of, graph.inputs) if port.dtype in INTEGERS]
     nodes = graph.original.graph.node
     fused = next((node for node in nodes if node.op_type in FUSED_EMBEDDINGS), None)
@@ -85,7 +103,7 @@ def _start(graph: Graph) -> tuple[str, str] | None:
     if found := embedding(graph, integers):
         own = _own_value(graph, found.output)
         return (own, f"the embedding over {found.rows} ids, {found.node}") if own else None
-    convolutions = [node for node in nodes if node.op_type in CONVOLUTIONS]
+    convolutions = [node for node in nodes if node.op_type in CONVOLUTIONS and node.output[0] not in past]
     if convolutions:
         start = passed_on(convolutions[-1].output[0], takers_of(nodes), _PASSED)
         return start, f"the convolution {node_label(convolutions[-1])}"
@@ -115,7 +133,13 @@ def _shapes(model: onnx.ModelProto) -> Shapes:
     except Exception:
         return {}
     infos = (*light.graph.value_info, *light.graph.output)
-    return {info.name: shape for info in infos if (shape := port_of(info).shape) is not None}
+    known: Shapes = {info.name: shape for info in infos if (shape := port_of(info).shape) is not None}
+    ranks: Shapes = {
+        node.output[0]: (None,) * len(attributes_of(node)["perm"])
+        for node in model.graph.node
+        if node.op_type == "Transpose" and "perm" in attributes_of(node)
+    }
+    return ranks | known
 
 
 def _hidden_states(graph: Graph, x: str, shapes: Shapes) -> list[str]:

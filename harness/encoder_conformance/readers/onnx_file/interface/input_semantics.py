@@ -1,5 +1,6 @@
 """Infers the layout of x and the meaning of each mask by perturbation: who changes whom, and what hides it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -30,6 +31,8 @@ ACROSS = 3.0
 """Weighed its influence on other items, up to which a position's influence in its own may have come the same way."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
+TRIES_BESIDE = 24
+"""Where an input beside x gives sizes alone: they are computed, and hardly any others fit."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,16 @@ class InputSemantics:
 def infer_semantics(graph: Graph, interface: Interface) -> tuple[InputSemantics, ModelRunner]:
     """Raises ExecutionError where the file runs at no size, neither in ONNX Runtime nor in the reference."""
     runner = ModelRunner(graph.model)
-    probe, problem = first_that_runs(probe_runs(runner, graph, interface, 2), TRIES)
+    unread = _unread(interface, graph)
+    beside = any(port.name in unread and port.dtype in FLOATS for port in interface.masks)
+    tries = TRIES_BESIDE if beside else TRIES
+    probe, problem = first_that_runs(probe_runs(runner, graph, interface, 2), tries)
     if probe is None and runner.session and not runner.ended:
         reference = runner.on_reference(problem)
         probe, other = first_that_runs(probe_runs(reference, graph, interface, 2), TRIES_OF_REFERENCE)
         if probe is not None:
             return semantics_of(probe, graph), reference
-        probe, _ = first_that_runs(probe_runs(runner, graph, interface, 1), TRIES)
+        probe, _ = first_that_runs(probe_runs(runner, graph, interface, 1), tries)
         problem = f"ONNX Runtime: {problem}; ONNX's reference: {other}"
     if probe is None:
         raise ExecutionError(problem)
@@ -113,17 +119,24 @@ def semantics_of(probe: ProbeRun, graph: Graph | None = None) -> InputSemantics:
     masks = probe.interface.masks
     best: InputSemantics | None = None
     turned = probe.interface.angles
-    for polarities in product(*(polarities_of(mask.dtype)[: 1 if mask.name in turned else None] for mask in masks)):
+    once = (_unread(probe.interface, graph) if graph is not None else set()) | {*turned}
+    for polarities in product(*(polarities_of(mask.dtype)[: 1 if mask.name in once else None] for mask in masks)):
         found = _under(probe, polarities)
         if found is not None and (best is None or found.hiding > best.hiding):
             best = found
-            if best.hiding == len(masks) - len(turned) + 1:  # every mask hides, wholly
+            if best.hiding == len(masks) - len(once) + 1:  # every mask hides, wholly
                 break
     if best is None:
         return _without_numbers(probe)
     if graph is not None:
         best = _mark_past_softmax(graph, best)
-    return _mark_flipped(probe, _mark_counted(probe, best))
+    return _mark_flipped(probe, _mark_counted(probe, best), once)
+
+
+def _unread(interface: Interface, graph: Graph) -> set[str]:
+    """The inputs beside x of which the output takes no number: their sizes at most."""
+    names = (port.name for port in interface.masks)
+    return {name for name in names if interface.output.name not in graph.depending_on(name)}
 
 
 def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics | None:
@@ -171,10 +184,12 @@ def _on_others(influence: Array) -> Array:
 
 
 def _is_causal(influence: Array) -> bool:
-    """Whether positions change later ones, and none an earlier one: by their influence [S, S], from and to."""
+    """Whether positions change later ones, and none an earlier one: by their influence [S, S], from and to. A row
+    without any is of a position that was not changed."""
     S = len(influence)
     on_earlier, on_later = np.tril(influence, -1), np.triu(influence, 1)
-    return not on_earlier.any() and int((on_later > 0).sum()) > S * (S - 1) // 4 and S > 2
+    later = sum(S - 1 - place for place in range(S) if influence[place].any())
+    return not on_earlier.any() and int((on_later > 0).sum()) > later // 2 and S > 2
 
 
 @dataclass(frozen=True)
@@ -279,9 +294,10 @@ def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> 
     return np.array_equal(outputs[0], outputs[1])
 
 
-def _mark_flipped(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
-    """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign."""
-    if all(mask.polarity or mask.turning or mask.dtype not in FLOATS for mask in found.masks):
+def _mark_flipped(probe: ProbeRun, found: InputSemantics, known: Collection[str]) -> InputSemantics:
+    """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign. Of `known` ones
+    that is not asked: they are no masks."""
+    if all(mask.polarity or mask.name in known or mask.dtype not in FLOATS for mask in found.masks):
         return found
     turned = tuple(
         mask.polarity or (additive(mask.dtype, +1) if mask.dtype in FLOATS else Polarity("attend", mask.fill, 0))

@@ -37,5 +37,10 @@ def port_of(info: onnx.ValueInfoProto) -> Port:
     except ValueError:
         name = "unknown"
     dtype = {"float": "float32", "double": "float64"}.get(name, name)
-    sizes = (int(dim.dim_value) if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim)
+    # PaddlePaddle's converter writes -1 for a size that is free.
+    known = (dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim)
+    sizes = (
+        int(dim.dim_value) if is_known else dim.dim_param or None
+        for dim, is_known in zip(tensor.shape.dim, known, strict=True)
+    )
     return Port(name=info.name, dtype=dtype, shape=tuple(sizes) if tensor.HasField("shape") else None)

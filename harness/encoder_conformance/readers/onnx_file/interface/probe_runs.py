@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import islice, product
+from math import prod
 
 import numpy as np
 
@@ -14,7 +16,16 @@ from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.spec.axes import Array
 
 BATCH, SEQUENCE = 3, 5
+FEWER = 2
+"""Items of a file that fixes a long sequence: a trace of all its values takes a gigabyte."""
 LONGEST = 512
+KEPT = 1 << 28
+"""Bytes of outputs that a probe run keeps."""
+ALL, SOME = 64, 8
+"""The most places of which each is changed in turn, and how many of more are."""
+MOST, MOST_BESIDE = 1 << 24, 1 << 20
+"""Numbers of the largest x that is tried, and of the largest input beside it, from which the sizes of x may be computed
+by convolutions: what is found among constants may be no batch at all."""
 
 
 @dataclass
@@ -26,6 +37,7 @@ class ProbeRun:
     x: Array
     shapes: dict[str, tuple[int, ...]]
     outputs: dict[bytes, Array] = field(default_factory=dict)
+    """Outputs by a digest of what they were made of, as far as KEPT allows."""
 
     @property
     def angles(self) -> Tensors:
@@ -41,20 +53,24 @@ class ProbeRun:
     def output(self, masks: Tensors, x: Array | None = None) -> Array:
         """The output in float64, in the shape of x."""
         feeds = {self.interface.x.name: self.x if x is None else x, **masks}
-        key = b"".join(np.ascontiguousarray(v).tobytes() for v in feeds.values())
-        if key not in self.outputs:
-            self.outputs[key] = self.runner.run(feeds)[self.interface.output.name].astype(np.float64)
-        return self.outputs[key]
+        key = sha256(b"".join(np.ascontiguousarray(v).tobytes() for v in feeds.values())).digest()
+        if key in self.outputs:
+            return self.outputs[key]
+        output = self.runner.run(feeds)[self.interface.output.name].astype(np.float64)
+        if (len(self.outputs) + 1) * output.nbytes <= KEPT:
+            self.outputs[key] = output
+        return output
 
     def influence(self, masks: Tensors, axis: int, places: Iterable[int] | None = None) -> Array:
         """[n, n] along one axis of x: how much the output at the second place changes with x at the first.
 
-        The other axis stays at its first place. NaN where the output is no number; 0 in rows other than `places`. x is
-        replaced twice, by other draws: a softmax that picks one key shows nothing of a small change.
+        The other axis stays at its first place. NaN where the output is no number; 0 in rows other than `places`, which
+        are some of many where none are named. x is replaced twice, by other draws: a softmax that picks one key shows
+        nothing of a small change.
         """
         n = self.x.shape[axis]
         found = np.zeros((n, n))
-        for place in range(n) if places is None else places:
+        for place in _some_of(n) if places is None else places:
             for change in self._changes(masks, axis, place):
                 line = change if self.x.ndim == 2 else change[:, 0] if axis == 0 else change[0]
                 found[place] = np.maximum(found[place], line)
@@ -74,6 +90,11 @@ class ProbeRun:
             perturbed[at] = drawn.astype(perturbed.dtype)
             with np.errstate(invalid="ignore"):
                 yield np.abs(self.output(masks, perturbed) - self.output(masks)).max(-1)
+
+
+def _some_of(n: int) -> list[int]:
+    """All places, or of many the first, the last, and some between."""
+    return [*range(n)] if n <= ALL else [*dict.fromkeys(map(int, np.linspace(0, n - 1, SOME)))]
 
 
 def first_that_runs(probes: Iterator[ProbeRun], tries: int) -> tuple[ProbeRun | None, str]:
@@ -98,18 +119,23 @@ def probe_runs(runner: ModelRunner, graph: Graph, interface: Interface, least: i
     shape = interface.x.shape or (None, None, None)
     d_model = shape[-1] if isinstance(shape[-1], int) else _width(graph)
     declared = [d if isinstance(d, int) else None for d in shape[:-1]]
-    for sizes in _sizes(declared, graph, least):
+    for number, sizes in enumerate(_sizes(declared, graph, least)):
+        if number and prod(sizes) * d_model > MOST:
+            continue
         x = np.random.default_rng(0).normal(size=(*sizes, d_model)).astype(np.dtype(interface.x.dtype))
         symbols = {d: n for d, n in zip(shape, x.shape, strict=True) if isinstance(d, str)}
         choices = [list(_shapes(mask, symbols, sizes)) for mask in interface.masks]
-        for shapes in product(*choices):
+        for place, shapes in enumerate(product(*choices)):
+            if number + place and any(prod(shape) > MOST_BESIDE for shape in shapes):
+                continue
             names = (mask.name for mask in interface.masks)
             yield ProbeRun(runner, interface, x, dict(zip(names, shapes, strict=True)))
 
 
 def _sizes(declared: list[int | None], graph: Graph, least: int) -> Iterator[tuple[int, ...]]:
     """Batch and sequence: as declared, else usual ones, else from `least` up those among the constants of shapes."""
-    usual = [SEQUENCE] if len(declared) == 1 else [BATCH, SEQUENCE]
+    items = BATCH if max(filter(None, declared), default=0) <= ALL else FEWER
+    usual = [SEQUENCE] if len(declared) == 1 else [items, SEQUENCE]
     yield tuple(d or n for d, n in zip(declared, usual, strict=True))
     small = [value for value in graph.constants.values() if value.dtype == np.int64 and value.size <= 8]
     baked = sorted({int(n) for value in small for n in value.reshape(-1) if least <= n <= LONGEST})

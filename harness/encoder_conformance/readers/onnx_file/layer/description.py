@@ -143,11 +143,16 @@ def _value(facts: Mapping[str, Fact], key: str) -> Any:
 
 
 def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
-    kind, epsilon = choices["norm.kind"], choices["norm.epsilon"]
-    if final is not None and (final.form.kind, final.form.epsilon or EPSILON_FOR_NONE) != (kind, epsilon):
-        own = f"{final.form.kind} with epsilon {final.form.epsilon:g}"
-        message = f"the final norm is {own}, the layers' {kind} with {epsilon:g}"
-        findings.error("layer", message, "in the specification they are equal (E-14)")
+    if apart := final_norm_apart(final, choices["norm.kind"], choices["norm.epsilon"]):
+        findings.error("layer", apart, "in the specification they are equal (E-14)")
+
+
+def final_norm_apart(final: TracedNorm | None, kind: str, epsilon: float) -> str:
+    """How the final norm differs from the layers', of this kind and epsilon; "" where it does not."""
+    if final is None or (final.form.kind, final.form.epsilon or EPSILON_FOR_NONE) == (kind, epsilon):
+        return ""
+    own = f"{final.form.kind} with epsilon {final.form.epsilon:g}"
+    return f"the final norm is {own}, the layers' {kind} with {epsilon:g}"
 
 
 def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:

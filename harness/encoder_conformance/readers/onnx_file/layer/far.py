@@ -15,7 +15,7 @@ from encoder_conformance.readers.onnx_file.layer.layout import layout_of
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, View, Weights
 from encoder_conformance.readers.onnx_file.tracing.softmax import hides
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
-from encoder_conformance.spec.axes import BSD, ST, Array
+from encoder_conformance.spec.axes import BSD, ST, Array, Bools
 
 LENGTHS = (300, 66, 33, 17)
 """Beyond windows of 128 to either side, and where the last bucket of 128 begins; the first that the file takes."""
@@ -79,18 +79,32 @@ def names_of(weights: Weights) -> list[str]:
 
 def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
     """Raises UnsupportedPattern for what the layer language has no key for."""
-    seen = _visible(trace, weights, run)
-    window = None if seen is None else _window(seen, weights.name)
+    by_head = _visible(trace, weights, run)
+    seen = None if by_head is None else by_head.any(0)
+    window = None
+    try:
+        window = None if seen is None else _window(seen, weights.name)
+    except UnsupportedPattern:
+        if by_head is None or not _is_lost(by_head, run.values.get(weights.name)):
+            raise
+        seen = None
     evidence = f"of {run.length} positions, by the weights {weights.name!r}"
     buckets = buckets_of(trace, weights, run.values, run.length) if weights.added else None
     return FarChoices(window, buckets, evidence, seen is not None)
 
 
-def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST | None:
-    """Which key [S, S] some item's query sees in some head; None where the run does not show it."""
+def _is_lost(by_head: Bools, weights: Array | None) -> bool:
+    """Whether what is 0 is lost to a narrow format, and hidden by nothing: in one head [H, S, S] others than in
+    another, of weights [B, H, S, S] in float16, which end at 2^-24."""
+    is_narrow = weights is not None and weights.dtype == np.float16
+    return is_narrow and bool((by_head != by_head[:1]).any())
+
+
+def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> Bools | None:
+    """Which key some item's query sees, in each head [H, S, S]; None where the run does not show it."""
     S, values = run.length, run.values
     if weights.of.fused_in:
-        return _seen_in_node(weights, values, S)
+        return _seen_in_node(weights, values, S)[None]
     view = trace.values[weights.name]
     H = weights.shape[1]
     sizes = {"B": trace.B, "H": H, "Q": trace.S, "K": trace.S}
@@ -99,7 +113,7 @@ def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> ST | None:
         return None
     long = {"B": len(run.x), "H": H, "Q": S, "K": S}
     whole = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long)
-    return np.asarray((whole > 0).any((0, 1)))
+    return np.asarray((whole > 0).any(0))
 
 
 def _seen_in_node(weights: Weights, values: Mapping[str, Array], S: int) -> ST:

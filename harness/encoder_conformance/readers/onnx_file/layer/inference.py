@@ -17,13 +17,13 @@ from encoder_conformance.readers.onnx_file.graph.execution import LARGE, Executi
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import reach_in_file
-from encoder_conformance.readers.onnx_file.layer.description import describe
+from encoder_conformance.readers.onnx_file.layer.description import describe, final_norm_apart
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, FarRun, far_run, names_of, read_far
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
 from encoder_conformance.readers.onnx_file.layer.stages import StageTensor, axes_read, letters, locate_stages
 from encoder_conformance.readers.onnx_file.layer.structure import Encoder, match_encoder
-from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, verify
+from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, fully_masked_row, items_proved, verify
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
@@ -46,6 +46,8 @@ class InferredLayer:
     sizes: dict[str, int] = field(default_factory=dict)
     far: FarRun | None = None
     """A run at a length that shows what is done by distance."""
+    final_norm_apart: str = ""
+    """How the final norm differs from the layers'."""
 
     def given(self, x: Array) -> LayerInputs:
         """x [B, S, D] and the file's own parameters, without a mask, as the layer takes them."""
@@ -123,6 +125,8 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     inferred = InferredLayer(None, [], locate_parameters(encoder, choices, graph, run.x.dtype), {}, far=far)
     format = inferred.computed_in(semantics.x.dtype)
     described, inferred.facts = describe(encoder, choices, semantics.d_model, format, findings)
+    norm = described["norm"]
+    inferred.final_norm_apart = final_norm_apart(encoder.final_norm, norm["kind"], norm["epsilon"])
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
         findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
@@ -181,8 +185,9 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
             break
     stages = {name: inferred.stage(name, run.values, semantics.B, semantics.S) for name in inferred.stages}
     stages["output"] = np.ascontiguousarray(semantics.batch_first(run.values[semantics.output.name]))
-    stages = {name: value.astype(format.numpy) for name, value in stages.items()}  # what is narrower inside is as exact
-    verdicts = verify(layer, inferred.given(run.x), stages, format)
+    items = items_proved(layer, semantics.S)
+    stages = {name: value[items].astype(format.numpy) for name, value in stages.items()}  # narrower ones are as exact
+    verdicts = verify(layer, inferred.given(run.x[items]), stages, format)
     off, at = next((verdict for verdict in verdicts if not verdict.conforms), None), ""
     if off is None and (far := inferred.far) is not None and layer.reads_positions:
         output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
@@ -194,7 +199,7 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
         )
     if off is None:
         rms = max(verdict.rms or 0.0 for verdict in verdicts)
-        sizes = f"batch {semantics.B}, sequence {semantics.S}{at.replace(' at a sequence of', ' and')}"
+        sizes = f"batch {len(run.x[items])}, sequence {semantics.S}{at.replace(' at a sequence of', ' and')}"
         evidence = f"{sizes}, {len(verdicts)} tensors, largest rms {rms:.2f} σ"
     else:
         problem = off.problem.text if off.problem else f"rms {off.rms:.3g} σ, max {off.max:.3g} σ"

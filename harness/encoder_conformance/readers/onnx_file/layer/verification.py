@@ -25,11 +25,19 @@ _DOUBTFUL = 30.0
 """σ by which a number may be off and be in line after all: few runs measure its σ too coarsely to accuse by it."""
 _LARGE = 2_000_000
 """Parameters."""
+_LONG = 1_000_000_000
+"""Parameters times positions."""
 
 
 def runs_of(layer: Layer) -> int:
     """Monte-Carlo runs behind the σ that a file is proved in."""
     return _RUNS_OF_LARGE if parameter_count(layer) > _LARGE else _RUNS
+
+
+def items_proved(layer: Layer, S: int) -> slice:
+    """The items of a run that are compared with the oracle: the first alone, where many positions are fixed for many
+    parameters."""
+    return slice(1 if parameter_count(layer) * S > _LONG else None)
 
 
 def exact_stages(layer: Layer, inputs: LayerInputs) -> dict[str, Array]:

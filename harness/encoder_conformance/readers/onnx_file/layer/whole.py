@@ -23,7 +23,12 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.layer.front import Front, Unfollowed
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, judge_whole_tensors, sure
+from encoder_conformance.readers.onnx_file.layer.verification import (
+    exact_stages,
+    items_proved,
+    judge_whole_tensors,
+    sure,
+)
 from encoder_conformance.spec.axes import Array
 
 
@@ -68,7 +73,8 @@ def _verdicts(
     """Judges the output, and where `front` was followed what the encoder takes, `before`; both [B, S, D]."""
     layer = inferred.layer
     assert layer is not None
-    inputs = inferred.given(semantics.batch_first(run[cut.x]))
+    items = items_proved(layer, semantics.S) if front is None else slice(None)
+    inputs = inferred.given(semantics.batch_first(run[cut.x])[items])
 
     def before(a: Arithmetic) -> LayerInputs:
         if front is None:
@@ -81,7 +87,7 @@ def _verdicts(
 
     format = inferred.format_at(semantics.x.dtype)
     values = {"before": run[cut.x], "output": run[cut.output]}
-    seen = {name: semantics.batch_first(value).astype(format.numpy) for name, value in values.items()}
+    seen = {name: semantics.batch_first(value)[items].astype(format.numpy) for name, value in values.items()}
     with np.errstate(all="ignore"):
         right = before(Arithmetic(np.float64))
         exact = of_whole(right, exact_stages(layer, right))

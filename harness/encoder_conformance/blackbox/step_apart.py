@@ -1,0 +1,78 @@
+"""What a step computes in the place of another's, told by their values alone: of no step a layer has to be known."""
+
+from collections.abc import Callable, Iterator
+
+import ml_dtypes
+import numpy as np
+
+from encoder_conformance.spec.axes import Array
+
+_FORMATS = (("float16", np.dtype(np.float16)), ("bfloat16", np.dtype(ml_dtypes.bfloat16)))
+
+
+def what_it_computes(found: Array, right: Array, limit: float) -> str:
+    """What `found` is of `right`, which `{}` stands for, both [*shape], within rms `limit`; "" where nothing of this is
+    known to be so."""
+    if found.shape != right.shape or not found.ndim:
+        return ""
+    mine, theirs = found.astype(np.float64), right.astype(np.float64)
+    lost = np.isfinite(theirs) & ~np.isfinite(mine)
+    if lost.any():
+        return f"no number in {int(lost.sum())} of {mine.size} places"
+    if not (np.isfinite(mine).all() and np.isfinite(theirs).all()):
+        return ""
+    tests: tuple[Callable[[Array, Array, float], Iterator[str]], ...] = (_times, _plus, _elsewhere, _rounded, _partly)
+    return next((said for test in tests for said in test(mine, theirs, limit)), "")
+
+
+def _times(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """One factor of all [*shape]."""
+    square = float(np.vdot(theirs, theirs))
+    factor = float(np.vdot(mine, theirs)) / square if square else 0.0
+    if factor and _rms(mine - factor * theirs) <= limit * abs(factor):
+        yield f"{factor:.6g} times {{}}"
+
+
+def _plus(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """One number added to all [*shape], or one for each feature, the last axis."""
+    error = mine - theirs
+    if _rms(error - error.mean()) <= limit:
+        yield f"{{}} plus {float(error.mean()):.6g}"
+    by_feature = error.reshape(-1, error.shape[-1])
+    if len(by_feature) > 2 and _rms(by_feature - by_feature.mean(0)) <= limit:
+        yield "{} plus a constant for each feature"
+
+
+def _elsewhere(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """The same features of [*shape] in another order, or the items, positions or heads."""
+    for axis in range(mine.ndim):
+        one, other = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (mine, theirs))
+        if 1 < len(one) <= 4096 and one.shape[1] > 1:
+            order = [int(np.argmin(np.abs(other - row).mean(1))) for row in one[:64]]
+            if len({*order}) == len(order) and order != [*range(len(order))] and _rms(one[:64] - other[order]) <= limit:
+                yield f"{{}} with its axis {axis} in another order"
+
+
+def _rounded(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """[*shape] in a narrower format."""
+    for name, kind in _FORMATS:
+        with np.errstate(over="ignore"):
+            narrow = theirs.astype(kind).astype(np.float64)
+        # An edge between two numbers of the format goes one way or the other.
+        if np.isfinite(narrow).all() and np.mean(np.abs(mine - narrow) <= 4 * limit) > 0.99:
+            yield f"{{}} in {name}"
+
+
+def _partly(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """[*shape] that is the other in some slices of an axis, and in others not."""
+    for axis in range(mine.ndim):
+        others = tuple(each for each in range(mine.ndim) if each != axis)
+        off = np.sqrt(np.square(mine - theirs).mean(others)) > 4 * limit
+        if 0 < off.sum() <= off.size // 2:
+            places = ", ".join(map(str, np.flatnonzero(off)[:4]))
+            more = f" and {int(off.sum()) - 4} more" if off.sum() > 4 else ""
+            yield f"{{}} but for {places}{more} of the {off.size} along its axis {axis}"
+
+
+def _rms(value: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(value)))) if value.size else 0.0

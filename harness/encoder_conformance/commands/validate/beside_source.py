@@ -1,0 +1,72 @@
+"""A file beside its source: what is measured of the two, and what a source that was not opened leaves."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.commands.validate.against import compared_with, opened
+from encoder_conformance.commands.validate.against_saved import compare_saved, saved
+from encoder_conformance.commands.validate.against_whole import compare_whole
+from encoder_conformance.commands.validate.asking import RuntimeAsking, answers_of_runtimes
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
+from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.subjects.subject import SubjectRequest
+
+
+def beside_source(
+    made_from: MadeFrom,
+    subject: ExaminedFile,
+    runs: list[RuntimeRun],
+    own: Sequence[WholeCase],
+    asking: RuntimeAsking,
+) -> ValidationEvidence:
+    """Beside its source: as two black boxes, and, where a layer is read off both, stage by stage."""
+    source, session = made_from.request, made_from.session
+    logs, progress = asking.logs, asking.progress
+    whole = compare_whole((source, session), subject, runs, logs, progress, own)
+    if not subject.is_understood:
+        of_file = rounding_of(subject, runs, made_from, own, logs, progress)
+        return ValidationEvidence(subject, None, whole=whole, rounding=of_file.rounding, not_rounded=of_file.why_not)
+    with contextlib.ExitStack() as entered:
+        try:
+            held, origin = entered.enter_context(opened(source, subject, session, progress))
+        except InputError as problem:
+            measured = rounding_of(subject, runs, made_from, own, logs, progress)
+            if not whole.verdicts and measured.rounding is None:
+                why = "; ".join((problem.problem, *whole.not_compared))
+                raise InputError(why, where=problem.where, hint=problem.hint) from None
+            answers = answers_of_runtimes(subject, runs, asking)
+            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem)
+            return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+        part = replace(source, at=origin.at)
+        if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
+            of_part = compare_whole((part, session), subject, runs, logs, progress, own)
+            whole = of_part if of_part.verdicts else whole
+        of = MadeFrom(part, session, origin.parameters)
+        measured = rounding_of(subject, runs, of, own, logs, progress)
+        answers = answers_of_runtimes(held, runs, asking)
+        compared = compared_with(origin, held, answers, progress) if answers else ()
+        judged = ValidationEvidence(held, answers, origin, compared, whole)
+        return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+
+
+def beside_saved(
+    source: SubjectRequest, subject: ExaminedFile, runs: list[RuntimeRun], asking: RuntimeAsking
+) -> ValidationEvidence:
+    """Beside outputs that were saved: in σ, or as far as its rounding takes a file of integers from them."""
+    logs, progress = asking.logs, asking.progress
+    where, measured, whole = f"--against {source.target}", NOT_OF_INTEGERS, None
+    if subject.integers and subject.description.whole is not None:
+        case = saved(source.folder / source.target, subject.description.whole, where)
+        measured = rounding_of(subject, runs, MadeFrom(source, saved=case), (), logs, progress)
+        if measured.rounding is None:
+            raise InputError(measured.why_not, where=where)
+    else:
+        whole = compare_saved(source, subject, runs, logs, progress)
+    answers = answers_of_runtimes(subject, runs, asking) if subject.is_understood else None
+    return ValidationEvidence(
+        subject, answers, whole=whole, unopened=f"{source.target} has none", rounding=measured.rounding
+    )

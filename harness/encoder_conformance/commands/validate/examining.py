@@ -1,0 +1,49 @@
+"""Opens the file that is validated: a worker looks into it, and stays."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationRequest
+from encoder_conformance.commands.validate.runtimes import RuntimeRun, inspecting
+from encoder_conformance.implementation.interpreter import Ready
+from encoder_conformance.platform.errors import InputError
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.protocol.messages import Inspect
+from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.subjects.opening import inspected
+from encoder_conformance.subjects.starting import new_session
+from encoder_conformance.worker.failure import Failure
+
+
+def reachable(model: Path, out: Path) -> Path:
+    """The path, or a link to it where its name is not UTF-8: no message can carry that."""
+    try:
+        str(model.absolute()).encode()
+    except UnicodeEncodeError:
+        link = out.absolute() / "model.onnx"
+        link.unlink(missing_ok=True)
+        link.symlink_to(model.absolute())
+        return link
+    return model
+
+
+def examined(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path) -> ExaminedFile:
+    """The file as a worker describes it, which stays: it knows the file, and is asked for its run."""
+    run = inspecting(runs)
+    if run is None:
+        found = runs[0].found
+        assert not isinstance(found, Ready)
+        raise InputError(f"no ONNX runtime can be started here ({found.reason})", hint=found.hint)
+    assert isinstance(run.found, Ready)
+    run.session = new_session(run.found, logs / "inspect.log", limits=request.limits)
+    path, new = str(request.model.absolute()), str(request.fix.absolute()) if request.fix else None
+    asked = Inspect(path=path, mask=request.mask, fix=new, most_nodes=request.most_nodes)
+    answer = inspected(run.session, asked)
+    if isinstance(answer, Failure):
+        raised = answer.outcome == Outcome.ERROR
+        problem = "it could not be looked into" if raised else "looking into it did not end well"
+        message = f"{problem}: {answer.message}"
+        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(run.session.log))
+        return ExaminedFile(request, FileDescription(findings=(finding,)), {})
+    return ExaminedFile(request, *answer)

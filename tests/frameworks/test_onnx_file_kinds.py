@@ -1,0 +1,144 @@
+"""What a file is, said early: one without attention, and encoders that stand between what is none."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from benchmarks.onnx_files.planted import Planted
+from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
+from encoder_conformance.readers.onnx_file.interface import probe_runs
+
+D, H, F = 32, 4, 48
+
+
+class Convolutions(nn.Module):
+    """Two of them, and a classifier with a softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.head = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(8, 5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.other(self.one(images).relu()).relu().mean((2, 3))).softmax(-1)
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.made, self.head = nn.GRU(D, D, batch_first=True), nn.Linear(D, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.made(x)[0])
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.output = (nn.Linear(D, D) for _ in range(4))
+        self.hidden, self.back = nn.Linear(D, F), nn.Linear(F, D)
+        self.norm1, self.norm2 = nn.LayerNorm(D), nn.LayerNorm(D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, S, _ = x.shape
+        normed = self.norm1(x)
+        q, k, v = (each(normed).view(B, S, H, D // H).transpose(1, 2) for each in (self.query, self.key, self.value))
+        weights = (q @ k.transpose(-1, -2) / (D // H) ** 0.5).softmax(-1)
+        x = x + self.output((weights @ v).transpose(1, 2).reshape(B, S, D))
+        return x + self.back(nn.functional.gelu(self.hidden(self.norm2(x))))
+
+
+class Between(nn.Module):
+    """Two layers and their final norm between convolutions, as of speech and of lines of text; pooled or not."""
+
+    def __init__(self, epsilon: float = 1e-5, *, pooled: bool = False) -> None:
+        super().__init__()
+        self.before, self.after = nn.Conv1d(8, D, 3, stride=2, padding=1), nn.Conv1d(D, 5, 3, padding=1)
+        self.layers, self.norm = nn.ModuleList([Layer(), Layer()]), nn.LayerNorm(D, eps=epsilon)
+        self.head, self.pooled = nn.Sequential(nn.Linear(D, 6), nn.LayerNorm(6)), pooled
+
+    def forward(self, frames: Tensor) -> Tensor:
+        x = nn.functional.gelu(self.before(frames)).transpose(1, 2)
+        for layer in self.layers:
+            x = layer(x)
+        x = self.norm(x)
+        return self.head(x.mean(1)) if self.pooled else self.after(x.transpose(1, 2))
+
+
+def inspected(
+    module: nn.Module, path: Path, given: tuple[int, ...], axes: dict[int, str], opset: int = 17
+) -> Inspection:
+    torch.manual_seed(0)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    torch.onnx.export(
+        module.eval(), (torch.randn(given),), path, opset_version=opset, dynamo=False, input_names=["frames"],
+        output_names=["y"], dynamic_axes={"frames": axes},
+    )  # fmt: skip
+    return inspect(path, None)
+
+
+def errors(seen: Inspection) -> list[str]:
+    return [each.message for each in seen.findings.errors()]
+
+
+@pytest.mark.parametrize(
+    ("module", "given", "said"),
+    [
+        pytest.param(Convolutions(), (2, 3, 16, 16), "it is made of 2 Conv", id="convolutions"),
+        pytest.param(Recurrent(), (2, 7, D), "it is made of 1 GRU", id="recurrent"),
+    ],
+)
+def test_what_has_no_attention_is_no_encoder(
+    module: nn.Module, given: tuple[int, ...], said: str, tmp_path: Path
+) -> None:
+    seen = inspected(module, tmp_path / "model.onnx", given, {0: "batch"})
+    [message] = errors(seen)
+    assert message.startswith("it is no Transformer encoder: there is no attention in it")
+    assert message.endswith(said)
+    assert seen.semantics is None  # it was not run
+
+
+@pytest.mark.parametrize("opset", [17, pytest.param(14, marks=pytest.mark.release, id="norms-written-out")])
+def test_an_encoder_between_convolutions_is_found(tmp_path: Path, opset: int) -> None:
+    seen = inspected(Between(), tmp_path / "model.onnx", (2, 8, 14), {0: "batch", 2: "frames"}, opset)
+    assert errors(seen) == []
+    assert seen.inferred is not None
+    assert seen.inferred.layer is not None
+    assert (seen.inferred.layer.stack.layers, seen.inferred.layer.stack.final_norm) == (2, True)
+
+
+def test_a_final_norm_of_its_own_is_left_aside(tmp_path: Path) -> None:
+    seen = inspected(Between(1e-6), tmp_path / "model.onnx", (2, 8, 14), {0: "batch", 2: "frames"})
+    assert errors(seen) == []
+    assert seen.inferred is not None
+    assert seen.inferred.layer is not None
+    assert (seen.inferred.layer.stack.layers, seen.inferred.layer.stack.final_norm) == (2, False)
+    notes = [each.message for each in seen.findings.found if each.severity == "note" and each.phase == "layer"]
+    assert any("the final norm is layer_norm with epsilon 1e-06" in note and "not judged" in note for note in notes)
+
+
+def test_a_long_sequence_that_is_fixed_is_looked_at_in_some_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = []
+    changes = probe_runs.ProbeRun._changes
+    monkeypatch.setattr(
+        probe_runs.ProbeRun, "_changes", lambda self, *at: (changed.append(at[1:]), changes(self, *at))[1]
+    )
+    seen = inspected(Between(pooled=True), tmp_path / "model.onnx", (2, 8, 160), {0: "batch"})
+    assert errors(seen) == []
+    assert seen.semantics is not None
+    assert seen.semantics.S == 80
+    assert {0, 79} <= {place for axis, place in changed if axis == 1}
+    assert len(changed) < 20
+
+
+@pytest.mark.release
+def test_weights_that_float16_loses_are_hidden_by_nothing(tmp_path: Path) -> None:
+    (tmp_path / "wrong").mkdir()
+    path = Planted("scale-missing", "float16", "post", "traced").make(tmp_path / "wrong")
+    seen = inspect(path, None)
+    assert [message for message in errors(seen) if "pattern of its own" in message] == []
+    assert seen.inferred is not None
