@@ -32,10 +32,24 @@ if TYPE_CHECKING:
     from encoder_conformance.judging.records import Shard
     from encoder_conformance.spec.layer import Layer
 
-ANY_PATH = click.Path(path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
-GIVEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+
+class NamedPath(click.Path):
+    """A path that names something. An empty one, such as an unset variable of a shell gives, would be the working
+    directory."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("is empty: name a file or folder, or . for the working directory", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+ANY_PATH = NamedPath()
+FILE = NamedPath(dir_okay=False)
+GIVEN_FILE = NamedPath(exists=True, dir_okay=False)
+FOLDER = NamedPath(file_okay=False)
 """Types of options: a path of whatever is there, a file or a folder that may be made, a file that is there."""
 run_option = click.option(
     "--out",
@@ -210,7 +224,7 @@ class Seed(click.IntRange):
         if value != RANDOM:
             return int(super().convert(value, param, ctx))
         seed = 1 + secrets.randbelow(10**9)
-        click.echo(f"Drawn: --seed {seed}")
+        click.echo(f"Drawn: --seed {seed}", err=True)
         return seed
 
 

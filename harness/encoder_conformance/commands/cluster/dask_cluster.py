@@ -87,6 +87,7 @@ class DaskCluster:
         self._implementations, self._device = tuple(implementations), device
         self.offers: dict[str, Offer] = {}
         self.threads: dict[str, int] = {}
+        self._quiet: set[str] = set()
 
     def workers(self) -> Mapping[str, frozenset[str]]:
         """Address → the implementations that it can run, of all workers that are there now.
@@ -129,7 +130,14 @@ class DaskCluster:
             raise MachineError(f"the scheduler {self._address} has {what} {SECONDS_OF_SILENCE:g} s") from None
         except (OSError, ValueError) as error:  # ValueError: of a client that was closed
             raise MachineError(f"the scheduler {self._address} is gone: {error}") from None
+        self._say_of_quiet({address for address, (_, ago) in found.items() if ago >= SECONDS_UNTIL_SAID})
         return {address: threads for address, (threads, ago) in found.items() if ago < SECONDS_OF_SILENCE}
+
+    def _say_of_quiet(self, quiet: set[str]) -> None:
+        """A line about each worker that the scheduler has not heard of for a while, once each time."""
+        for address in sorted(quiet - self._quiet):
+            self._say(f"{address} has not been heard of for {SECONDS_UNTIL_SAID:g} s; it has {SECONDS_OF_SILENCE:g} s")
+        self._quiet = quiet
 
     def _of_scheduler(self, call: Callable[[Any], Answer]) -> Answer:
         """What the scheduler says. A connection that was reset may be there again in a moment: Dask makes another."""
@@ -147,9 +155,14 @@ class DaskCluster:
     def _ask(self, addresses: list[str]) -> dict[str, Offer]:
         """The offers of workers; of one that makes none, an empty one, and a line that says why."""
         told = {"workers": addresses, "on_error": "return"}
+
+        def silent() -> None:
+            who = ", ".join(addresses)
+            self._say(f"waiting for {who} to say what can be run there; {SECONDS_OF_SILENCE:g} s at most")
+
         try:
             found = within(
-                SECONDS_OF_SILENCE, lambda: self._client.run(offer, self._implementations, self._device, **told)
+                SECONDS_OF_SILENCE, lambda: self._client.run(offer, self._implementations, self._device, **told), silent
             )
         except Silent:
             if len(addresses) > 1:  # by one of them
@@ -173,7 +186,10 @@ class DaskCluster:
         future = self._client.submit(
             judge_while_wanted, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
         )
-        return DaskRunning(future)
+        return DaskRunning(
+            future,
+            lambda: self._say(f"waiting for {worker} to hand over {part.name}; {SECONDS_OF_SILENCE:g} s at most"),
+        )
 
     def wait(self) -> None:
         """Return when something may have changed."""
@@ -204,10 +220,10 @@ def _why(problem: object) -> str:
 
 
 class DaskRunning:
-    """A part that a worker has begun."""
+    """A part that a worker has begun. `waiting` is called when its report takes long to arrive."""
 
-    def __init__(self, future: Any) -> None:
-        self._future = future
+    def __init__(self, future: Any, waiting: Callable[[], None]) -> None:
+        self._future, self._waiting = future, waiting
 
     def result(self) -> Result | None:
         """The result; None while it runs."""
@@ -215,7 +231,7 @@ class DaskRunning:
             return None
         if self._future.status == "finished":
             try:
-                result: Result = within(SECONDS_OF_SILENCE, self._future.result)
+                result: Result = within(SECONDS_OF_SILENCE, self._future.result, self._waiting)
             except (Silent, OSError):
                 return Result(problem="it does not hand over its report", lost=True)
             return result
