@@ -17,7 +17,7 @@ import click
 from encoder_conformance.commands.completion import cases
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import UnwritableError, replace_file
+from encoder_conformance.platform.files import UnwritableError, replace_file, require_regular
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.platform.screen import fits
 from encoder_conformance.reports.run.folder import LATEST, RUNS
@@ -305,10 +305,11 @@ def layer_parameters_of(layer: "Layer", source: str) -> "dict[str, npt.NDArray[A
 
     if source == PORTABLE:
         return dict(layer_parameters(layer, {}))
+    hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
+    require_regular(Path(source), f"--parameters {source}", hint)
     try:
         tensors: dict[str, npt.NDArray[Any]] = dict(load_file(source))
     except (OSError, SafetensorError) as error:
-        hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
         raise InputError(f"cannot be read: {error}", where=f"--parameters {source}", hint=hint) from None
     if problem := unlike(layer, {name: value.shape for name, value in tensors.items()}):
         raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")

@@ -17,13 +17,14 @@ from pydantic import ValidationError
 from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.platform.clean import LONGEST, cleaned, line
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import require_regular
 from encoder_conformance.reports.run.credible import Credible, contradiction_of
 from encoder_conformance.reports.run.folder import LATEST, LOGS, NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
 
 _LEVELS = 16
 """Levels of a report within each other, settings included."""
-_AGAIN = "run conform run again"
+_AGAIN, _FOLDER = "run conform run again", "give the folder of a run"
 _RECORDS = b'"records": ['
 """The end of the line after which the ledger writes one record a line."""
 _LONGEST_LINE = 1 << 27
@@ -43,7 +44,7 @@ class StoredReport:
     def __init__(self, out: Path) -> None:
         """`out`: its folder or file, or the folder in which `latest` is. Raises InputError."""
         self._path = report_file(out)
-        _require_regular(self._path)
+        require_regular(self._path, str(self._path), _FOLDER)
         with self._readable():
             report: Any = json.loads(b"".join(line for line in self._lines() if not line.startswith(b'{"')))
             _refuse_newer(report, self._path)
@@ -56,7 +57,7 @@ class StoredReport:
             if problem := contradiction_of(self.report):
                 raise ValueError(problem)
         journal = self._path.with_name(JOURNAL)
-        _require_regular(journal)
+        require_regular(journal, str(journal), _FOLDER)
         with self._readable():
             self._judged = {} if self.report.complete else _judged(journal)
 
@@ -164,12 +165,6 @@ def report_file(out: Path) -> Path:
     if not out.is_dir():
         return out
     return out / LATEST / NAME if (out / LATEST).is_dir() and not (out / NAME).exists() else out / NAME
-
-
-def _require_regular(path: Path) -> None:
-    """Raises InputError for a pipe or a device, which may never end."""
-    if path.exists() and not path.is_file():
-        raise InputError("is no regular file", where=str(path), hint="give the folder of a run")
 
 
 def _lines_of(file: BinaryIO) -> Iterator[bytes]:
