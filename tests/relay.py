@@ -15,6 +15,7 @@ class Relay:
         self._loop, self._target = loop, urlsplit(target)
         self._is_whole = asyncio.Event()
         self._is_whole.set()
+        self._open = set[asyncio.StreamWriter]()
         self.address = ""
 
     async def listen(self) -> None:
@@ -27,6 +28,14 @@ class Relay:
     def mend(self) -> None:
         self._loop.call_soon_threadsafe(self._is_whole.set)
 
+    def reset(self) -> None:
+        """End the connections that there are, as the two kernels do of which each has waited too long for the other."""
+        self._loop.call_soon_threadsafe(self._abort)
+
+    def _abort(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._is_whole.wait()
         try:
@@ -34,7 +43,10 @@ class Relay:
         except OSError:  # nobody is there
             writer.close()
             return
+        both = {writer, far_writer}
+        self._open |= both
         await asyncio.gather(self._hand_on(reader, far_writer), self._hand_on(far_reader, writer))
+        self._open -= both
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Until one end closes, which the other is told, too."""
@@ -43,7 +55,8 @@ class Relay:
                 await self._is_whole.wait()
                 writer.write(data)
                 await writer.drain()
-        await self._is_whole.wait()
+        if not writer.transport.is_closing():
+            await self._is_whole.wait()
         writer.close()
 
 

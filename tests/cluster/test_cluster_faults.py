@@ -89,12 +89,18 @@ class Cluster:
 
     def cut(self, process: psutil.Process) -> None:
         """Cut its network. That of the scheduler is everybody's."""
-        for relay in self.relays.get(process.pid) or itertools.chain(*self.relays.values()):
+        for relay in self._relays_of(process):
             relay.cut()
 
-    def mend(self) -> None:
-        for relay in itertools.chain(*self.relays.values()):
+    def mend(self, process: psutil.Process, *, reset: bool) -> None:
+        """`reset`: it took so long that the connections have ended."""
+        for relay in self._relays_of(process):
+            if reset:
+                relay.reset()
             relay.mend()
+
+    def _relays_of(self, process: psutil.Process) -> list[Relay]:
+        return self.relays.get(process.pid) or [*itertools.chain(*self.relays.values())]
 
 
 @pytest.fixture
@@ -158,7 +164,7 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 MOMENTS = {"begun": lambda cluster: cluster.part(), "after-a-part": lambda cluster: "judged by" in cluster.said}
 PLACES = ("client", "scheduler", "worker", "part")
-FAULTS = ("killed", "stopped", "cut", "back", "mended", "interrupted", "ended")
+FAULTS = ("killed", "stopped", "cut", "back", "mended", "reset", "interrupted", "ended")
 SIGNALS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "ended": signal.SIGTERM}
 SILENT = r"the scheduler .* does not answer; it has 8 s\n(.*\n)*.*has not answered for 8 s"
 QUIET = r"has not been heard of for 3 s; it has 8 s\n(.*\n)*.* is lost; .* is asked again elsewhere"
@@ -167,6 +173,7 @@ EXPECTED = {
     ("client", "cut"): (3, SILENT),
     ("client", "back"): (0, ""),
     ("client", "mended"): (0, ""),
+    ("client", "reset"): (0, "is asked again elsewhere"),
     ("client", "interrupted"): (3, "conform: interrupted; "),
     ("client", "ended"): (3, "conform: interrupted; "),
     ("scheduler", "killed"): (3, "has been gone for 8 s"),
@@ -174,11 +181,13 @@ EXPECTED = {
     ("scheduler", "cut"): (3, SILENT),
     ("scheduler", "back"): (0, ""),
     ("scheduler", "mended"): (0, ""),
+    ("scheduler", "reset"): (3, ""),
     ("worker", "killed"): (0, "is asked again elsewhere"),
     ("worker", "stopped"): (0, QUIET),
     ("worker", "cut"): (0, QUIET),
     ("worker", "back"): (0, ""),
     ("worker", "mended"): (0, ""),
+    ("worker", "reset"): (0, "is asked again elsewhere"),
     ("part", "killed"): (0, "its process was ended by signal 9; "),
     ("part", "stopped"): (0, r"its process showed no life for 20 s; .* is asked again elsewhere"),
     ("part", "back"): (0, ""),
@@ -196,13 +205,13 @@ def test_nothing_that_was_judged_is_lost(cluster: Cluster, moment: str, place: s
     struck = cluster.process(place)
     if fault in SIGNALS:
         struck.send_signal(SIGNALS[fault])
-    elif fault in ("cut", "mended"):
+    elif fault in ("cut", "mended", "reset"):
         cluster.cut(struck)
     else:
         struck.suspend()
-    if fault in ("back", "mended"):
+    if fault in ("back", "mended", "reset"):
         time.sleep(2)  # the fault itself
-        cluster.mend() if fault == "mended" else struck.resume()
+        struck.resume() if fault == "back" else cluster.mend(struck, reset=fault == "reset")
     status, said = EXPECTED[place, fault]
     assert cluster.client.wait(timeout=120) == status, cluster.said
     assert re.search(said, cluster.said), cluster.said
