@@ -92,12 +92,14 @@ class Cluster:
         for relay in self._relays_of(process):
             relay.cut()
 
-    def mend(self, process: psutil.Process, *, reset: bool) -> None:
-        """`reset`: it took so long that the connections have ended."""
+    def mend(self, process: psutil.Process) -> None:
         for relay in self._relays_of(process):
-            if reset:
-                relay.reset()
             relay.mend()
+
+    def reset(self, process: psutil.Process) -> None:
+        """It is cut for so long that its connections end."""
+        for relay in self._relays_of(process):
+            relay.reset()
 
     def _relays_of(self, process: psutil.Process) -> list[Relay]:
         return self.relays.get(process.pid) or [*itertools.chain(*self.relays.values())]
@@ -164,9 +166,10 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 MOMENTS = {"begun": lambda cluster: cluster.part(), "after-a-part": lambda cluster: "judged by" in cluster.said}
 PLACES = ("client", "scheduler", "worker", "part")
-FAULTS = ("killed", "stopped", "cut", "back", "mended", "reset", "interrupted", "ended")
+FAULTS = ("killed", "stopped", "cut", "back", "mended", "reset", "timed-out", "interrupted", "ended")
 SIGNALS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "ended": signal.SIGTERM}
 SILENT = r"the scheduler .* does not answer; it has 8 s\n(.*\n)*.*has not answered for 8 s"
+GONE = r"the scheduler .* (has been gone for 8 s|is gone: it could not be reached again in 8 s)"
 QUIET = r"has not been heard of for 3 s; it has 8 s\n(.*\n)*.* is lost; .* is asked again elsewhere"
 EXPECTED = {
     ("client", "killed"): (-signal.SIGKILL, ""),
@@ -174,6 +177,7 @@ EXPECTED = {
     ("client", "back"): (0, ""),
     ("client", "mended"): (0, ""),
     ("client", "reset"): (0, "is asked again elsewhere"),
+    ("client", "timed-out"): (3, GONE),
     ("client", "interrupted"): (3, "conform: interrupted; "),
     ("client", "ended"): (3, "conform: interrupted; "),
     ("scheduler", "killed"): (3, "has been gone for 8 s"),
@@ -181,13 +185,15 @@ EXPECTED = {
     ("scheduler", "cut"): (3, SILENT),
     ("scheduler", "back"): (0, ""),
     ("scheduler", "mended"): (0, ""),
-    ("scheduler", "reset"): (3, ""),
+    ("scheduler", "reset"): (3, "are given up|is given up"),
+    ("scheduler", "timed-out"): (3, GONE),
     ("worker", "killed"): (0, "is asked again elsewhere"),
     ("worker", "stopped"): (0, QUIET),
     ("worker", "cut"): (0, QUIET),
     ("worker", "back"): (0, ""),
     ("worker", "mended"): (0, ""),
     ("worker", "reset"): (0, "is asked again elsewhere"),
+    ("worker", "timed-out"): (0, "is asked again elsewhere"),
     ("part", "killed"): (0, "its process was ended by signal 9; "),
     ("part", "stopped"): (0, r"its process showed no life for 20 s; .* is asked again elsewhere"),
     ("part", "back"): (0, ""),
@@ -205,13 +211,18 @@ def test_nothing_that_was_judged_is_lost(cluster: Cluster, moment: str, place: s
     struck = cluster.process(place)
     if fault in SIGNALS:
         struck.send_signal(SIGNALS[fault])
-    elif fault in ("cut", "mended", "reset"):
+    elif fault in ("cut", "mended", "reset", "timed-out"):
         cluster.cut(struck)
     else:
         struck.suspend()
-    if fault in ("back", "mended", "reset"):
+    if fault in ("back", "mended", "reset", "timed-out"):
         time.sleep(2)  # the fault itself
-        struck.resume() if fault == "back" else cluster.mend(struck, reset=fault == "reset")
+    if fault == "back":
+        struck.resume()
+    if fault in ("reset", "timed-out"):
+        cluster.reset(struck)
+    if fault in ("mended", "reset"):
+        cluster.mend(struck)
     status, said = EXPECTED[place, fault]
     assert cluster.client.wait(timeout=120) == status, cluster.said
     assert re.search(said, cluster.said), cluster.said

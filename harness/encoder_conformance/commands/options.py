@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 class NamedPath(click.Path):
-    """A path that names something. An empty one, such as an unset variable of a shell gives, would be the working
-    directory."""
+    """A path that names something, in one line. An empty one, such as an unset variable of a shell gives, would be the
+    working directory."""
 
     def __init__(self, **more: Any) -> None:
         super().__init__(path_type=Path, **more)
@@ -43,6 +43,8 @@ class NamedPath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("is empty: name a file or folder, or . for the working directory", param, ctx)
+        if "\n" in str(value):
+            self.fail(f"has a line break: {value!r}", param, ctx)
         return super().convert(value, param, ctx)
 
 

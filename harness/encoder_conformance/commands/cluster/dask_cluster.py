@@ -29,6 +29,9 @@ SECONDS_FOR_A_WORKER = 30.0
 class Silent(Exception):
     """No answer came in time."""
 
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer in {seconds:g} s")
+
 
 def within(seconds: float, call: Callable[[], Answer], said: Callable[[], None] = lambda: None) -> Answer:
     """What `call` gives or raises. Raises Silent after `seconds`; `said` is called when it takes long."""
@@ -47,7 +50,7 @@ def within(seconds: float, call: Callable[[], Answer], said: Callable[[], None] 
     if not ended.wait(first):
         said()
         if not ended.wait(seconds - first):
-            raise Silent
+            raise Silent(seconds)
     if failed:
         raise failed[0]
     return found[0]
@@ -66,9 +69,11 @@ def connected(
         if name.partition(".")[0] in ("distributed", "asyncio"):  # tracebacks of what is said here in a line
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        problem = f"cannot be reached: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        # Its own limit is for how long it tries to have a lost connection back, too, and then ends itself.
+        client = within(_SECONDS_TO_CONNECT, lambda: Client(address, timeout=SECONDS_OF_SILENCE, set_as_default=False))
+    except (OSError, ValueError, TypeError, Silent) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        problem = f"cannot be reached: {reason}"
         raise InputError(problem, where=f"--scheduler {address}", hint="dask scheduler prints its address") from None
     try:
         yield DaskCluster(client, address, implementations, device, say)
@@ -145,8 +150,10 @@ class DaskCluster:
         while True:
             try:
                 answer: Answer = self._client.run_on_scheduler(call)
-            except OSError:
-                if time.monotonic() > until:
+            except (OSError, AttributeError) as error:
+                if self._client.scheduler is None:  # Dask has tried in vain, and has ended its client
+                    raise OSError(f"it could not be reached again in {SECONDS_OF_SILENCE:g} s") from None
+                if isinstance(error, AttributeError) or time.monotonic() > until:
                     raise
                 self.wait()
             else:
