@@ -144,15 +144,18 @@ def _interrupt_by(*numbers: signal.Signals) -> list[int]:
     as they do."""
     arrived: list[int] = []
 
-    def interrupt(which: int, __: FrameType | None) -> None:
+    def arrive(which: int, __: FrameType | None) -> None:
         arrived.append(which)
         for number in numbers:  # a terminal that closes sends several, and one is enough
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
-        raise KeyboardInterrupt
+        interrupt = KeyboardInterrupt()
+        if which == signal.SIGXCPU:
+            interrupt.add_note("the processor time that a process has here is used up (ulimit -t)")
+        raise interrupt
 
     for number in numbers:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, interrupt)
+            signal.signal(number, arrive)
     return arrived
 
 
