@@ -9,10 +9,12 @@ import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import chdir
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from products import daily
 
 from encoder_conformance.blackbox.given import read_arrays
 from encoder_conformance.platform.errors import InputError
@@ -34,14 +36,7 @@ DAILY = (("explain", "pipe"), ("judge", "pipe"))
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize(
-    ("reader", "kind"),
-    [
-        pytest.param(reader, kind, marks=() if (reader, kind) in DAILY else pytest.mark.release)
-        for reader in READERS
-        for kind in KINDS
-    ],
-)
+@pytest.mark.parametrize(("reader", "kind"), daily(DAILY, product(READERS, KINDS)))
 def test_what_is_no_regular_file_is_refused(conform: Callable, tmp_path: Path, reader: str, kind: str) -> None:
     words, name = READERS[reader]
     if reader.startswith("judge"):
@@ -69,6 +64,7 @@ def test_the_records_of_a_run_that_did_not_end_are_no_pipe(conform: Callable, ho
     assert (ended.status, "records.jsonl: is no regular file" in ended.stderr) == (2, True), ended.stderr
 
 
+@pytest.mark.release
 @pytest.mark.linux
 def test_a_pipe_that_nobody_reads_yet_is_said_and_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
