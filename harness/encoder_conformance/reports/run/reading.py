@@ -6,6 +6,7 @@ A report may have 100,000 records. `StoredReport` has all but them in memory, an
 import contextlib
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Generator, Iterator
@@ -45,6 +46,7 @@ class StoredReport:
         """`out`: its folder or file, or the folder in which `latest` is. Raises InputError."""
         self._path = report_file(out)
         require_regular(self._path, str(self._path), _FOLDER)
+        self._read: tuple[int, ...] = ()
         with self._readable():
             report: Any = json.loads(b"".join(line for line in self._lines() if not line.startswith(b'{"')))
             _refuse_newer(report, self._path)
@@ -88,9 +90,17 @@ class StoredReport:
                     yield each.rstrip().removesuffix(b",").decode()
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines of the file. Those that begin with a brace and a quote are a record each."""
+        """The lines of the file. Those that begin with a brace and a quote are a record each.
+
+        Raises InputError where it is not the file any more that was read first: a run may have replaced it.
+        """
         among_records = False
         with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._read not in ((), found):
+                raise InputError("was replaced while it was read", where=str(self._path), hint="ask again")
+            self._read = found
             for each in _lines_of(file):
                 is_record = among_records and each.startswith(b'{"')
                 among_records = is_record or each.rstrip().endswith(_RECORDS) or (among_records and not each.strip())
