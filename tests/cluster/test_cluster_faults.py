@@ -169,7 +169,7 @@ PLACES = ("client", "scheduler", "worker", "part")
 FAULTS = ("killed", "stopped", "cut", "back", "mended", "reset", "timed-out", "interrupted", "ended")
 SIGNALS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "ended": signal.SIGTERM}
 SILENT = r"the scheduler .* does not answer; it has 8 s\n(.*\n)*.*has not answered for 8 s"
-GONE = r"the scheduler .* (has been gone for 8 s|is gone: it could not be reached again in 8 s)"
+GONE = r"the scheduler .* (is gone|does not answer); it has 8 s\n(.*\n)*.*has been gone for 8 s"
 QUIET = r"has not been heard of for 3 s; it has 8 s\n(.*\n)*.* is lost; .* is asked again elsewhere"
 EXPECTED = {
     ("client", "killed"): (-signal.SIGKILL, ""),
@@ -177,16 +177,16 @@ EXPECTED = {
     ("client", "back"): (0, ""),
     ("client", "mended"): (0, ""),
     ("client", "reset"): (0, "is asked again elsewhere"),
-    ("client", "timed-out"): (3, GONE),
+    ("client", "timed-out"): (3, "has been gone for 8 s"),
     ("client", "interrupted"): (3, "conform: interrupted; "),
     ("client", "ended"): (3, "conform: interrupted; "),
-    ("scheduler", "killed"): (3, "has been gone for 8 s"),
+    ("scheduler", "killed"): (3, GONE),
     ("scheduler", "stopped"): (3, SILENT),
     ("scheduler", "cut"): (3, SILENT),
     ("scheduler", "back"): (0, ""),
     ("scheduler", "mended"): (0, ""),
     ("scheduler", "reset"): (3, "are given up|is given up"),
-    ("scheduler", "timed-out"): (3, GONE),
+    ("scheduler", "timed-out"): (3, "has been gone for 8 s"),
     ("worker", "killed"): (0, "is asked again elsewhere"),
     ("worker", "stopped"): (0, QUIET),
     ("worker", "cut"): (0, QUIET),

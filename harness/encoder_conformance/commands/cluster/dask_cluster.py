@@ -151,10 +151,11 @@ class DaskCluster:
             try:
                 answer: Answer = self._client.run_on_scheduler(call)
             except (OSError, AttributeError) as error:
-                if self._client.scheduler is None:  # Dask has tried in vain, and has ended its client
-                    raise OSError(f"it could not be reached again in {SECONDS_OF_SILENCE:g} s") from None
-                if isinstance(error, AttributeError) or time.monotonic() > until:
+                has_given_up = self._client.scheduler is None  # Dask has tried in vain, and has ended its client
+                if isinstance(error, AttributeError) and not has_given_up:
                     raise
+                if has_given_up or time.monotonic() > until:
+                    raise Silent(SECONDS_OF_SILENCE) from None
                 self.wait()
             else:
                 return answer
