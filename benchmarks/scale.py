@@ -148,15 +148,16 @@ workers:
   different frameworks share a run; the first lines say who can run what.
 - Workers that would contradict each other are refused before anything is asked: another conform, or other packages
   of the same implementation.
-- A part is judged in a process of its own on the worker. If the worker or that process is lost (killed, or stopped: a
-  worker that the scheduler has not heard of for a minute, a process that shows no life for two), its part is asked
-  again elsewhere, and nothing else is. A part that was lost three times is given up; the run is then incomplete, with
-  exit status 3.
+- A part is judged in a process of its own on the worker. If the worker or that process is lost (killed, stopped, or
+  cut off from the network: a worker that the scheduler has not heard of for a minute, a process that shows no life for
+  two), its part is asked again elsewhere, and nothing else is. A part that was lost three times is given up; the run is
+  then incomplete, with exit status 3.
 - A part's report is kept in `parts` in the run's folder as soon as it is there, and `report.json` says from the first
   moment on how far the run has come. Ctrl-C, SIGTERM and a client that is killed leave both. What still runs on the
-  workers then is ended within seconds.
-- A scheduler that does not answer is said after ten seconds; after a minute the run ends, with what is kept and exit
-  status 3. A worker without this package is named, and left out.
+  workers then is ended within seconds. A client whose network is back within a minute goes
+  on, and asks again what was running.
+- A scheduler or worker that is silent is said after ten seconds. After a minute of a scheduler's silence the run
+  ends, with what is kept and exit status 3. A worker without this package is named, and left out.
 - Whoever reaches a Dask scheduler can run code on its workers. Keep it in a network of your own.
 
 **Pages.** `conform report` takes up to 500 runs, and holds the records of one at a time. Beyond that, make a site

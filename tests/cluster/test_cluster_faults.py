@@ -1,14 +1,17 @@
-"""A cluster of four processes, of which one is killed, stopped, or stopped and back after two seconds, at two moments
-of a run: nothing that was judged is lost, nothing is said that is not so, and nothing hangs.
+"""A cluster of four processes, of which one is killed, stopped, cut off from the others, or back after two seconds, at
+two moments of a run: nothing that was judged is lost, nothing is said that is not so, and nothing hangs.
 
-The seconds for which silence is borne are fewer here, in the client and in the workers.
+The seconds for which silence is borne are fewer here, in the client and in the workers. Each process reaches the others
+through relays (relay.py). A part has no network: it talks with its worker by pipes, and cannot be cut off.
 """
 
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +22,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from relay import Relay, Relays
 
 HONEST = Path(__file__).parents[1] / "fakes" / "honest"
 CASES = ("--case", "p*/no-mask", "--dtype", "float32")
@@ -53,6 +57,8 @@ class Cluster:
     scheduler: subprocess.Popen[bytes]
     workers: list[subprocess.Popen[bytes]]
     client: subprocess.Popen[bytes]
+    relays: dict[int, list[Relay]]
+    """Of a process: all that it says to the others, and they to it, goes through these."""
 
     @property
     def said(self) -> str:
@@ -81,6 +87,23 @@ class Cluster:
         pids = {"client": self.client.pid, "scheduler": self.scheduler.pid, "worker": part.ppid(), "part": part.pid}
         return psutil.Process(pids[place])
 
+    def cut(self, process: psutil.Process) -> None:
+        """Cut its network. That of the scheduler is everybody's."""
+        for relay in self._relays_of(process):
+            relay.cut()
+
+    def mend(self, process: psutil.Process) -> None:
+        for relay in self._relays_of(process):
+            relay.mend()
+
+    def reset(self, process: psutil.Process) -> None:
+        """It is cut for so long that its connections end."""
+        for relay in self._relays_of(process):
+            relay.reset()
+
+    def _relays_of(self, process: psutil.Process) -> list[Relay]:
+        return self.relays.get(process.pid) or [*itertools.chain(*self.relays.values())]
+
 
 @pytest.fixture
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
@@ -101,15 +124,30 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
 
         (tmp_path / "said").touch()
         scheduler = started(DASK, "scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
-        told = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard")
-        workers = [started(DASK, "worker", *told, "--preload", str(tmp_path / "preload.py")) for _ in range(2)]
-        made = Cluster(tmp_path, scheduler, workers, scheduler)
+        preload = str(tmp_path / "preload.py")
+        told = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--preload", preload)
+        made = Cluster(tmp_path, scheduler, [], scheduler, {})
         made.until(lambda: file.is_file() and file.read_text().strip().endswith("}"))
         address = json.loads(file.read_text())["address"]
+        relays = stack.enter_context(Relays())
+        for _ in range(2):
+            out, own = relays.to(address), free_address()
+            into = relays.to(own)
+            reached = ("--listen-address", own, "--contact-address", into.address)
+            made.workers.append(started(DASK, "worker", out.address, *reached, *told))
+            made.relays[made.workers[-1].pid] = [out, into]
         connected(address, 2)
-        words = ("run", "--impl", str(slow), *CASES, "--scheduler", address, "--out", "out")
+        out = relays.to(address)
+        words = ("run", "--impl", str(slow), *CASES, "--scheduler", out.address, "--out", "out")
         made.client = started(sys.executable, "-c", CLIENT, *words)
+        made.relays[made.client.pid] = [out]
         yield made
+
+
+def free_address() -> str:
+    """For a process that has to be told where to listen."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return f"tcp://127.0.0.1:{found.getsockname()[1]}"
 
 
 def connected(address: str, workers: int) -> None:
@@ -128,21 +166,36 @@ def ended(process: subprocess.Popen[bytes]) -> None:
 
 MOMENTS = {"begun": lambda cluster: cluster.part(), "after-a-part": lambda cluster: "judged by" in cluster.said}
 PLACES = ("client", "scheduler", "worker", "part")
-FAULTS = ("killed", "stopped", "back", "interrupted", "ended")
+FAULTS = ("killed", "stopped", "cut", "back", "mended", "reset", "timed-out", "interrupted", "ended")
 SIGNALS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "ended": signal.SIGTERM}
+SILENT = r"the scheduler .* does not answer; it has 8 s\n(.*\n)*.*has not answered for 8 s"
+GONE = r"the scheduler .* (is gone|does not answer); it has 8 s\n(.*\n)*.*has been gone for 8 s"
+QUIET = r"has not been heard of for 3 s; it has 8 s\n(.*\n)*.* is lost; .* is asked again elsewhere"
 EXPECTED = {
     ("client", "killed"): (-signal.SIGKILL, ""),
+    ("client", "cut"): (3, SILENT),
     ("client", "back"): (0, ""),
+    ("client", "mended"): (0, ""),
+    ("client", "reset"): (0, "is asked again elsewhere"),
+    ("client", "timed-out"): (3, "has been gone for 8 s"),
     ("client", "interrupted"): (3, "conform: interrupted; "),
     ("client", "ended"): (3, "conform: interrupted; "),
-    ("scheduler", "killed"): (3, "has been gone for 8 s"),
-    ("scheduler", "stopped"): (3, "has not answered for 8 s"),
+    ("scheduler", "killed"): (3, GONE),
+    ("scheduler", "stopped"): (3, SILENT),
+    ("scheduler", "cut"): (3, SILENT),
     ("scheduler", "back"): (0, ""),
+    ("scheduler", "mended"): (0, ""),
+    ("scheduler", "reset"): (3, "are given up|is given up"),
+    ("scheduler", "timed-out"): (3, "has been gone for 8 s"),
     ("worker", "killed"): (0, "is asked again elsewhere"),
-    ("worker", "stopped"): (0, "is asked again elsewhere"),
+    ("worker", "stopped"): (0, QUIET),
+    ("worker", "cut"): (0, QUIET),
     ("worker", "back"): (0, ""),
+    ("worker", "mended"): (0, ""),
+    ("worker", "reset"): (0, "is asked again elsewhere"),
+    ("worker", "timed-out"): (0, "is asked again elsewhere"),
     ("part", "killed"): (0, "its process was ended by signal 9; "),
-    ("part", "stopped"): (0, "its process showed no life for 20 s; "),
+    ("part", "stopped"): (0, r"its process showed no life for 20 s; .* is asked again elsewhere"),
     ("part", "back"): (0, ""),
 }
 TRIED = [
@@ -158,14 +211,21 @@ def test_nothing_that_was_judged_is_lost(cluster: Cluster, moment: str, place: s
     struck = cluster.process(place)
     if fault in SIGNALS:
         struck.send_signal(SIGNALS[fault])
+    elif fault in ("cut", "mended", "reset", "timed-out"):
+        cluster.cut(struck)
     else:
         struck.suspend()
-    if fault == "back":
+    if fault in ("back", "mended", "reset", "timed-out"):
         time.sleep(2)  # the fault itself
+    if fault == "back":
         struck.resume()
-    status, line = EXPECTED[place, fault]
+    if fault in ("reset", "timed-out"):
+        cluster.reset(struck)
+    if fault in ("mended", "reset"):
+        cluster.mend(struck)
+    status, said = EXPECTED[place, fault]
     assert cluster.client.wait(timeout=120) == status, cluster.said
-    assert line in cluster.said
+    assert re.search(said, cluster.said), cluster.said
     assert "Traceback" not in cluster.said
     out = cluster.folder / "out"
     report = json.loads((out / "report.json").read_text())

@@ -2,26 +2,16 @@
 
 from pathlib import Path
 
+import judged
 import pytest
-import striking
 import struck
 from struck import Told
 
-MODULES = """
-from torch import nn
-
-class One(nn.TransformerEncoderLayer):
-    def __init__(self):
-        super().__init__(16, 4, 24, batch_first=True, dropout=0.0)
-
-class Other(One):
-    pass
-"""
-CHECKED = ("--jobs", "1", "--out", "out")
 COMMANDS = {
-    "check": Told(("check", "m.py:One", "--dtype", "float32", *CHECKED), "out/check.json", takes_long=True),
-    "diff": Told(("diff", "m.py:One", "m.py:Other", *CHECKED), "out/diff.json", takes_long=True),
-    "validate": Told(("validate", "m.onnx", "--layer", "pre-gelu", *CHECKED), "out/validation.json", takes_long=True),
+    **{
+        command: Told(judged.words(command, "out"), f"out/{verdict}", takes_long=True)
+        for command, verdict in judged.VERDICTS.items()
+    },
     "export": Told(("export", "onnx_pytorch", "--layer", "pre-gelu", "--to", "another.onnx"), takes_long=True),
     "profile": Told(("profile", "--impl", "pytorch", "--layer", "pre-gelu"), takes_long=True),
 }
@@ -31,11 +21,7 @@ pytestmark = [pytest.mark.release, pytest.mark.linux]
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("prepared")
-    (place / "m.py").write_text(MODULES)
-    printed = tmp_path_factory.mktemp("printed")
-    assert striking.told(["export", "onnx_pytorch", "--layer", "pre-gelu", "--to", "m.onnx"], place, printed, None) == 0
-    return place
+    return judged.make(tmp_path_factory.mktemp("prepared"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -4,27 +4,11 @@ written, nobody is accused, and the screen gets what it can show."""
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+import judged
 import pytest
 
-MODULES = """
-from torch import nn
-
-class One(nn.TransformerEncoderLayer):
-    def __init__(self):
-        super().__init__(16, 4, 24, batch_first=True, dropout=0.0)
-
-class Other(One):
-    pass
-"""
-CONFORM = Path(sys.executable).with_name("conform")
-COMMANDS = {
-    "check": (("check", "{place}/m.py:One", "--dtype", "float32", "--jobs", "1"), "check.json"),
-    "diff": (("diff", "{place}/m.py:One", "{place}/m.py:Other", "--jobs", "1"), "diff.json"),
-    "validate": (("validate", "{place}/m.onnx", "--layer", "pre-gelu", "--jobs", "1"), "validation.json"),
-}
 FEW = "only 64 files may be open at once here, and a worker needs 256"
 FAULTS = {
     "streams-closed": ('"$@" <&- >&- 2>&-', 0, ""),
@@ -42,27 +26,22 @@ pytestmark = [pytest.mark.release, pytest.mark.linux]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("place")
-    (place / "m.py").write_text(MODULES)
-    words = [CONFORM, "export", "onnx_pytorch", "--layer", "pre-gelu", "--to", "m.onnx"]
-    subprocess.run(words, cwd=place, check=True, timeout=300, stdout=subprocess.DEVNULL)
-    return place
+    return judged.make(tmp_path_factory.mktemp("place"))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", judged.COMMANDS)
 def test_the_machine_s_fault_is_no_verdict(place: Path, tmp_path: Path, command: str, fault: str) -> None:
-    words, verdict = COMMANDS[command]
     shell, status, said = FAULTS[fault]
-    told = [each.format(place=place) for each in words]
-    program = ["bash", "-c", shell, "bash", str(CONFORM), *told, "--out", str(tmp_path / "out")]
+    told = judged.words(command, tmp_path / "out", place)
+    program = ["bash", "-c", shell, "bash", str(judged.CONFORM), *told]
     told_so = {"encoding": "cp1252" if fault == "no-unicode" else "utf-8"}
     ended = subprocess.run(
         program, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=600, check=False, **told_so
     )
     assert (ended.returncode, said in ended.stderr) == (status, True), ended.stderr
     assert "Traceback" not in ended.stderr
-    written = tmp_path / "out" / verdict
+    written = tmp_path / "out" / judged.VERDICTS[command]
     assert written.exists() == (fault != "few-descriptors")
     if written.exists():
         assert '"severity": "error"' not in json.dumps(json.loads(written.read_text()))

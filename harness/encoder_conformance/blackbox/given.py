@@ -1,5 +1,6 @@
 """The inputs of a file that a user gives: in an .npz, or as arrays by name."""
 
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from zipfile import BadZipFile
@@ -9,17 +10,27 @@ import numpy as np
 
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.platform.errors import InputError, nearest
+from encoder_conformance.platform.files import require_regular
 from encoder_conformance.protocol.description import WholeFile, WholeInput
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
+_LARGEST = 1 << 31
+"""Bytes: as many as a file of ONNX may have."""
+
 
 def read_arrays(path: Path, where: str, hint: str) -> Mapping[str, Array]:
-    """Raises InputError for what is no archive of NumPy's, or holds objects, which are pickled."""
+    """Raises InputError for what is no archive of NumPy's, is too large once it is unpacked, or holds objects, which
+    are pickled."""
+    require_regular(path, where, hint)
     try:
         with np.load(path, allow_pickle=False) as archive:
+            if (size := sum(each.file_size for each in archive.zip.infolist())) > _LARGEST:
+                raise ValueError(f"unpacked it has {size} bytes; at most {_LARGEST} are read")
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError) as error:
+    except MemoryError:  # by a header that promises more than there is
+        raise InputError("cannot be read: it does not fit into memory", where=where, hint=hint) from None
+    except (OSError, ValueError, BadZipFile, EOFError, TypeError, AttributeError, SyntaxError, zlib.error) as error:
         problem = f"cannot be read: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         raise InputError(problem, where=where, hint=hint) from None
 

@@ -1,6 +1,7 @@
 """`conform explain`: one failure of an earlier run, in full."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,7 +17,8 @@ from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.files import replace_file, writable
-from encoder_conformance.reports.run.reading import StoredReport
+from encoder_conformance.reports.run.folder import LOGS
+from encoder_conformance.reports.run.reading import StoredReport, report_file
 from encoder_conformance.reports.run.repeating import repeat_command
 from encoder_conformance.reports.run.terminal import console, diagnosis_text, show_line
 from encoder_conformance.spec.deviation import Deviation
@@ -64,9 +66,21 @@ def explain(
         _show(screen, record)
     for diagnosis in report.diagnoses_of(first):
         screen.print(f"\n{diagnosis_text(diagnosis)}", style="bold", soft_wrap=True)
-    log = next(i.log for i in report.implementations if i.name == first.implementation)
-    screen.print(f"Worker's stderr: {log}", soft_wrap=True)
+    if log := _log(report, first.implementation, out):
+        screen.print(f"Worker's stderr: {log}", soft_wrap=True)
     screen.print(f"Repeat: {repeat_command(report, first.implementation, first.case, first.dtype)}", soft_wrap=True)
+
+
+def _log(report: Report, implementation: str, out: Path) -> Path | None:
+    """The log of an implementation's worker, where it is there: a worker that was never started has none, and a report
+    may have come without its logs."""
+    noted = Path(next(each.log for each in report.implementations if each.name == implementation))
+    places = (noted, report_file(out).parent / LOGS / noted.name)
+    for place in places:
+        with suppress(OSError):  # a name that no file can have
+            if place.is_file():
+                return place
+    return None
 
 
 def _write_deviation(report: Report, records: list[Record], path: Path) -> None:

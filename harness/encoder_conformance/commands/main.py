@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import signal
 import sys
 import traceback
@@ -64,6 +65,9 @@ _FIRST = """Does this Transformer encoder layer do what it should? If not, why n
   conform run                      test the implementations that are installed
 
 conform --help has the other commands, conform COMMAND --help each one's options."""
+_RENAME = "rename the file, or the folder"
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tabs and line breaks, and those that turn the direction of writing."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -82,7 +86,7 @@ def _run(command: click.Command) -> int:
     os.environ.update(blas_threads(1) | os.environ)  # before NumPy: several wait for each other in small products
     try:
         open_standard_streams()
-        _require_unicode()
+        _require_text()
         status = command.main(standalone_mode=False)
         return status if isinstance(status, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt) as interrupt:
@@ -122,15 +126,17 @@ def _report_failure(error: Exception) -> int:
     return INCOMPLETE
 
 
-def _require_unicode() -> None:
-    """Raises InputError for an argument, or a working directory, that no report can hold: a file's name may be any
-    bytes, and JSON is Unicode."""
+def _require_text() -> None:
+    """Raises InputError for an argument, or a working directory, that no report can hold, or that no terminal should
+    get: a file's name may be any bytes, and JSON is Unicode."""
     named = {f"argument {number}": word for number, word in enumerate(sys.argv[1:], 1)}
     with contextlib.suppress(OSError):  # it was deleted
         named["the working directory"] = str(Path.cwd())
     for where, text in named.items():
         if not text.isascii() and text != text.encode(errors="replace").decode():
-            raise InputError(f"is no UTF-8: {line(text)}", where=where, hint="rename the file, or the folder")
+            raise InputError(f"is no UTF-8: {line(text)}", where=where, hint=_RENAME)
+        if _OBEYED.search(text):
+            raise InputError(f"has a character that a terminal obeys: {line(text)}", where=where, hint=_RENAME)
 
 
 def _interrupt_by(*numbers: signal.Signals) -> list[int]:
@@ -138,15 +144,18 @@ def _interrupt_by(*numbers: signal.Signals) -> list[int]:
     as they do."""
     arrived: list[int] = []
 
-    def interrupt(which: int, __: FrameType | None) -> None:
+    def arrive(which: int, __: FrameType | None) -> None:
         arrived.append(which)
         for number in numbers:  # a terminal that closes sends several, and one is enough
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_IGN)
-        raise KeyboardInterrupt
+        interrupt = KeyboardInterrupt()
+        if which == signal.SIGXCPU:
+            interrupt.add_note("the processor time that a process has here is used up (ulimit -t)")
+        raise interrupt
 
     for number in numbers:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, interrupt)
+            signal.signal(number, arrive)
     return arrived
 
 

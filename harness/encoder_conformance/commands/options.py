@@ -17,7 +17,7 @@ import click
 from encoder_conformance.commands.completion import cases
 from encoder_conformance.engine.run_options import RANDOM
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.platform.files import UnwritableError, replace_file
+from encoder_conformance.platform.files import UnwritableError, replace_file, require_regular
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.platform.screen import fits
 from encoder_conformance.reports.run.folder import LATEST, RUNS
@@ -32,10 +32,26 @@ if TYPE_CHECKING:
     from encoder_conformance.judging.records import Shard
     from encoder_conformance.spec.layer import Layer
 
-ANY_PATH = click.Path(path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
-GIVEN_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
+
+class NamedPath(click.Path):
+    """A path that names something, in one line. An empty one, such as an unset variable of a shell gives, would be the
+    working directory."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(path_type=Path, **more)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("is empty: name a file or folder, or . for the working directory", param, ctx)
+        if "\n" in str(value):
+            self.fail(f"has a line break: {value!r}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+ANY_PATH = NamedPath()
+FILE = NamedPath(dir_okay=False)
+GIVEN_FILE = NamedPath(exists=True, dir_okay=False)
+FOLDER = NamedPath(file_okay=False)
 """Types of options: a path of whatever is there, a file or a folder that may be made, a file that is there."""
 run_option = click.option(
     "--out",
@@ -210,7 +226,7 @@ class Seed(click.IntRange):
         if value != RANDOM:
             return int(super().convert(value, param, ctx))
         seed = 1 + secrets.randbelow(10**9)
-        click.echo(f"Drawn: --seed {seed}")
+        click.echo(f"Drawn: --seed {seed}", err=True)
         return seed
 
 
@@ -291,10 +307,11 @@ def layer_parameters_of(layer: "Layer", source: str) -> "dict[str, npt.NDArray[A
 
     if source == PORTABLE:
         return dict(layer_parameters(layer, {}))
+    hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
+    require_regular(Path(source), f"--parameters {source}", hint)
     try:
         tensors: dict[str, npt.NDArray[Any]] = dict(load_file(source))
     except (OSError, SafetensorError) as error:
-        hint = "safetensors in the specification's names (specs/README.md, R-1), or the word portable"
         raise InputError(f"cannot be read: {error}", where=f"--parameters {source}", hint=hint) from None
     if problem := unlike(layer, {name: value.shape for name, value in tensors.items()}):
         raise InputError(f"holds no parameters of {layer.layer}: {problem}", where=f"--parameters {source}")

@@ -7,7 +7,7 @@ import signal
 
 from encoder_conformance.platform.ending import end_at_once
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU)
 
 
 def main() -> None:

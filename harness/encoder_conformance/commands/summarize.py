@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from encoder_conformance.commands.options import ANY_PATH, print_json
+from encoder_conformance.commands.options import ANY_PATH, NamedPath, print_json
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import replace_file, writable
 from encoder_conformance.platform.paths import working_directory
@@ -25,7 +25,7 @@ Examples:
   conform summarize --markdown - >> "$GITHUB_STEP_SUMMARY"
   conform summarize --annotations
 """
-_FILE = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+_FILE = NamedPath(dir_okay=False, allow_dash=True)
 
 
 @click.command(epilog=_EXAMPLES)

@@ -1,8 +1,10 @@
 """Files and folders that are written whole or not at all."""
 
 import contextlib
+import errno
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -23,6 +25,7 @@ def replacing(path: Path) -> Generator[IO[bytes]]:
     """
     try:
         if _is_device(path):
+            _say_of_wait(path)
             with path.open("wb") as file:
                 yield file
             return
@@ -43,6 +46,22 @@ def _is_device(path: Path) -> bool:
     if path.absolute().parent in (Path("/dev"), Path("/dev/fd")):
         return path.exists()
     return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def _say_of_wait(path: Path) -> None:
+    """A line about a pipe that nobody reads yet: it cannot be opened before."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        if error.errno == errno.ENXIO and path.is_fifo():
+            print(f"conform: {path}: is a pipe; waiting for somebody to read it", file=sys.stderr, flush=True)
+
+
+def require_regular(path: Path, where: str, hint: str) -> None:
+    """Raises InputError for a pipe or a device, which may never end; not for what is not there. `where`: the option or
+    file that names it."""
+    if path.exists() and not path.is_file():
+        raise InputError("is no regular file", where=where, hint=hint)
 
 
 def replace_file(path: Path, data: bytes) -> None:

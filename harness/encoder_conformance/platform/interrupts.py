@@ -10,8 +10,9 @@ from types import FrameType
 
 from encoder_conformance.platform.ending import end_at_once
 
-INTERRUPTS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-"""A terminal, and `timeout`, send these to every process of the group."""
+INTERRUPTS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU})
+"""A terminal, and `timeout`, send the first three to every process of the group; the system the last to a process that
+has used up its processor time."""
 _PR_SET_PDEATHSIG = 1
 
 

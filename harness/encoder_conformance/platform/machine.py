@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import stat
 from pathlib import Path
 
@@ -29,6 +30,16 @@ def _require_files() -> None:
         problem = f"only {hard} files may be open at once here, and a worker needs {_FILES}"
         raise MachineError(f"{problem}: raise the limit (ulimit -n)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, hard))
+
+
+def require_time(status: int | None) -> None:
+    """Raises MachineError where a process that has ended with this status may have used up its processor time."""
+    seconds, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if seconds != resource.RLIM_INFINITY and status in (-signal.SIGXCPU, -signal.SIGKILL):
+        problem = (
+            f"a worker was ended by {signal.Signals(-status).name}, and a process has {seconds} s of processor time"
+        )
+        raise MachineError(f"{problem} here: raise the limit (ulimit -t)")
 
 
 def require_null() -> None:

@@ -69,7 +69,9 @@ def read_yaml(path: Path) -> Any:
         mark = error.problem_mark or error.context_mark
         place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else shown(path)
         raise InputError(error.problem or "is not YAML", where=place, hint="mend the YAML there") from None
-    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # the last three: !!int x, a list as a key
+    except RecursionError:
+        raise InputError("nests its values too deeply", where=shown(path), hint="mend the YAML there") from None
+    except (yaml.YAMLError, ValueError, TypeError) as error:  # the last two: !!int x, a list as a key
         raise InputError(f"is not YAML: {error}", where=shown(path), hint="mend the YAML there") from None
 
 

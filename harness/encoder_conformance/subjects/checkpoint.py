@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import require_regular
 from encoder_conformance.spec.parameters import without_prefix
 from encoder_conformance.subjects.subject import Array, Subject
 
@@ -34,6 +35,8 @@ _ATTENTION = frozenset(("attn", "attention", "self", "sa", "mha"))
 _FEED_FORWARD = frozenset(("ffn", "mlp", "ff", "feed", "intermediate", "fc1", "fc2", "linear1", "linear2"))
 _NORM = frozenset(("norm", "ln", "layernorm", "norm1", "norm2", "ln1", "ln2"))
 
+_HINT = "a file of safetensors"
+
 
 @dataclass(frozen=True)
 class CheckpointTensor:
@@ -46,10 +49,11 @@ class CheckpointTensor:
 
 def open_checkpoint(path: Path, name: str, where: str, due: Mapping[str, Array]) -> Subject:
     """The checkpoint, with those of its tensors that are parameters of `due`. Raises InputError if it is unreadable."""
+    require_regular(path, where, _HINT)
     try:
         tensors: dict[str, Array] = dict(load_file(path))
     except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot be read: {error}", where=where, hint="a file of safetensors") from None
+        raise InputError(f"cannot be read: {error}", where=where, hint=_HINT) from None
     found = map_checkpoint(tensors, due)
     return Subject(
         name=name,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from encoder_conformance.platform.clean import cleaned, line
 from encoder_conformance.platform.errors import MachineError
-from encoder_conformance.platform.machine import require_machine
+from encoder_conformance.platform.machine import require_machine, require_time
 from encoder_conformance.protocol.frames import CutOff, EndOfStream, Frame, Sendable, read_frame, write_frame
 from encoder_conformance.protocol.header import FrameError
 from encoder_conformance.protocol.messages import Answer, Request, Stop
@@ -225,6 +225,8 @@ class WorkerProcess:
         if ending.cannot_start:
             text = f"cannot be started: {ending.cannot_start}: {self._command}"
             return WorkerFailure(Outcome.ERROR, text, lost=True)
+        if not ending.held:
+            require_time(ending.status)
         words = [each.strip() for each in end_of_log(self.log, self._log_from).splitlines() if each.strip()]
         last = f"; its last words: {words[-1][:300]}" if words else ""
         kind: Kind | None = "memory" if ending.held else None

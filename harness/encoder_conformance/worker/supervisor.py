@@ -131,10 +131,10 @@ class Supervisor:
                 text = f"speaks protocol {spoken}, this harness {PROTOCOL}: bring the adapter up to docs/wire.md"
                 raise WorkerFailure(Outcome.ERROR, text, lost=True)
         except WorkerFailure as problem:
-            message = f"could not be started: {problem.message} (see {self._log.name})"
-            self.unstartable = Failure(problem.outcome, message)
             if self.process:
                 self.process.end()
+            see = f" (see {self._log.name})" if self._log.is_file() and self._log.stat().st_size else ""
+            self.unstartable = Failure(problem.outcome, f"could not be started: {problem.message}{see}")
             raise WorkerFailure(self.unstartable.outcome, self.unstartable.message, lost=True) from None
         self.versions = within(started.versions, _MOST_OF_VERSIONS)
         self.settings = within(started.settings, _MOST_OF_SETTINGS)

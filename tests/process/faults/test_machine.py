@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shell import START, in_a_shell
 
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.implementation.manifest import read_implementation
@@ -22,15 +23,7 @@ from encoder_conformance.worker.guarded import GuardedProcess
 from encoder_conformance.worker.launch import Launch
 from encoder_conformance.worker.limits import WorkerLimits
 
-START = [sys.executable, "-c", "from encoder_conformance.commands.program import main; main()"]
 ONE = ("--case", "pre-gelu/no-mask", "--dtype", "float32", "--jobs", "1")
-
-
-def in_a_shell(shell: str, *words: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`conform` as `shell` starts it, where "$@" is its command."""
-    program = ["bash", "-c", shell, "bash", *START, *map(str, words)]
-    told = {"cwd": cwd, "capture_output": True, "text": True, "timeout": 120, "check": False}
-    return subprocess.run(program, env={**os.environ, **variables}, **told)
 
 
 def test_closed_standard_streams_are_no_fault_of_a_worker(honest: Path, tmp_path: Path) -> None:

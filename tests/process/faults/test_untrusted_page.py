@@ -220,6 +220,7 @@ def test_no_word_of_a_manifest_chooses_what_is_shown(place: tuple[Path, list[str
     if spelled in ("absolute", "path-lookup"):
         name = evil.name
         assert f"{home}/.cargo/bin/cargo lies outside of what a sandbox shows: name it, --python {name}=PATH" in kept
+        assert "(see " not in kept  # it was never started, so that there is no log
 
 
 @pytest.mark.release

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from encoder_conformance.commands.main import cli
 from encoder_conformance.judging.records import Claim, Diagnosis, Measurement, StageEquation
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.reports.run.reading import read_report
+from encoder_conformance.platform.files import replace_file
+from encoder_conformance.reports.run.reading import StoredReport, read_report
 
 DIAGNOSIS = Diagnosis(
     implementation="wrong",
@@ -158,6 +159,18 @@ def test_a_report_that_no_run_has_written_is_refused_with_file_and_key(honest: d
         problem = refused.value.problem
         assert (key in problem, said in problem, len(problem.splitlines())) == (True, True, 1), (key, said, problem)
         assert refused.value.where == str(file)
+
+
+def test_a_report_that_is_replaced_while_it_is_read_is_refused(
+    honest: dict[str, Any], place: Path, tmp_path: Path
+) -> None:
+    """Its records would be those of another run."""
+    copy = shutil.copy(place / "honest" / "report.json", tmp_path / "report.json")
+    stored = StoredReport(copy)
+    assert len([*stored.records()]) == len([*stored.records()]) == len(honest["records"])
+    replace_file(copy, copy.read_bytes())
+    with pytest.raises(InputError, match="was replaced while it was read"):
+        next(stored.records())
 
 
 def read(place: Path, reader: str) -> str:

@@ -105,6 +105,7 @@ def test_a_worker_that_does_not_even_read_times_out(conform: Callable, fake: Cal
     assert ended.status == 1
     assert set(ended.outcomes()) == {"timeout"}
     assert "could not be started" in ended.messages()
+    assert "(see " not in ended.messages()  # its log is empty
 
 
 RAW = """

@@ -29,6 +29,9 @@ SECONDS_FOR_A_WORKER = 30.0
 class Silent(Exception):
     """No answer came in time."""
 
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer in {seconds:g} s")
+
 
 def within(seconds: float, call: Callable[[], Answer], said: Callable[[], None] = lambda: None) -> Answer:
     """What `call` gives or raises. Raises Silent after `seconds`; `said` is called when it takes long."""
@@ -47,7 +50,7 @@ def within(seconds: float, call: Callable[[], Answer], said: Callable[[], None] 
     if not ended.wait(first):
         said()
         if not ended.wait(seconds - first):
-            raise Silent
+            raise Silent(seconds)
     if failed:
         raise failed[0]
     return found[0]
@@ -66,9 +69,11 @@ def connected(
         if name.partition(".")[0] in ("distributed", "asyncio"):  # tracebacks of what is said here in a line
             logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        problem = f"cannot be reached: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        # Its own limit is for how long it tries to have a lost connection back, too, and then ends itself.
+        client = within(_SECONDS_TO_CONNECT, lambda: Client(address, timeout=SECONDS_OF_SILENCE, set_as_default=False))
+    except (OSError, ValueError, TypeError, Silent) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        problem = f"cannot be reached: {reason}"
         raise InputError(problem, where=f"--scheduler {address}", hint="dask scheduler prints its address") from None
     try:
         yield DaskCluster(client, address, implementations, device, say)
@@ -87,6 +92,7 @@ class DaskCluster:
         self._implementations, self._device = tuple(implementations), device
         self.offers: dict[str, Offer] = {}
         self.threads: dict[str, int] = {}
+        self._quiet: set[str] = set()
 
     def workers(self) -> Mapping[str, frozenset[str]]:
         """Address → the implementations that it can run, of all workers that are there now.
@@ -129,7 +135,14 @@ class DaskCluster:
             raise MachineError(f"the scheduler {self._address} has {what} {SECONDS_OF_SILENCE:g} s") from None
         except (OSError, ValueError) as error:  # ValueError: of a client that was closed
             raise MachineError(f"the scheduler {self._address} is gone: {error}") from None
+        self._say_of_quiet({address for address, (_, ago) in found.items() if ago >= SECONDS_UNTIL_SAID})
         return {address: threads for address, (threads, ago) in found.items() if ago < SECONDS_OF_SILENCE}
+
+    def _say_of_quiet(self, quiet: set[str]) -> None:
+        """A line about each worker that the scheduler has not heard of for a while, once each time."""
+        for address in sorted(quiet - self._quiet):
+            self._say(f"{address} has not been heard of for {SECONDS_UNTIL_SAID:g} s; it has {SECONDS_OF_SILENCE:g} s")
+        self._quiet = quiet
 
     def _of_scheduler(self, call: Callable[[Any], Answer]) -> Answer:
         """What the scheduler says. A connection that was reset may be there again in a moment: Dask makes another."""
@@ -137,9 +150,12 @@ class DaskCluster:
         while True:
             try:
                 answer: Answer = self._client.run_on_scheduler(call)
-            except OSError:
-                if time.monotonic() > until:
+            except (OSError, AttributeError) as error:
+                has_given_up = self._client.scheduler is None  # Dask has tried in vain, and has ended its client
+                if isinstance(error, AttributeError) and not has_given_up:
                     raise
+                if has_given_up or time.monotonic() > until:
+                    raise Silent(SECONDS_OF_SILENCE) from None
                 self.wait()
             else:
                 return answer
@@ -147,9 +163,14 @@ class DaskCluster:
     def _ask(self, addresses: list[str]) -> dict[str, Offer]:
         """The offers of workers; of one that makes none, an empty one, and a line that says why."""
         told = {"workers": addresses, "on_error": "return"}
+
+        def silent() -> None:
+            who = ", ".join(addresses)
+            self._say(f"waiting for {who} to say what can be run there; {SECONDS_OF_SILENCE:g} s at most")
+
         try:
             found = within(
-                SECONDS_OF_SILENCE, lambda: self._client.run(offer, self._implementations, self._device, **told)
+                SECONDS_OF_SILENCE, lambda: self._client.run(offer, self._implementations, self._device, **told), silent
             )
         except Silent:
             if len(addresses) > 1:  # by one of them
@@ -173,7 +194,10 @@ class DaskCluster:
         future = self._client.submit(
             judge_while_wanted, part, workers=[worker], allow_other_workers=False, pure=False, retries=0, key=None
         )
-        return DaskRunning(future)
+        return DaskRunning(
+            future,
+            lambda: self._say(f"waiting for {worker} to hand over {part.name}; {SECONDS_OF_SILENCE:g} s at most"),
+        )
 
     def wait(self) -> None:
         """Return when something may have changed."""
@@ -204,10 +228,10 @@ def _why(problem: object) -> str:
 
 
 class DaskRunning:
-    """A part that a worker has begun."""
+    """A part that a worker has begun. `waiting` is called when its report takes long to arrive."""
 
-    def __init__(self, future: Any) -> None:
-        self._future = future
+    def __init__(self, future: Any, waiting: Callable[[], None]) -> None:
+        self._future, self._waiting = future, waiting
 
     def result(self) -> Result | None:
         """The result; None while it runs."""
@@ -215,7 +239,7 @@ class DaskRunning:
             return None
         if self._future.status == "finished":
             try:
-                result: Result = within(SECONDS_OF_SILENCE, self._future.result)
+                result: Result = within(SECONDS_OF_SILENCE, self._future.result, self._waiting)
             except (Silent, OSError):
                 return Result(problem="it does not hand over its report", lost=True)
             return result

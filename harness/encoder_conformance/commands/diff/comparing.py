@@ -23,6 +23,7 @@ from encoder_conformance.judging.verdict import judge_tensor
 from encoder_conformance.oracle.expected import Expected, key
 from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import require_regular
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.spec.case import Case, layer_parameters
@@ -184,10 +185,12 @@ def _own(first: Subject, layer: Layer, absent: tuple[str, ...]) -> CaseParameter
 
 def _of_file(path: Path, layer: Layer, own: CaseParameters | None, absent: tuple[str, ...]) -> Case:
     """`x` [B, S, d_model], and if it has it `lengths` [B]: how many positions of each item are no padding."""
+    where, hint = f"--inputs {path}", "a safetensors file"
+    require_regular(path, where, hint)
     try:
         tensors: Mapping[str, Any] = load_file(path)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot be read: {error}", where=f"--inputs {path}", hint="a safetensors file") from None
+        raise InputError(f"cannot be read: {error}", where=where, hint=hint) from None
     x = tensors.get("x")
     if x is None or x.ndim != 3 or x.shape[-1] != layer.d_model or x.dtype.kind != "f":
         found = "no tensor x" if x is None else f"x is {x.dtype} {list(x.shape)}"

@@ -12,6 +12,9 @@ import click
 
 from encoder_conformance.commands.completion import implementations
 from encoder_conformance.commands.options import (
+    ANY_PATH,
+    FOLDER,
+    GIVEN_FILE,
     Duration,
     PartType,
     Seed,
@@ -63,7 +66,7 @@ Examples:
 @click.option(
     "--layer",
     "layer_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=GIVEN_FILE,
     help="Judge your own layer (YAML) instead of the specification's, in the situations of its family.",
 )
 @click.option(
@@ -94,14 +97,14 @@ Examples:
 )
 @click.option(
     "--balanced-by",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="RUN",
     help="An earlier run, whose seconds make the parts equal. Every part needs the same.",
 )
 @click.option(
     "--resume",
     "earlier",
-    type=click.Path(path_type=Path),
+    type=ANY_PATH,
     metavar="RUN",
     help="An earlier run, such as one that was interrupted: what it judged is taken over where nothing has changed.",
 )
@@ -114,7 +117,7 @@ Examples:
 @worker_limits
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder for report.json, records.jsonl and the workers' logs; "
     f"default: a new one in {RUNS}, to which {RUNS / LATEST} then points.",
 )

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from encoder_conformance.platform.errors import InputError, nearest
-from encoder_conformance.platform.files import replace_file
+from encoder_conformance.platform.files import replace_file, require_regular
 from encoder_conformance.protocol.tensors import ASKED
 from encoder_conformance.spec.situation import Check
 from encoder_conformance.spec.stages import stages
@@ -103,6 +103,7 @@ def check_same_specification(questions: Questions, digest: bytes, path: Path) ->
 
 def _opened(path: Path, hint: str) -> tuple[set[str], dict[str, str], bytes | None]:
     """The names of a file's tensors, its metadata, and the digest of the questions that it is of. Raises InputError."""
+    require_regular(path, str(path), hint)
     try:
         with safe_open(path, framework="numpy") as file:
             names = set(file.keys())

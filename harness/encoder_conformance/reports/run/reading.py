@@ -6,26 +6,30 @@ A report may have 100,000 records. `StoredReport` has all but them in memory, an
 import contextlib
 import json
 import math
+import os
 import re
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
 from encoder_conformance.judging.records import Record, Report
 from encoder_conformance.platform.clean import LONGEST, cleaned, line
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.files import require_regular
 from encoder_conformance.reports.run.credible import Credible, contradiction_of
 from encoder_conformance.reports.run.folder import LATEST, LOGS, NAME
 from encoder_conformance.reports.run.journal import NAME as JOURNAL
 
 _LEVELS = 16
 """Levels of a report within each other, settings included."""
-_AGAIN = "run conform run again"
+_AGAIN, _FOLDER = "run conform run again", "give the folder of a run"
 _RECORDS = b'"records": ['
 """The end of the line after which the ledger writes one record a line."""
+_LONGEST_LINE = 1 << 27
+"""Bytes of a line, and so of a report that somebody has written without any: ours of 100,000 records has as many."""
 _SHOWN = 300
 """Characters of a problem that are shown: it may quote the file."""
 _UNCLEAN = re.compile(r"NaN|Infinity|[eE]\+?[0-9]{3}|[0-9]{19}|\\|weights_only")
@@ -41,8 +45,8 @@ class StoredReport:
     def __init__(self, out: Path) -> None:
         """`out`: its folder or file, or the folder in which `latest` is. Raises InputError."""
         self._path = report_file(out)
-        if self._path.exists() and not self._path.is_file():  # a pipe or a device may never end
-            raise InputError("is no regular file", where=str(self._path), hint="give the folder of a run")
+        require_regular(self._path, str(self._path), _FOLDER)
+        self._read: tuple[int, ...] = ()
         with self._readable():
             report: Any = json.loads(b"".join(line for line in self._lines() if not line.startswith(b'{"')))
             _refuse_newer(report, self._path)
@@ -54,7 +58,10 @@ class StoredReport:
             self.report = Report.model_validate_json(_clean_json(found), strict=True)
             if problem := contradiction_of(self.report):
                 raise ValueError(problem)
-        self._judged = {} if self.report.complete else _judged(self._path.with_name(JOURNAL))
+        journal = self._path.with_name(JOURNAL)
+        require_regular(journal, str(journal), _FOLDER)
+        with self._readable():
+            self._judged = {} if self.report.complete else _judged(journal)
 
     def records(self) -> Iterator[Record]:
         """Every record, in the order of the plan. Raises InputError."""
@@ -83,10 +90,18 @@ class StoredReport:
                     yield each.rstrip().removesuffix(b",").decode()
 
     def _lines(self) -> Iterator[bytes]:
-        """The lines of the file. Those that begin with a brace and a quote are a record each."""
+        """The lines of the file. Those that begin with a brace and a quote are a record each.
+
+        Raises InputError where it is not the file any more that was read first: a run may have replaced it.
+        """
         among_records = False
         with self._path.open("rb") as file:
-            for each in file:
+            status = os.fstat(file.fileno())
+            found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._read not in ((), found):
+                raise InputError("was replaced while it was read", where=str(self._path), hint="ask again")
+            self._read = found
+            for each in _lines_of(file):
                 is_record = among_records and each.startswith(b'{"')
                 among_records = is_record or each.rstrip().endswith(_RECORDS) or (among_records and not each.strip())
                 yield each if is_record else b" " + each
@@ -162,6 +177,14 @@ def report_file(out: Path) -> Path:
     return out / LATEST / NAME if (out / LATEST).is_dir() and not (out / NAME).exists() else out / NAME
 
 
+def _lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file. Raises ValueError for one that is too long to be read into memory."""
+    while each := file.readline(_LONGEST_LINE + 1):
+        if len(each) > _LONGEST_LINE:
+            raise ValueError(f"it has a line of more than {_LONGEST_LINE >> 20} MiB")
+        yield each
+
+
 def _judged(path: Path) -> dict[tuple[str, ...], int]:
     """Key of each record in a journal → where its line begins. The last line of a run that was killed may be a part of
     one."""
@@ -169,7 +192,7 @@ def _judged(path: Path) -> dict[tuple[str, ...], int]:
     begin = 0
     try:
         with path.open("rb") as lines:
-            for each in lines:
+            for each in _lines_of(lines):
                 with contextlib.suppress(ValueError):  # pydantic's ValidationError is one
                     found[Record.model_validate_json(each).key] = begin
                 begin += len(each)
