@@ -187,7 +187,7 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
             first = tried
             if thoroughly and tried.semantics is not None:
                 give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
-                judged = judge_whole(graph, cut, tried.inferred, tried.semantics, tried.findings)
+                judged = judge_whole(graph, cut, found, tried.semantics, tried.findings)
                 tried.unjudged = "" if judged else cut.before
             break
     if first is None:

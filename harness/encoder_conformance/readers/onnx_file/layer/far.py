@@ -80,7 +80,7 @@ def names_of(weights: Weights) -> list[str]:
 def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
     """Raises UnsupportedPattern for what the layer language has no key for."""
     by_head = _visible(trace, weights, run)
-    seen = None if by_head is None else by_head.any(0)
+    seen = None if by_head is None else np.asarray(by_head.any(0))
     window = None
     try:
         window = None if seen is None else _window(seen, weights.name)
