@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from benchmarks.onnx_files.shipped import FILES, RIGHT
@@ -178,5 +179,4 @@ _STATUS = {0: "the same", 1: "error", 2: "not judged"}
 
 
 def _cell(said: str) -> str:
-    short = said if len(said) < 120 else f"{said[:117]}…"
-    return short.replace("|", "\\|").replace("\n", " ")
+    return shorten(said, 120, placeholder=" …").replace("|", "\\|")

@@ -288,8 +288,8 @@ EDITS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "a tag that does not fit": (LAYER, "d_model: 24", "d_model: !!int many", ("many",)),
     "no such day": (LAYER, "d_model: 24", "d_model: 2024-02-31", ("day",)),
     "list for a key": (LAYER, "d_model: 24", "? [d_model]\n: 24", ("list",)),
-    "endless depth": (LAYER, "d_model: 24", f"d_model: {'[' * 50_000}{']' * 50_000}", ("depth",)),
-    "some depth": (LAYER, "d_model: 24", f"d_model: {'[' * 2000}{']' * 2000}", ("depth",)),
+    "endless depth": (LAYER, "d_model: 24", f"d_model: {'[' * 50_000}{']' * 50_000}", ("too deeply",)),
+    "some depth": (LAYER, "d_model: 24", f"d_model: {'[' * 2000}{']' * 2000}", ("too deeply",)),
     "a list in itself": (LAYER, "d_model: 24", "d_model: &a [*a]", ("circular",)),
     "control character": (LAYER, "d_model: 24", "d_model: 24 # \x07", ("#x0007",)),
 }
