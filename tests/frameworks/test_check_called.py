@@ -75,6 +75,16 @@ def _examined(kind: type) -> Examination:
 
 
 @pytest.mark.parametrize(
+    ("kind", "name"), [(cases.OfMapping, "padding_mask"), (cases.OfTuple, "1"), (cases.Thrice, "mask")]
+)
+def test_a_mask_that_it_does_without_is_given_and_understood(kind: type, name: str) -> None:
+    offered = _examined(kind).offered
+    assert offered is not None
+    assert [mask.name for mask in offered.semantics.masks] == [name]
+    assert offered.unusable == ()
+
+
+@pytest.mark.parametrize(
     "kind",
     [
         cases.Pointwise,

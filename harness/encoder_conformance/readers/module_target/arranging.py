@@ -69,6 +69,8 @@ class Arrangement:
         laid = FORMS[self.form].out(x, arrays)
         named: dict[str, Any] = {}
         for name, supply in self.beside.items():
+            if supply.kind == "none" and name in given:
+                continue
             if supply.kind in _MASKED and given.get(name) is not None:
                 named[name] = _counted(supply, name, given[name], (batch, sequence), arrays)
             elif supply.kind == "x":
