@@ -7,6 +7,7 @@ the computation.
 import itertools
 from collections.abc import Callable
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -174,11 +175,18 @@ class Rounded(Arithmetic):
     def _disturbance(self, shape: tuple[int, ...]) -> Elementwise:
         """Uniform in −u … u, drawn by the portable generator from the run and the operation's number (C-2)."""
         start = seed(f"noise {self.run} {next(self._calls)}")
-        bits = splitmix64(start, int(np.prod(shape))).reshape(shape)
-        return np.asarray((bits.astype(np.float64) * 2.0**-63 - 1.0) * self.roundoff)
+        drawn = splitmix64(start, prod(shape)).astype(np.float64)
+        drawn *= 2.0**-63  # in place, for a noise run spends its time in memory
+        drawn -= 1.0
+        drawn *= self.roundoff
+        return drawn.reshape(shape)
 
     def _rounded(self, result: Elementwise, times: float = 1.0) -> Elementwise:
-        return np.asarray(result * (1.0 + times * self._disturbance(result.shape)))
+        factor = self._disturbance(result.shape)
+        factor *= times
+        factor += 1.0
+        factor *= result
+        return factor
 
     def _rounded_sum(
         self,
@@ -200,7 +208,10 @@ class Rounded(Arithmetic):
             partial, total = partial + begin * (begin + total), total + begin
         roundings = max(terms - 1, 0) if begin is None else terms
         deviation = np.sqrt(products * sum_of_squares + roundings * partial)
-        return np.asarray(total + self._disturbance(total.shape) * deviation)
+        rounded = self._disturbance(total.shape)
+        rounded *= deviation
+        rounded += total
+        return rounded
 
 
 _TWO_OVER_ROOT_PI = np.longdouble("1.1283791670955125738961589031215451716881")
@@ -216,13 +227,24 @@ def erf(x: Elementwise) -> Elementwise:
         import scipy.special  # half of the command's start, and only the oracle's own evaluation needs it
 
         return np.asarray(scipy.special.erf(x))
-    inside = np.clip(x, -7, 7)
-    term = inside.copy()
-    total = inside.copy()
-    n = 0
-    while np.any(np.abs(term) > np.abs(total) * np.finfo(np.longdouble).eps / 4):
+    inside = np.abs(x) < 7
+    small = x[inside]
+    result = np.asarray(np.sign(x))
+    result[inside] = _TWO_OVER_ROOT_PI * np.exp(-small * small) * _series_of_erf(small)
+    return np.asarray(result)
+
+
+def _series_of_erf(x: Rows) -> Rows:
+    """Σ 2ⁿ x^(2n+1) / (2n+1)!! of [N] numbers, long double.
+
+    Each number leaves when a further term would change no bit of its sum: 1 takes 25 terms, 7 takes 170.
+    """
+    total, n = x.copy(), 0
+    left, term, twice_squared = np.arange(x.size), x, 2 * x * x
+    while left.size:
         n += 1
-        term = term * (2 * inside * inside) / (2 * n + 1)
-        total = total + term
-    series = _TWO_OVER_ROOT_PI * np.exp(-inside * inside) * total
-    return np.asarray(np.where(np.abs(x) < 7, series, np.sign(x)))
+        term = term * twice_squared / (2 * n + 1)
+        sums = total[left] = total[left] + term
+        goes_on = np.abs(term) > np.abs(sums) * (np.finfo(np.longdouble).eps / 4)
+        left, term, twice_squared = left[goes_on], term[goes_on], twice_squared[goes_on]
+    return total
