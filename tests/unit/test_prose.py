@@ -1,30 +1,24 @@
 """What is written for users: plain words, short pages, and links that lead somewhere.
 
-codespell looks for wrong spelling (`tox -e lint`), and `tox -e docs` follows the links of the site.
+codespell looks for wrong spelling (`tox -e lint`), Vale for words (`tox -e vale`), and `tox -e docs` follows the links of
+the site.
 """
 
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHOWN = [path for folder in ("harness", "impls") for path in (ROOT / folder).rglob("*.*")]
+RULES = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".vale").glob("*/*.yml")}
+"""Vale's, which reads the pages (`tox -e vale`). Here the same words are looked for in sources and templates too."""
 INSTEAD = {
-    r"kill matrix": "detection matrix",
-    r"your layer is the spec with": "Cause: …",
-    r"conforms to itself": "internally consistent",
-    r"not to be told apart": "these cases cannot distinguish it from …",
-    r"left to chance": "undefined",
-    r"sharpest question": "most informative case",
-    r"what it was read to be": "a correct … layer",
-    r"since which [^.\n]* what is so|which of them what is so": "the release that changed behaviour",
-    r"nobody can read off|can read off it": "a module does not say what it should be",
-    r"if it is meant, say so": "if intended, pass --layer",
-    r"(?i)\b(simply|obviously|basically|of course|please note|in order to|utili[sz]e[sd]?|leverages?)\b": "nothing",
+    **RULES["Words"]["swap"],
+    **{rf"(?i)\b{token}\b": "nothing" for token in RULES["Filler"]["tokens"]},
 }
-"""Words that a reader of the field does not have, and what says it."""
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]*))?\)")
 MOST_LINES, MOST_WORDS = 300, 27_500
 
