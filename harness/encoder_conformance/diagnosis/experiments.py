@@ -14,7 +14,7 @@ import numpy as np
 from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.identify.edits import parsed
-from encoder_conformance.diagnosis.identify.from_output import OutputSample, output_samples
+from encoder_conformance.diagnosis.identify.from_output import OutputSample, gives, output_samples
 from encoder_conformance.diagnosis.identify.identify import (
     OF_THE_OUTPUT,
     Identified,
@@ -85,6 +85,7 @@ def identify_by_experiments(
     if not asked:
         return None
     found, claims, every = list[StageEquation](), list[Claim](), list[Evidence]()
+    chosen = list(_chosen(evidence))
     for experiment, pieces in asked.items():
         every += pieces
         seen = _seen(found, pieces)
@@ -92,12 +93,11 @@ def identify_by_experiments(
         if seen.explains:
             claims.append(said("in-line-alone", seen.rms))
             continue
-        more = _one_more(pieces, found, until)
+        more = _one_more(pieces, found, until, [*every, *chosen])
         claims.append(said("out-of-line-alone", seen.rms))
         if not more:
             return Identified(left=("output",) if found else (), observed=tuple(claims))
         found += more
-    chosen = list(_chosen(evidence))
     if not _explains(found, chosen):
         found += _one_more(chosen, found, until)
     if not found or not _explains(found, [*every, *chosen]):
@@ -133,12 +133,27 @@ def _reaches_the_output(sample: OutputSample) -> bool:
     return right is None or other is None or not np.array_equal(right, other, equal_nan=True)
 
 
-def _one_more(pieces: Sequence[Evidence], found: Sequence[StageEquation], until: float | None) -> list[StageEquation]:
-    """Identify one wrong step more, beside those that were found, with which all of these outputs are in line."""
+def _one_more(
+    pieces: Sequence[Evidence], found: Sequence[StageEquation], until: float | None, whole: Sequence[Evidence] = ()
+) -> list[StageEquation]:
+    """Identify one wrong step more, beside those that were found, with which all of these outputs are in line.
+
+    A part of the layer may not say which of several it is. Then it is the one with which the `whole` is in line, if
+    nothing else is wrong.
+    """
     known = patches_of(found)
     by_stage = {
         stage: samples
         for stage, samples in output_samples(pieces, known).items()
         if stage not in known and any(map(_reaches_the_output, samples))
     }
-    return identify_by_output(by_stage, until, known, lambda equations: _explains([*found, *equations], pieces))
+    beside = output_samples(whole, known)
+
+    def accepts(equations: Sequence[StageEquation]) -> bool:
+        return _explains([*found, *equations], pieces)
+
+    def prefers(equations: Sequence[StageEquation]) -> bool:
+        near = all(gives(parsed(each.found), each.specified, beside.get(each.stage, ())) for each in equations)
+        return near and _explains([*found, *equations], whole)
+
+    return identify_by_output(by_stage, until, known, accepts, prefers, beside)

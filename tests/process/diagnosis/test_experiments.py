@@ -70,6 +70,38 @@ def test_two_causes_behind_one_output_come_out_one_by_one(wrong: dict[str, Wrong
     assert {each.stage for each in diagnosis.equations} & set(wrong)
 
 
+def softmax_with_two_in_its_sum(text: str) -> str:
+    scores = text.removeprefix("softmax(").removesuffix(", mask)")
+    raised = f"where(mask, exp({scores} - largest({scores}, -1)), 0)"
+    return f"{raised} / (2 + sum({raised}, -1))"
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("stage", "wrong"),
+    [
+        pytest.param(  # without scores it is a value times a number
+            "attention_weights", softmax_with_two_in_its_sum, id="a sum of a softmax"
+        ),
+        pytest.param(
+            "ffn_output",
+            lambda text: text.replace(
+                "feed_forward.output.bias",
+                "where(index(feed_forward.output.bias, -1) < d_model // 2, 3 * feed_forward.output.bias, "
+                "feed_forward.output.bias)",
+            ),
+            id="a part of an operand",
+        ),
+    ],
+)
+def test_of_equations_that_a_part_of_the_layer_does_not_tell_apart_the_whole_says_which(
+    stage: str, wrong: Callable[[str], str]
+) -> None:
+    diagnosis, asked = diagnosed(**{stage: wrong})
+    assert asked
+    assert diagnosis.confidence == "explained", diagnosis_text(diagnosis)
+
+
 @pytest.mark.release
 def test_what_is_not_identified_is_narrowed_down() -> None:
     diagnosis, _ = diagnosed(

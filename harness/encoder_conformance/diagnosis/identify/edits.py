@@ -15,6 +15,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.forms import (
     CENTRES,
+    OF_BLOCKS,
     OF_INDEX,
     OF_MASK,
     OF_SOFTMAX,
@@ -53,6 +54,8 @@ _OF_AN_AXIS = (
 )  # fmt: skip
 """Functions whose further arguments are axes, indices or words."""
 _ARRANGED = ("interleaved", "by-reshape")
+_OF_ONE = ("erf", "tanh", "sigmoid", "sin", "cos", "exp", "abs")
+"""Functions that one of them may be mistaken for."""
 
 
 def parsed(text: str) -> ast.expr:
@@ -73,16 +76,31 @@ def edits(tree: ast.expr, operands: Operands, shape: Shape, factors: Sequence[st
     shapes = {name: value.shape for name, value in operands.values.items()}
     yield from _of_the_result(ast.unparse(tree), shapes, shape)
     yield from _nested(tree, shapes, shape)
+    for node, put, of_node in _edited(tree, operands):
+        for other in (*_instead(node, shapes), *_of_shape(node, of_node, operands)):
+            yield put(other)
+    yield from in_parts(tree, operands, factors)
+
+
+def in_parts(tree: ast.expr, operands: Operands, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
+    """Yield every tree with a part of an axis of an operand, or of a sum inside, multiplied by one of the factors."""
+    for node, put, shape in _edited(tree, operands):
+        if dotted(node) or (node is not tree and _is_a_sum(node)):
+            yield from (put(other) for other in in_a_part(ast.unparse(node), shape, operands, factors))
+
+
+def _edited(tree: ast.expr, operands: Operands) -> Iterator[tuple[ast.expr, Callable[[ast.expr], ast.expr], Shape]]:
+    """Yield each part that may be edited, how to put another in its place, and its shape: () of a number and the mask.
+
+    An axis is edited with its function; and of an absent operand nothing says what becomes of it.
+    """
     beside = {part for node, _ in places(tree) for part in _beside(node)}
     for node, put in places(tree):
         name = dotted(node)
-        if node in beside or (name and name not in shapes and name not in SIZES and name != "mask"):
-            continue  # an axis is edited with its function; and of an absent operand nothing says what becomes of it
-        of_node = () if isinstance(node, ast.Constant) or name == "mask" else _shape_of(node, operands)
-        for other in (*_instead(node, shapes), *_of_shape(node, of_node, operands)):
-            yield put(other)
-        if name or (node is not tree and _is_a_sum(node)):
-            yield from (put(other) for other in in_a_part(ast.unparse(node), of_node, operands, factors))
+        absent = name and name not in operands.values and name not in SIZES and name != "mask"
+        if node not in beside and not absent:
+            is_plain = isinstance(node, ast.Constant) or name == "mask"
+            yield node, put, () if is_plain else _shape_of(node, operands)
 
 
 def _beside(node: ast.expr) -> Iterator[ast.expr]:
@@ -127,7 +145,9 @@ def _is_a_sum(node: ast.expr) -> bool:
 def in_a_part(text: str, shape: Shape, operands: Operands, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
     """Yield an expression of this shape with a part of an axis multiplied."""
     for axis in (axis for axis in range(-len(shape), 0) if shape[axis] > 1):
-        for at, factor in product((form.format(size_of_axis(operands, shape, axis)) for form in OF_INDEX), factors):
+        size = size_of_axis(operands, shape, axis)
+        forms = (*OF_INDEX, *(OF_BLOCKS if size == "sequence_length" else ()))
+        for at, factor in product((form.format(size) for form in forms), factors):
             yield parsed(f"where(index({text}, {axis}) {at}, {factor} * ({text}), {text})")
 
 
@@ -297,7 +317,7 @@ def _other_call(name: str, arguments: list[ast.expr]) -> Iterator[ast.expr]:
         case (("split_heads" | "merge_heads"), [x, *_]):
             yield from (parsed(f"{name}({x}, {form!r})") for form in _ARRANGED)
         case (("erf" | "tanh" | "sigmoid" | "exp"), [x]):
-            yield from (parsed(f"{other}({x})") for other in ("erf", "tanh", "sigmoid", "sin") if other != name)
+            yield from (parsed(f"{other}({x})") for other in _OF_ONE if other != name)
             yield arguments[0]
         case (("maximum" | "minimum"), [x, y]):
             yield parsed(f"{'minimum' if name == 'maximum' else 'maximum'}({x}, {y})")

@@ -132,5 +132,9 @@ SIZED = (
 """Rows that are brought to one size."""
 OF_SQUARE = ("transpose({0})", "{0} + c * transpose({0})", "({0} + transpose({0})) / 2")
 """A square tensor {0}, and its transpose."""
-OF_INDEX = ("== 0", "== {0} - 1", "< {0} // 2", "< {0} / 2", "% 2 == 0", "% 2 == 1", "% 3 == 0", "% 4 == 0")
+OF_INDEX = (
+    "== 0", "> 0", "== {0} - 1", "< {0} - 1", "< {0} // 2", "< {0} / 2", "% 2 == 0", "% 2 == 1", "% 3 == 0", "% 4 == 0",
+)  # fmt: skip
 """Elements of an axis of the size {0} that may be treated unlike the others."""
+OF_BLOCKS = tuple(f">= {{0}} // {block} * {block}" for block in (2, 3, 4))
+"""Positions behind the last whole block of a kernel."""

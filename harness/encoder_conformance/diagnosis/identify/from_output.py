@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from encoder_conformance.diagnosis.evidence import Evidence
-from encoder_conformance.diagnosis.identify.edits import in_a_part
+from encoder_conformance.diagnosis.identify.edits import in_a_part, in_parts
 from encoder_conformance.diagnosis.identify.equation_search import (
     Effort,
     EquationCandidate,
@@ -36,8 +36,14 @@ Patches = Mapping[str, Mapping[str, str]]
 NONE: Patches = {}
 _NEAR = 30.0
 """The rms error, in σ of the specified output, up to which a wrong step's own noise may be all that is left."""
-_HOPEFUL = 4
+_HOPEFUL = 12
 """Equations that are tried on all cases: those that leave least of two."""
+_PROBED = (0.0, 0.6, 0.9, 1.1, 1.4, 2.0)
+"""Numbers of which one leaves less than 1 does, whatever a part of an operand was multiplied with."""
+_LESS = 0.3
+"""How much less: the cost of an error that is a seventh smaller."""
+_OF_PARTS = 6
+"""Parts of operands that a number is fitted to: those that leave least with one of these."""
 _STARTS = (1.0, 0.5, 2.0, -1.0, 0.1, 0.0, 10.0)
 """Where a number is looked for: a play to the output takes twenty evaluations."""
 
@@ -140,6 +146,11 @@ class OutputSample(Sample):
     def _at_once(self, tree: ast.expr, constants: Sequence[float]) -> None:
         """Return None: the equations after the stage have no axis for the values of `c` but that of the items."""
 
+    @property
+    def variety(self) -> tuple[int, int]:
+        """How many axes of the stage have more than one element, and how many operands there are."""
+        return sum(size > 1 for size in self.stage_size), len(self.operands.values)
+
     @cached_property
     def neighbours(self) -> dict[bool, list[ast.expr]]:
         """Equations one edit away: those with a number to be fitted, and those without."""
@@ -208,15 +219,40 @@ def _screened(samples: Sequence[OutputSample]) -> list[OutputSample]:
 
 
 def nearest_by_output(
-    stage: str, samples: Sequence[OutputSample], effort: Effort, *, numbers: bool
+    stage: str,
+    samples: Sequence[OutputSample],
+    effort: Effort,
+    *,
+    numbers: bool,
+    beside: Sequence[OutputSample] = (),
 ) -> list[EquationCandidate]:
     """Return equations one edit away that give every output, but for their own noise. `numbers`: those with a fitted
-    number, which take longer, and no others."""
+    number, which take longer, and no others. Those that give the outputs `beside` too come first."""
     if not has_numbers(samples):
         return []
-    screened = _screened(samples)
+    screened, fullest = _screened(samples), max(samples, key=lambda sample: sample.variety)
     before = cost(screened[:1], screened[0].specified.tree)
     limits = Limits(_STARTS, before, before / 2)
-    found = scored(screened[0].neighbours[numbers], screened, set(), effort, limits)
+    edited = fullest.neighbours[numbers]
+    if numbers:
+        edited = [*edited, *_in_parts(fullest, screened[0], before, effort)]
+    found = scored(edited, screened, set(), effort, limits)
     hopeful = sorted((one for one in found if one.cost < limits.enough), key=lambda one: (one.cost, one.length))
-    return [one for one in hopeful[:_HOPEFUL] if is_near(one.tree, samples, _NEAR)]
+    near = [one for one in hopeful[:_HOPEFUL] if is_near(one.tree, samples, _NEAR)]
+    return sorted(near, key=lambda one: not gives(one.tree, samples[0].specified.form, beside))
+
+
+def gives(tree: ast.expr, specified: str, samples: Sequence[OutputSample]) -> bool:
+    """Whether an equation in the place of the `specified` one gives the outputs of these cases, but for its noise."""
+    of_it = [sample for sample in samples if sample.specified.form == specified]
+    return not of_it or is_near(tree, of_it, _NEAR)
+
+
+def _in_parts(fullest: OutputSample, first: OutputSample, before: float, effort: Effort) -> list[ast.expr]:
+    """Return equations with a part of an operand multiplied by `c`, where a number leaves less than `before`."""
+    trees = list(in_parts(fullest.specified.tree, fullest.operands))
+    if not effort.spend(len(trees) * len(_PROBED)):
+        return []
+    costs = np.reshape(first.costs_of([(tree, value) for tree in trees for value in _PROBED]), (len(trees), -1))
+    least = costs.min(axis=1, initial=np.inf)
+    return [trees[at] for at in np.argsort(least, kind="stable")[:_OF_PARTS] if least[at] < before - _LESS]

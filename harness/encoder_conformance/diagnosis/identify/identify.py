@@ -26,9 +26,10 @@ from encoder_conformance.spec.stages import layer_of, step_of
 AnySample = TypeVar("AnySample", bound=Sample)
 _EVALUATIONS = 10000
 """Of equations, of all stages together: some ten seconds."""
-_OUTPUT_EVALUATIONS, _OUTPUT_FIT = 16000, 8
+_OUTPUT_EVALUATIONS, _OUTPUT_FIT = 28000, 8
 """The same where each is played to the output; and plays that fitting a number takes, about."""
 OF_THE_OUTPUT = claim("of-the-output")
+NO_OUTPUTS: Mapping[str, Sequence[OutputSample]] = {}
 _TRIED = 3
 """Equations of a stage that are tried in their own noise: it takes 24 plays a case."""
 
@@ -92,21 +93,28 @@ def identify_by_output(
     until: float | None,
     known: Patches = NONE,
     accepts: Callable[[list[StageEquation]], bool] = bool,
+    prefers: Callable[[list[StageEquation]], bool] = bool,
+    beside: Mapping[str, Sequence[OutputSample]] = NO_OUTPUTS,
 ) -> list[StageEquation]:
     """Return the equations of one step that account for every output, first without a fitted number, then with.
 
-    `outputs` by the stage that may be wrong; `known`: equations of other stages. [] where `accepts` takes none.
+    `outputs` by the stage that may be wrong; `known`: equations of other stages. [] where `accepts` takes none. Of
+    several the first that it `prefers`, else the first; `beside` are outputs that may say which of them it is.
     """
     effort = Effort(_OUTPUT_EVALUATIONS, until, _OUTPUT_FIT)
+    first = list[StageEquation]()
     for numbers in (False, True):
         for stage, samples in outputs.items():
-            find = partial(nearest_by_output, stage, effort=effort, numbers=numbers)
+            others = beside.get(stage, ())
+            find = partial(nearest_by_output, stage, effort=effort, numbers=numbers, beside=others)
             equations = equations_of_groups(stage, "output", samples, find, known)
             if equations and accepts(equations):
-                return equations
+                if prefers(equations):
+                    return equations
+                first = first or equations
             if effort.is_over:
                 break
-    return []
+    return first
 
 
 def equations_of_groups(
