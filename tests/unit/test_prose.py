@@ -1,7 +1,7 @@
 """What is written for users: plain words, short pages, and links that lead somewhere.
 
-codespell looks for wrong spelling (`tox -e lint`), Vale for words (`tox -e vale`), and `tox -e docs` follows the links of
-the site.
+codespell looks for wrong spelling (`tox -e lint`), Vale for words (`tox -e vale`), and `tox -e docs` follows the links
+of the site.
 """
 
 import re
