@@ -23,6 +23,9 @@ _STALLED = 2
 """Steps that leave more than half of the square error, far from the noise, after which no more are taken."""
 _FAR = 100.0
 """The rms error, in σ, above which an equation is not the right one, whatever its number."""
+_FURTHER = 4.0
+"""Cost by which a start may leave more than the specified equation does: where that is a curve near to the right one,
+as one activation is to another, the right one with another number is further away."""
 _SMALL = 1e-6
 """The relative step that a derivative is taken over."""
 SURE = 6.0
@@ -42,7 +45,7 @@ class Number:
 @dataclass(frozen=True)
 class Limits:
     """Where a number is looked for that the data are not linear in: from the one of the `starts` that leaves least of
-    the first case, if that is no more than `before`; and the best one may leave `enough`. Both are costs."""
+    the first case, if that is not far more than `before`; and the best one may leave `enough`. Both are costs."""
 
     starts: Sequence[float] = STARTS
     before: float = np.inf
@@ -76,7 +79,7 @@ def _best_start(first: Sequence[Sample], tree: ast.expr, limits: Limits) -> floa
     """Return the start that leaves least of the first case; None where even that is more than the limits allow."""
     tried = [*zip(first[0].costs(tree, limits.starts), limits.starts, strict=True)]
     least = min(tried)[0]
-    if not np.isfinite(least) or least > limits.before:
+    if not np.isfinite(least) or least > limits.before + _FURTHER:
         return None
     return next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
 
