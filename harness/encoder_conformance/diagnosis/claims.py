@@ -35,6 +35,10 @@ KINDS = {
     "sums": ClaimKind("{stage} sum to {low} up to {high} over the keys, and not to 1", "one"),
     "zeros": ClaimKind("{count} of {size} weights are 0 where the mask allows the key", "one"),
     "leaks": ClaimKind("{count} of {size} weights are not 0 where the mask hides the key: up to {most}", "bits"),
+    "others-masks": ClaimKind(
+        "Head h of item b has the mask of item (b · H + h) mod B, as masks that are repeated and not interleaved are",
+        "bits",
+    ),
     "rows": ClaimKind(
         "Each row of {stage} is (input - centre) / divisor * gain + shift: the centre is the mean plus {centre}, and "
         "the divisor {divisor} times the specified one",

@@ -19,6 +19,10 @@ UNMASKED = ("post-relu/no-mask", "post-relu/low-variance")
 OF_OTHER_ROWS = (*SMALL[:2], "post-relu/low-variance")
 TWO_LAYERS = ("pre-gelu/mask-per-head", "post-relu/no-mask", "post-relu/mask-per-head")
 OF_HUGE_RANGE = (*TWO_LAYERS, "post-relu/extreme-logits")
+_ITEMS = tuple(f"where(index(attention_scores, 0) == {item}, mask, flip(mask, 0))" for item in (0, 1))
+_PARITY = "cos(3.141592653589793 * (index(attention_scores, 0) * num_heads + index(attention_scores, 1)))"
+REPEATED = f"softmax(attention_scores, where({_PARITY} > 0, {_ITEMS[0]}, {_ITEMS[1]}))"
+"""Masks of two items, repeated for as many heads as there are."""
 Row = tuple[str, str, Wrong, tuple[str, ...]]
 """A kind of claim, a stage, its wrong equation, and the cases that are shown."""
 
@@ -42,6 +46,7 @@ SAID: list[Row] = [
     ("sums", "attention_weights", lambda text: f"0.9999 * ({text}) ** 1.0001", SMALL),
     ("zeros", "attention_weights", lambda text: f"where(({text}) < 0.15, 0, {text}) * 1.01", SMALL),
     ("leaks", "attention_weights", lambda text: f"({text}) * 0.7 + 0.01 * cos(index(attention_scores, -1))", SMALL),
+    ("others-masks", "attention_weights", lambda text: REPEATED, SMALL),
     ("rows", "norm1", lambda text: text.replace("+ epsilon)", "+ 0.5 + 0.1 * cos(index(residual1, 1)))"), SMALL),
     ("not-rows", "norm1", lambda text: f"tanh({text})", SMALL),
     ("by-feature", "residual1", lambda text: "x + attention_output * (1 + 0.1 * cos(index(x, -1)))", SMALL),
@@ -67,6 +72,8 @@ NOT_SAID: list[Row] = [
     ("sums", "attention_weights", lambda text: "softmax(2 * attention_scores, mask)", SMALL),
     ("zeros", "attention_weights", lambda text: "softmax(2 * attention_scores, mask)", SMALL),
     ("leaks", "attention_weights", lambda text: "softmax(2 * attention_scores, mask)", SMALL),
+    # each item has the other's mask, in every head
+    ("others-masks", "attention_weights", lambda text: "softmax(attention_scores, flip(mask, 0))", SMALL),
     ("rows", "norm1", lambda text: f"({text}) * (1 + 0.00002 * cos(index(residual1, -1)))", SMALL),
     ("not-rows", "norm1", lambda text: text.replace("+ epsilon", "+ 0.1"), SMALL),
     ("by-feature", "residual1", lambda text: "x + attention_output * (1 + 0.0001 * cos(index(x, -2)))", SMALL),

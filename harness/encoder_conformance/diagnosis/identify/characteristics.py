@@ -7,7 +7,13 @@ import numpy as np
 from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.identify.curves import activation, scores
 from encoder_conformance.diagnosis.identify.samples import Sample
-from encoder_conformance.diagnosis.identify.step_characteristics import linear, norm, sum_by_feature, weights
+from encoder_conformance.diagnosis.identify.step_characteristics import (
+    linear,
+    norm,
+    repeated_masks,
+    sum_by_feature,
+    weights,
+)
 from encoder_conformance.diagnosis.identify.suggested import Slices, wrong_slices
 from encoder_conformance.diagnosis.in_sigma import conforms, held, rms
 from encoder_conformance.judging.records import Claim
@@ -24,9 +30,10 @@ def characteristics(stage: str, samples: Sequence[Sample]) -> tuple[Claim, ...]:
     """Return what is so of the stage, the most informative first; () where nothing of this is, or it is right."""
     if _is_right(samples):
         return ()
+    masks = tuple(repeated_masks(stage, samples))
     if found := in_one_claim(stage, samples):
-        return (found,)
-    claims = [*_in_some_slices(stage, samples), *weights(stage, samples)]
+        return (*masks, found)
+    claims = [*masks, *_in_some_slices(stage, samples), *weights(stage, samples)]
     claims += [each for test in (activation, linear, norm, sum_by_feature, scores) if (each := test(stage, samples))]
     return tuple(claims)[:_MOST]
 

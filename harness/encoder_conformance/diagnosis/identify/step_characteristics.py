@@ -28,6 +28,8 @@ IN_LINE = constants().rms_limit
 _OUT = 2 * IN_LINE
 """rms, in σ, from which the nearest of a kind is not what was observed."""
 _FEWEST_ROWS = 8
+_NO_NOISE = 1e-6
+"""A weight that no format makes 0."""
 _UNLIKE = "like no parameter"
 
 
@@ -184,6 +186,30 @@ def weights(stage: str, samples: Sequence[Sample]) -> Iterator[Claim]:
         yield claim("zeros", max(each.least for each in every if each.zeros), count=hidden, size=size)
     if leaked := sum(each.leaks for each in every):
         yield claim("leaks", count=leaked, size=size, most=f"{max(each.most for each in every):.3g}")
+
+
+def repeated_masks(stage: str, samples: Sequence[Sample]) -> Iterator[Claim]:
+    """Say that heads have the masks of other items, where each case that could tell shows it."""
+    if form_of(stage) != "softmax":
+        return
+    held_to = [found for sample in samples if (found := _masked_by_others(sample)) is not None]
+    if held_to and all(held_to):
+        yield claim("others-masks", cases=len(held_to))
+
+
+def _masked_by_others(sample: Sample) -> bool | None:
+    """Whether weights [B, H, S, S] are 0 where masks that are repeated, and not interleaved, hide the key: None where
+    nothing tells that from what is specified."""
+    sample = sample.at_all_positions()
+    whole = sample.observed_whole()
+    B, H, S, T = whole.shape
+    mask = np.broadcast_to(sample.operands["mask"].astype(bool), whole.shape)
+    repeated = np.tile(mask[:, 0], (H, 1, 1)).reshape(B, H, S, T)
+    if (mask != mask[:, :1]).any() or not (mask != repeated).any():
+        return None
+    right, inside = sample.whole(sample.specified.tree), np.isfinite(whole).all(axis=-1, keepdims=True)
+    none = inside & repeated & mask & (whole == 0) & (np.zeros_like(whole) if right is None else right > _NO_NOISE)
+    return not (none.any() or (inside & ~repeated & (whole != 0)).any())
 
 
 class _Weights(NamedTuple):
