@@ -19,15 +19,16 @@ _MANY = 92
 
 def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:
     """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
-    over some of the few, and a table by distance, of which an exporter makes numbers where they are few. And what an
-    exporter simplified may be seen before it did."""
+    over some of the few, and a table by distance, of which an exporter makes numbers where they are few: what these are
+    not is then said of the many. And what an exporter simplified may be seen before it did."""
     exported = export_and_infer(module, semantics)
     by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
     if not by_distance and (exported.layer is not None or not exported.traced):
         return exported
     longer = export_and_infer(module, replace(semantics, S=_MANY)) if at_any_length else exported
     others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
-    return next((each for each in others if each.layer is not None and not each.unplaced), exported)
+    read = next((each for each in others if each.layer is not None and not each.unplaced), exported)
+    return longer if read.unplaced and longer.named else read
 
 
 def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:

@@ -48,7 +48,7 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     if found is None:
         raise UnsupportedPattern(
             f"{weights.name!r} is of scores to which numbers by distance are added, by no buckets that are known",
-            "position_bias",
+            "distance" if table is None else "position_bias",
         )
     return found
 
@@ -119,7 +119,7 @@ def _of_table(table: WeightSource, distances: Array, rows: RH) -> BucketBias | N
     """The buckets by which distances [n] take `rows` [n, H] of the table [R, H]; None where none do."""
     R, values = len(table.value), table.value.astype(np.float64)
     if R < 4 or R % 2:
-        raise UnsupportedPattern(f"a bias by distance out of a table of {R} rows: buckets go in pairs, from 4 on")
+        raise UnsupportedPattern(f"a table has {R} rows for them, and buckets go in pairs, from 4 on", "distance")
     for form in FORMS:
         with np.errstate(all="ignore"):  # a wrong form may have no bucket for some of these distances
             fitting = [

@@ -144,7 +144,8 @@ class Walk:
         else:
             stage = stage_of(step.step)
             there = f"{formula(found)} at '{found.name}'"
-            raise UnsupportedPattern(f"{stage} is missing: {called} was looked for, and there is {there}")
+            message = f"{stage} is missing: {called} was looked for, and there is {there}"
+            raise UnsupportedPattern(message, "parallel" if _is_side_by_side(found) else None)
 
     def take_if_there(self, step: Step) -> None:
         """Takes a step that a layer may leave out, or that no operation shows by itself."""
@@ -279,6 +280,12 @@ def _body(side: Operation) -> Operation:
     while isinstance(side, TracedNorm | Linear | RowMap | Weighed):
         side = side.of.operation
     return side
+
+
+def _is_side_by_side(found: Operation) -> bool:
+    """Whether it is the sum of what attention gives and what a feed-forward network does."""
+    bodies = [_body(side) for side in found.sides] if isinstance(found, Sum) else []
+    return all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
 
 
 SOURCES: Mapping[str, Callable[..., None]] = {

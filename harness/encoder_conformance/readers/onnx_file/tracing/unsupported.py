@@ -9,7 +9,7 @@ Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
-    "bias_of_x", "sums", "added",
+    "bias_of_x", "sums", "added", "distance",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -26,6 +26,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "softcap": ("the scores are capped otherwise than by c · tanh(score / c) before the mask (E-30)", _SOURCE),
     "position_bias": (
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
+        f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
+    ),
+    "distance": (
+        "numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "window": (
@@ -92,7 +96,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 }  # fmt: skip
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
-    *("added", "recurrence", "experts"),
+    *("added", "recurrence", "experts", "distance"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
