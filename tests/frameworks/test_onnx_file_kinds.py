@@ -66,6 +66,26 @@ class Between(nn.Module):
         return self.head(x.mean(1)) if self.pooled else self.after(x.transpose(1, 2))
 
 
+class Behind(nn.Module):
+    """A layer behind a map of x from another width, or what adds positions to it; `norm`: after that."""
+
+    def __init__(self, width: int, *, norm: bool = False) -> None:
+        super().__init__()
+        self.before = nn.Linear(width, D) if width != D else nn.Identity()
+        self.positions, self.norm = nn.Embedding(40, D), nn.LayerNorm(D) if norm else nn.Identity()
+        self.layer = Layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(self.norm(self.before(x) + self.positions(torch.arange(x.shape[1]))))
+
+
+class Rounded(Layer):
+    """What is given is rounded to bfloat16, which ONNX Runtime gives to no array."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(torch.bfloat16).to(x.dtype))
+
+
 def inspected(
     module: nn.Module, path: Path, given: tuple[int, ...], axes: dict[int, str], opset: int = 17
 ) -> Inspection:
@@ -107,6 +127,37 @@ def test_an_encoder_between_convolutions_is_found(tmp_path: Path, opset: int) ->
     assert seen.inferred is not None
     assert seen.inferred.layer is not None
     assert (seen.inferred.layer.stack.layers, seen.inferred.layer.stack.final_norm) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("module", "width", "opset"),
+    [
+        (Behind(D, norm=True), D, 17),
+        pytest.param(Behind(12), 12, 17, marks=pytest.mark.release),
+        pytest.param(Behind(12, norm=True), 12, 14, marks=pytest.mark.release, id="norms-written-out"),
+    ],
+)
+def test_layers_behind_what_is_made_of_an_input_are_found(
+    module: nn.Module, width: int, opset: int, tmp_path: Path
+) -> None:
+    seen = inspected(module, tmp_path / "model.onnx", (2, 7, width), {0: "batch", 1: "frames"}, opset)
+    assert errors(seen) == []
+    assert seen.is_read
+    assert seen.cut is not None
+    assert seen.cut.inputs == ("frames",)
+    assert seen.unjudged == seen.cut.before, "and that is said last"
+
+
+def test_a_layer_that_begins_with_x_is_read_from_x_on(tmp_path: Path) -> None:
+    seen = inspected(Layer(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"})
+    assert seen.is_read
+    assert seen.cut is None
+
+
+def test_values_in_bfloat16_are_looked_at(tmp_path: Path) -> None:
+    seen = inspected(Rounded(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"})
+    assert not any("cannot be looked at" in message for message in errors(seen))
+    assert seen.is_read
 
 
 def test_a_final_norm_of_its_own_is_left_aside(tmp_path: Path) -> None:

@@ -56,6 +56,10 @@ class Inspection:
     unjudged: str = ""
     """What stands before the encoder, where it was taken as it is."""
 
+    @property
+    def is_read(self) -> bool:
+        return self.inferred is not None and self.inferred.layer is not None
+
     def description(self) -> dict[str, Any]:
         """A `Description` as JSON: the answer to the request `inspect`."""
         nodes = every_node(self.model) if self.model is not None else []
@@ -149,7 +153,19 @@ def _inspect(
     if _is_whole_model(graph):
         _inspect_encoder(inspection, graph, expected, thoroughly)
     else:
-        _inspect_layers(inspection, graph, expected, thoroughly)
+        _inspect_from_an_input(inspection, graph, expected, thoroughly)
+
+
+def _inspect_from_an_input(
+    inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool
+) -> None:
+    """The layers from an input [batch, sequence, features] on, or else those behind what is made of it."""
+    direct, behind = (replace(inspection, findings=Findings(list(inspection.findings.found))) for _ in range(2))
+    _inspect_layers(direct, graph, expected, thoroughly)
+    if not direct.is_read:
+        behind.model = graph.original
+        _inspect_encoder(behind, graph, expected, thoroughly)
+    vars(inspection).update(vars(behind if behind.is_read else direct))
 
 
 def _is_whole_model(graph: Graph) -> bool:

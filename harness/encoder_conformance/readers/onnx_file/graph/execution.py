@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -36,6 +37,27 @@ class TooLong(ExecutionError):
     """A run was ended after LONGEST seconds."""
 
 
+class _Session:
+    """One of ONNX Runtime, with intermediate values as extra outputs. It gives no value in bfloat16 to NumPy, which is
+    shown by a cast."""
+
+    def __init__(self, model: onnx.ModelProto, shown: list[str]) -> None:
+        self._session = _session(model, shown)
+        narrow = [output.name for output in self._session.get_outputs() if output.type == "tensor(bfloat16)"]
+        self._wide = {name: f"{name}/as float32" for name in narrow}
+        if narrow:
+            casts = [
+                helper.make_node("Cast", [name], [wide], to=onnx.TensorProto.FLOAT) for name, wide in self._wide.items()
+            ]
+            others = [name for name in shown if name not in narrow]
+            self._session = _session(model, [*others, *self._wide.values()], casts)
+
+    def run(self, names: list[str], feeds: Mapping[str, Array], options: ort.RunOptions | None = None) -> list[Array]:
+        answers = self._session.run([self._wide.get(name, name) for name in names], dict(feeds), options)
+        pairs = zip(names, answers, strict=True)
+        return [value.astype(ml_dtypes.bfloat16) if name in self._wide else value for name, value in pairs]
+
+
 class ModelRunner:
     """A model in ONNX Runtime without optimisation, or in ONNX's reference implementation where that fails.
 
@@ -49,11 +71,11 @@ class ModelRunner:
         produced = [name for node in model.graph.node for name in node.output if name]
         self._all = [*self._own, *dict.fromkeys(name for name in produced if name not in self._own)]
         self._reference: ReferenceEvaluator | None = None
-        self.session: ort.InferenceSession | None = None
+        self.session: _Session | None = None
         self.problem, self.ended = "", False
         for shown in (self._all[len(self._own) :], []):  # some types of value cannot be outputs
             try:
-                self.session = _session(model, shown)
+                self.session = _Session(model, shown)
             except Exception as error:  # ONNX Runtime has a class of its own for every status
                 self.problem = error_text(error)
             else:
@@ -107,14 +129,14 @@ def loaded(serialized: Callable[[], bytes], load: Callable[[bytes | Path], Sessi
     return session
 
 
-def _bounded(session: ort.InferenceSession, names: list[str], feeds: Mapping[str, Array]) -> list[Array]:
+def _bounded(session: _Session, names: list[str], feeds: Mapping[str, Array]) -> list[Array]:
     """The outputs; raises TooLong."""
     options = ort.RunOptions()
     timer = threading.Timer(LONGEST, lambda: setattr(options, "terminate", True))
     timer.daemon = True
     timer.start()
     try:
-        return list(session.run(names, dict(feeds), options))
+        return session.run(names, feeds, options)
     except Exception:
         if options.terminate:
             raise TooLong(f"a run does not end within {LONGEST:.0f} s") from None
@@ -123,8 +145,8 @@ def _bounded(session: ort.InferenceSession, names: list[str], feeds: Mapping[str
         timer.cancel()
 
 
-def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
-    """A session with these intermediate values as extra outputs."""
+def _session(model: onnx.ModelProto, shown: list[str], nodes: Sequence[onnx.NodeProto] = ()) -> ort.InferenceSession:
+    """A session with these intermediate values as extra outputs, and these nodes behind its own."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -137,24 +159,29 @@ def _session(model: onnx.ModelProto, shown: list[str]) -> ort.InferenceSession:
         return ort.InferenceSession(given, options, ["CPUExecutionProvider"])
 
     outputs = [onnx.ValueInfoProto(name=name) for name in shown]
-    return loaded(lambda: serialized_with(model, outputs), load, large=model.ByteSize() > LARGE)
+    return loaded(lambda: serialized_with(model, outputs, nodes), load, large=model.ByteSize() > LARGE)
 
 
-def serialized_with(model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = ()) -> bytes:
-    """The model with more outputs: on itself, for as long as it takes, for a copy is as large as its weights."""
-    count = len(model.graph.output)
-    model.graph.output.extend(outputs)
+def serialized_with(
+    model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = (), nodes: Iterable[onnx.NodeProto] = ()
+) -> bytes:
+    """The model with more outputs, and more nodes behind its own: on itself, for as long as it takes, for a copy is as
+    large as its weights."""
+    graph = model.graph
+    counts = len(graph.output), len(graph.node)
+    graph.output.extend(outputs)
+    graph.node.extend(nodes)
     try:
         return bytes(model.SerializeToString())
     finally:
-        del model.graph.output[count:]
+        del graph.output[counts[0] :], graph.node[counts[1] :]
 
 
 def values_of(model: onnx.ModelProto, names: list[str], feeds: Tensors) -> Tensors:
     """These values of one run; raises ExecutionError."""
     own = {output.name for output in model.graph.output} | {info.name for info in model.graph.input}
     try:
-        session = _session(model, [name for name in dict.fromkeys(names) if name not in own])
+        session = _Session(model, [name for name in dict.fromkeys(names) if name not in own])
         return dict(zip(names, session.run(names, feeds), strict=True))
     except Exception as error:
         raise ExecutionError(error_text(error)) from None

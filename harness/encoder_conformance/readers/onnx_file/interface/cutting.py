@@ -16,7 +16,7 @@ from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, l
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, inputs_of, node_label, passed_on, takers_of
 from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS, FLOAT_TYPES, IDENTITIES, float_type_of
 from encoder_conformance.readers.onnx_file.interface.attention import past_attention
-from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
+from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.reading.checker import without_weights
 
 FUSED_EMBEDDINGS = frozenset(("EmbedLayerNormalization", "QEmbedLayerNormalization"))
@@ -65,13 +65,15 @@ class TokenEmbedding:
 
 def cuts(graph: Graph) -> Iterator[Cut]:
     """The likeliest first; none where nothing before the layers was found."""
-    past = past_attention(graph)
-    start = _start(graph, past)
-    if start is None:
+    past, shapes, made = past_attention(graph), _shapes(graph.original), False
+    if (start := _start(graph, past)) is not None:
+        later = _later_starts(graph, start[0], shapes)[:MOST_STARTS]
+    elif (start := _behind_an_input(graph, past, shapes)) is not None:
+        later = []
+    else:
         return
     x, before = start
-    shapes, made = _shapes(graph.original), False
-    for number, each in enumerate([x, *_later_starts(graph, x, shapes)[:MOST_STARTS]]):
+    for number, each in enumerate([x, *later]):
         if len(shapes.get(each, (None,) * 3)) not in (2, 3):  # as a convolution over two axes gives
             continue
         hidden = [name for name in _hidden_states(graph, each, shapes) if _may_be_alike(shapes, each, name)]
@@ -108,6 +110,29 @@ def _start(graph: Graph, past: Collection[str]) -> tuple[str, str] | None:
         start = passed_on(convolutions[-1].output[0], takers_of(nodes), _PASSED)
         return start, f"the convolution {node_label(convolutions[-1])}"
     return None
+
+
+def _behind_an_input(graph: Graph, past: Collection[str], shapes: Shapes) -> tuple[str, str] | None:
+    """The last value before attention by which alone outputs depend on an input of numbers, and what makes it: a map,
+    positions or a norm may stand before the layers."""
+    outputs = {info.name for info in graph.model.graph.output}
+    for port in map(port_of, graph.inputs):
+        if port.dtype not in FLOATS or len(port.shape or ()) != 3:
+            continue
+        for name in reversed(_later_starts(graph, port.name, shapes)):
+            if name not in past and outputs.isdisjoint(_reached(graph, port.name, without=name)):
+                maker = next(node for node in graph.original.graph.node if name in node.output)
+                return name, node_label(maker)
+    return None
+
+
+def _reached(graph: Graph, name: str, without: str) -> set[str]:
+    """The values whose numbers depend on `name` otherwise than by the value `without`."""
+    found = {name}
+    for node in graph.original.graph.node:
+        if node.op_type not in ("Shape", "Size") and not found.isdisjoint(inputs_of(node)):
+            found.update(each for each in node.output if each != without)
+    return found
 
 
 def _later_starts(graph: Graph, x: str, shapes: Shapes) -> list[str]:
