@@ -8,7 +8,7 @@ from rich.table import Table
 from encoder_conformance.commands.check.covered import sizes_text
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.unasked import not_asked
-from encoder_conformance.commands.check.verdict import choices, closing
+from encoder_conformance.commands.check.verdict import around, choices, closing
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import MEANINGS
 from encoder_conformance.protocol.description import MapSearch, ModuleDescription, as_text
@@ -39,6 +39,9 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
         _row(screen, "module", refused.at)
         show_finding(screen, Finding(severity="error", message=refused.message, hint=refused.hint))
         show_line(screen, "It could not be judged: see above.", "bold red")
+    if left := around(result):
+        show_line(screen, "")
+        show_line(screen, left)
 
 
 def _show_short(screen: Console, part: PartResult) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.covered import up_to
-from encoder_conformance.commands.check.results import PartResult, VariantResult
+from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
 from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
@@ -16,6 +16,8 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.words import listed, more_choices
 
 _PLACE = re.compile(r"\(([\w./-]+\.py:\d+)")
+_OURS = "encoder_conformance/"
+"""Part of a place that is no line of the user's, but of this program, which calls the module."""
 
 
 def choices(layer: Layer) -> str:
@@ -68,6 +70,13 @@ def verdict(part: PartResult) -> str:
         return f"This layer is wrong, read as {choices(layer)}: {_numbers(part)}."
     kind, _, rest = choices(layer).partition(" ")
     return f"This is a correct {kind} layer ({rest}). It was not compared with a reference: pass --layer NAME."
+
+
+def around(result: CheckResult) -> str:
+    """What was not asked of a target of which parts were judged; "" where it was judged itself."""
+    if not any(part.at for part in result.parts):
+        return ""
+    return f"Judged are these parts of {result.target}: what it does before, between and after them was not asked."
 
 
 def of_variant(variant: VariantResult) -> str:
@@ -153,8 +162,8 @@ def _place(part: PartResult) -> str:
     is wrong."""
     described = part.described
     for finding in (*part.errors, *part.warnings):
-        if found := _PLACE.search(finding.message):
-            return found[1]
+        if found := next((each for each in _PLACE.findall(finding.message) if _OURS not in each), ""):
+            return str(found)
     read, stated = described.layer, described.stated
     keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
     stages = [each.first_stage for each in part.diagnoses if each.first_stage]

@@ -31,7 +31,8 @@ def last_frames(error: BaseException) -> str:
         and "importlib" not in frame.filename
         and not frame.name.endswith("_call_impl")
     ]
-    text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+    said = str(error).strip().partition("\n\n")[0]  # a compiler's advice follows, and places of this program
+    text = f"{type(error).__name__}: {said}".strip().removesuffix(":")
     if isinstance(error, SystemExit):
         text = f"it ends its own process, by {text}"
     return "\n".join([text, *(f"  {frame}" for frame in frames[-_FRAMES:])])
