@@ -83,6 +83,7 @@ class Validation(Frozen):
     `wrong_runtimes`: the runs that are wrong though the file is right.
 
     `compared_with` is what the user stated of it, `against` the source, and `source_names` its names of parameters.
+    `answers_compared`: how many answers the source gave, too, stage by stage.
     `rounding`: how far a file of integers is off. `excused`: the source is off from the oracle alike. `strict`: a
     warning fails it. `deviations`: what it does otherwise than the specification, as the user stated, or as was read
     off it where nothing was stated.
@@ -97,6 +98,7 @@ class Validation(Frozen):
     deviations: tuple[str, ...] = ()
     compared_with: tuple[Stated, ...]
     against: Plain | None
+    answers_compared: int = 0
     whole: WholeResult | None = None
     rounding: Rounding | None = None
     layer: Layer | None

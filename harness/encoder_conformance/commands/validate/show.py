@@ -153,7 +153,10 @@ def _comparison(validation: Validation) -> str:
     if against is not None:
         if "layer" not in compared_with:
             return f", with the parameters of {against}: {choices}; only the values of parameters were compared"
-        return f", as {against}: {choices}; parameters, stages and outputs were compared{_end_to_end(validation)}"
+        compared = "parameters, stages and outputs were compared"
+        if not validation.answers_compared:
+            compared = "parameters were compared, and no stage of it"
+        return f", as {against}: {choices}; {compared}{_end_to_end(validation)}"
     if kind == "consistent" or (kind == "runtime_wrong" and "layer" not in compared_with):
         return f"; not compared with the original: pass --against. It is {choices}"
     values = "compared" if "parameters" in compared_with else "not compared with the original (--parameters, --against)"

@@ -95,6 +95,7 @@ def _assessed(given: ValidationEvidence) -> Validation:
         deviations=subject.request.deviations,
         compared_with=_compared_with(subject.request),
         against=evidence.source.name if evidence.source else None,
+        answers_compared=len(evidence.compared),
         whole=None if evidence.whole is None else _whole_result(evidence.whole),
         rounding=evidence.rounding,
         layer=subject.layer if answers else description.layer,
