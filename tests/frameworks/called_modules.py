@@ -23,8 +23,11 @@ class Plain(nn.Module):
         q, k, v = (self.heads(each(x)) for each in (self.w_qs, self.w_ks, self.w_vs))
         s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         if ignore is not None:
-            s = s.masked_fill(ignore[:, None, None, :], -torch.inf)
+            s = s.masked_fill(self.hidden(ignore), -torch.inf)
         return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+    def hidden(self, ignore: Tensor) -> Tensor:
+        return ignore[:, None, None, :]
 
     def ffn(self, x: Tensor) -> Tensor:
         return self.down(F.gelu(self.up(x)))
@@ -46,6 +49,13 @@ class Packed(Plain):
 class Lengths(Plain):
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         return self.layer(x, torch.arange(x.shape[1])[None] >= lengths[:, None])
+
+
+class LengthsAsParts(Plain):
+    """1.0 is the longest, as SpeechBrain has it: of a number of positions it makes that all are there."""
+
+    def forward(self, x: Tensor, wav_lens: Tensor) -> Tensor:
+        return self.layer(x, torch.arange(x.shape[1])[None] >= (wav_lens[:, None] * x.shape[1]).round())
 
 
 class MapOfRows(Plain):
@@ -91,6 +101,28 @@ class NeedsMask(Plain):
 class MaskFirst(Plain):
     def forward(self, mask: Tensor, hidden_states: Tensor) -> Tensor:
         return self.layer(hidden_states, ~mask)
+
+
+class OfOneRow(Plain):
+    """Its mask is [batch, 1, sequence], 1 = attend; of [batch, sequence, sequence] it reads the first query's."""
+
+    def forward(self, x: Tensor, x_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, None if x_mask is None else x_mask[:, 0] == 0)
+
+
+class OfOneHead(Plain):
+    """Its mask is [batch, 1, sequence, sequence]; of one for each head it reads the first's."""
+
+    def hidden(self, ignore: Tensor) -> Tensor:
+        return ignore[:, :1]
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, None if attn_mask is None else attn_mask == 0)
+
+
+class OfEachHead(OfOneHead):
+    def hidden(self, ignore: Tensor) -> Tensor:
+        return ignore
 
 
 class ByEights(Plain):

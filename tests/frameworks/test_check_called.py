@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from calling import called
 
 torch = pytest.importorskip("torch")
 
@@ -41,6 +42,7 @@ def _called(kind: type) -> SimpleNamespace:
     [
         (cases.Packed, "TD", {"cu_seqlens": "cumulative", "max_seqlen": "size"}),
         (cases.Lengths, "BSD", {"lengths": "lengths"}),
+        (cases.LengthsAsParts, "BSD", {"wav_lens": "parts"}),
         (cases.MapOfRows, "BDHW", {}),
         (cases.ChannelsFirst, "BDS", {}),
         (cases.OfMapping, "BSD", {"padding_mask": "none"}),
@@ -82,6 +84,19 @@ def test_a_mask_that_it_does_without_is_given_and_understood(kind: type, name: s
     assert offered is not None
     assert [mask.name for mask in offered.semantics.masks] == [name]
     assert offered.unusable == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        (cases.OfOneRow, "[batch, 1, sequence]"),
+        (cases.OfOneHead, "[batch, 1, sequence, sequence]"),
+        (cases.OfEachHead, "[batch, heads, sequence, sequence]"),
+    ],
+)
+def test_a_mask_is_of_no_form_of_which_only_the_first_row_counts(kind: type, shape: str) -> None:
+    """VITS's layers were accused: they got a mask of each query, and read one."""
+    assert [mask.shape for mask in called(kind()).masks] == [shape]
 
 
 @pytest.mark.parametrize(

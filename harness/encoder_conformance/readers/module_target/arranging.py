@@ -10,7 +10,9 @@ from typing import Any
 from encoder_conformance.readers.module_target.forms_of_x import FORMS, Arrays
 from encoder_conformance.readers.module_target.supplies import Supply
 
-_MASKED = ("full", "lengths", "cumulative")
+OF_LENGTHS = ("lengths", "parts")
+"""Kinds that say how many positions each item has."""
+_MASKED = ("full", "cumulative", *OF_LENGTHS)
 """Kinds that a mask may be given in the place of."""
 
 
@@ -54,7 +56,7 @@ class Arrangement:
     @property
     def masks(self) -> tuple[str, ...]:
         """Arguments that a mask of padding takes the place of, though they are none: of lengths."""
-        return (*(name for name, each in self.beside.items() if each.kind == "lengths"), *self.offered)
+        return (*(name for name, each in self.beside.items() if each.kind in OF_LENGTHS), *self.offered)
 
     def call(
         self,
@@ -95,10 +97,10 @@ class Arrangement:
 
 
 def _counted(supply: Supply, name: str, mask: Any, sizes: tuple[int, int], arrays: Arrays) -> Any:
-    """A mask in the place of what is supplied: of lengths, how many positions each item has. Raises ValueError for
-    another form than [batch, sequence]."""
+    """A mask in the place of what is supplied: of lengths, how many positions each item has, or which part of all.
+    Raises ValueError for another form than [batch, sequence]."""
     if supply.kind == "full":
         return mask
     if supply.kind == "cumulative" or tuple(mask.shape) not in (sizes, sizes[1:]) or "int" not in str(mask.dtype):
         raise ValueError(f"{name} is lengths, and no mask of this form")
-    return arrays.total(mask)
+    return arrays.total(mask) / sizes[1] if supply.kind == "parts" else arrays.total(mask)

@@ -1,7 +1,5 @@
 """The window of local attention in a live module, of which a short sequence shows nothing."""
 
-from dataclasses import replace
-
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import Reach, reach_of
@@ -33,4 +31,4 @@ def long_enough(semantics: InputSemantics, layer: Layer | None) -> InputSemantic
     window, bias = layer.attention.window, layer.attention.position_bias
     lengths = [window.left + window.right + 3] if window else []
     lengths += [bias.max_distance + 2] if bias else []
-    return replace(semantics, S=max(semantics.S, *lengths)) if lengths else semantics
+    return semantics.at_length(max(semantics.S, *lengths)) if lengths else semantics

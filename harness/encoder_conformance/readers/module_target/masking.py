@@ -62,13 +62,37 @@ def with_masks(
     tried |= {name: _tried(runner, found, name, num_heads, ("bool",)) for name in unnamed}
     named = {name: each for name, each in tried.items() if any(word in name.lower() for word in _NAMES)}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
-    forms = [each.hiding for each in tried.values() if each.hiding]
+    forms = [_whole(runner, found, each.hiding) for each in tried.values() if each.hiding]
     for masks in product(*forms):
         together = replace(found, masks=masks)
         if _runs(runner, together):
             return together, (*unusable, *_sized(runner, together, num_heads))
     alone = (UnusableMask(argument=each[0].name, kind="alone") for each in forms[1:])
     return replace(found, masks=tuple(each[0] for each in forms)[:1]), (*unusable, *alone)
+
+
+def _whole(runner: LiveModule, found: InputSemantics, hiding: list[MaskSemantics]) -> list[MaskSemantics]:
+    """Those forms of a mask of which every query and head counts: of [batch, 1, sequence] the first query's may be read
+    alone, whoever else has one. All, where it is so of none."""
+    return [mask for mask in hiding if _counts_whole(runner, found, mask)] or hiding
+
+
+def _counts_whole(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
+    """Whether the output is another where a key is hidden from all queries, or heads, but the first."""
+    assert mask.polarity is not None
+    at_first = _answer(runner, replace(found, masks=(mask,)))
+    x, flagged = drawn(found.x_shape(found.B, found.S)), mask.filled(mask.polarity.open)
+    hidden = _flagged(flagged, mask.polarity, mask.key_axis)
+    for axis, letter in enumerate(mask.letters):
+        if letter not in ("H", "Q") or at_first is None:
+            continue
+        but_first = hidden.copy()
+        but_first.swapaxes(axis, 0)[0] = mask.polarity.open
+        output = runner.run({"x": x, mask.name: but_first})["output"]
+        rows = found.batch_first(output)[:, 1:], found.batch_first(at_first)[:, 1:]
+        if np.array_equal(*(rows if letter == "Q" else (output, at_first))):
+            return False
+    return True
 
 
 def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterator[UnusableMask]:

@@ -34,6 +34,7 @@ class Supply:
             "x": "x again",
             "count": f"positions, {form}",
             "lengths": f"lengths, {form}",
+            "parts": f"lengths as parts of the longest, {form}",
             "cumulative": f"cumulative lengths, {self.dtype} [batch + 1]",
             "size": {"S": "the length", "B": "the size of the batch", "H": "the height", "W": "the width"}.get(
                 self.axes, "a size"
@@ -55,6 +56,8 @@ class Supply:
                 return np.broadcast_to(np.arange(sequence), self._shape(batch, sequence)).astype(self.dtype)
             case "lengths":
                 return np.full(self._shape(batch, sequence), sequence, self.dtype)
+            case "parts":
+                return np.ones(self._shape(batch, sequence), self.dtype)
             case "cumulative":
                 return (np.arange(batch + 1) * sequence).astype(self.dtype)
             case "size":

@@ -230,8 +230,10 @@ def _heads(width: int) -> list[int]:
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:
-    """The same, where each mask that it needs is given such that it hides nothing."""
+    """The same, where each mask that it needs is given such that it hides nothing, and lengths such that they count."""
     for name, supply in module.signature.arrangement.beside.items():
+        if supply.kind == "lengths":
+            module = _counting(module, name, x)
         if supply.kind != "full":
             continue
         shape = tuple({"B": x.shape[0], "S": x.shape[1]}.get(axis, 1) for axis in supply.axes)
@@ -241,6 +243,27 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
         except ExecutionError:
             continue
         if mask.polarity is not None:
-            beside = {**module.signature.arrangement.beside, name: replace(supply, number=mask.polarity.open)}
-            module = module.arranged(replace(module.signature.arrangement, beside=beside)) or module
+            module = _given(module, name, replace(supply, number=mask.polarity.open))
     return module
+
+
+def _given(module: LiveModule, name: str, supply: Supply) -> LiveModule:
+    arrangement = module.signature.arrangement
+    return module.arranged(replace(arrangement, beside={**arrangement.beside, name: supply})) or module
+
+
+def _counting(module: LiveModule, name: str, x: Array) -> LiveModule:
+    """The same with lengths as parts of the longest, where as numbers of positions they change nothing, and so do."""
+    parts = _given(module, name, Supply("parts", "B", "float32"))
+    return parts if _counts(parts, name, x) and not _counts(module, name, x) else module
+
+
+def _counts(module: LiveModule, name: str, x: Array) -> bool:
+    """Whether it matters that an item has fewer positions."""
+    mask = np.ones(x.shape[:2], np.int64)
+    mask[0, x.shape[1] // 2 :] = 0
+    try:
+        whole, less = (module.run(each)["output"] for each in ({"x": x}, {"x": x, name: mask}))
+    except ExecutionError:
+        return False
+    return not np.array_equal(whole, less, equal_nan=True)

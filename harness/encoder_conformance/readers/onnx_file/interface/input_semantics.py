@@ -83,6 +83,12 @@ class InputSemantics:
         """A value in the file's layout as [B, S, D]."""
         return y if self.layout == "BSD" else y.swapaxes(0, 1) if self.layout == "SBD" else y[None]
 
+    def at_length(self, S: int) -> "InputSemantics":
+        """The same of S positions, its masks too."""
+        sizes = ((mask, zip(mask.axes, mask.shape, strict=True)) for mask in self.masks)
+        masks = (replace(mask, shape=tuple(S if axis == "S" else n for axis, n in each)) for mask, each in sizes)
+        return replace(self, S=S, masks=tuple(masks))
+
     def turned_by(self, theta: float) -> "InputSemantics":
         """Its angles with frequencies of this base."""
         masks = (
@@ -179,8 +185,9 @@ def _without_numbers(probe: ProbeRun) -> InputSemantics:
 
 
 def _on_others(influence: Array) -> Array:
-    """The influence [S, S] of each position on the others."""
-    return influence * ~np.eye(len(influence), dtype=np.bool_)
+    """The influence [S, S] of each position on the others. Its own may be NaN: it has no key where a causal mask shows
+    it itself alone, and another hides it."""
+    return np.where(np.eye(len(influence), dtype=np.bool_), 0.0, influence)
 
 
 def _is_causal(influence: Array) -> bool:
