@@ -1,0 +1,237 @@
+"""What attention computes in layers of today: each feature alone, and two other ways to write it."""
+
+import math
+
+import torch
+from cases_plain import RMS, Plain, PlainPost
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# ------------------------------------------------------------------------------- rotation
+
+
+def _angles(n: int, size: int, theta: float, dtype: torch.dtype) -> Tensor:
+    return torch.arange(n, dtype=dtype)[:, None] * theta ** (-torch.arange(0, size, 2, dtype=dtype) / size)
+
+
+def _halves(t: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = t.chunk(2, -1)
+    return t * cos + torch.cat((-second, first), -1) * sin
+
+
+class Rope(Plain):
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        angles = _angles(q.shape[2], q.shape[3], 10000.0, q.dtype).repeat(1, 2)
+        return _halves(q, angles.cos(), angles.sin()), _halves(k, angles.cos(), angles.sin())
+
+
+class RopeOfPairs(PlainPost):
+    """Neighbours rotate, each with the one beside it."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        angles = _angles(q.shape[2], q.shape[3], 10000.0, q.dtype)
+        cos, sin = angles.cos(), angles.sin()
+
+        def turned(t: Tensor) -> Tensor:
+            a, b = t[..., 0::2], t[..., 1::2]
+            return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+        return turned(q), turned(k)
+
+
+class RopeOfAPart(Plain):
+    """The first half of each head rotates, by tables that are made once."""
+
+    D, H = 32, 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = _angles(512, 8, 500.0, torch.float64).repeat(1, 2)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = self.cos[: q.shape[2]].to(q.dtype), self.sin[: q.shape[2]].to(q.dtype)
+        q, k = (torch.cat((_halves(each[..., :8], cos, sin), each[..., 8:]), -1) for each in (q, k))
+        return q, k
+
+
+# ------------------------------------------------------------------------------- fewer heads of keys
+
+
+class GQA(Plain):
+    D, H = 32, 4
+
+    def make_k(self) -> nn.Module:
+        return nn.Linear(32, 16)
+
+
+class OneHeadOfKeys(Plain):
+    """The one head is broadcast, and never copied."""
+
+    def make_k(self) -> nn.Module:
+        return nn.Linear(16, 8)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        return (scores if bias is None else scores + bias).softmax(-1) @ v
+
+
+class GroupsByEinsum(PlainPost):
+    D, H = 24, 6
+
+    def make_k(self) -> nn.Module:
+        return nn.Linear(24, 8)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = torch.einsum("bgrqd,bgkd->bgrqk", q.unflatten(1, (2, 3)), k) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None, None, None, :], -torch.inf)
+        return torch.einsum("bgrqk,bgkd->bgrqd", scores.softmax(-1), v).flatten(1, 2)
+
+
+# ------------------------------------------------------------------------------- norms of query and key
+
+
+class QKNorm(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_norm, self.k_norm = nn.LayerNorm(8), nn.LayerNorm(8)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.q_norm(q), self.k_norm(k)
+
+
+class QKNormRMS(Rope):
+    """By the root mean square, before a rotation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_norm, self.k_norm = RMS(8), RMS(8)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotate(self.q_norm(q), self.k_norm(k))
+
+
+class QKNormOfAllHeads(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k = nn.Sequential(self.q, nn.LayerNorm(24)), nn.Sequential(self.k, nn.LayerNorm(24))
+
+
+# ------------------------------------------------------------------------------- positions in the scores
+
+
+class RelativeBias(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(15, self.H)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        i, padding = torch.arange(n), super().bias(n, ignore)
+        of_pairs = self.table((i[None] - i[:, None]).clamp(-7, 7) + 7).permute(2, 0, 1)[None]
+        return of_pairs if padding is None else of_pairs + padding
+
+
+class RelativeBiasOfHeads(PlainPost):
+    """A parameter [heads, 8] in place of an embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(3, 8))
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        i, padding = torch.arange(n), super().bias(n, ignore)
+        of_pairs = self.table[:, (i - i[:, None]).clamp(-4, 3) + 4]
+        return of_pairs[None] if padding is None else of_pairs + padding
+
+
+class ALiBi(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        i, padding = torch.arange(n), super().bias(n, ignore)
+        slopes = 2.0 ** (-8.0 * torch.arange(1, self.H + 1) / self.H)
+        of_pairs = -slopes[:, None, None] * (i[None] - i[:, None]).abs()
+        return of_pairs[None] if padding is None else of_pairs + padding
+
+
+class Window(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        i, padding = torch.arange(n), super().bias(n, ignore)
+        far = torch.where((i[None] - i[:, None]).abs() > 2, -torch.inf, 0.0)[None, None]
+        return far if padding is None else far + padding
+
+
+class WindowOfTwoSides(PlainPost):
+    """Three keys before, one behind, by triangles of ones."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        near = torch.ones(k.shape[2], k.shape[2], dtype=torch.bool).tril(1).triu(-3)
+        attend = near if ignore is None else near & ~ignore[:, None, None, :]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attend)
+
+
+class WindowBehind(Plain):
+    """Four keys before, none behind."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        i, padding = torch.arange(n), super().bias(n, ignore)
+        back = i[:, None] - i
+        far = torch.zeros(n, n).masked_fill((back < 0) | (back > 4), -torch.inf)
+        return far[None, None] if padding is None else far + padding
+
+
+# ------------------------------------------------------------------------------- heads of another width
+
+
+class WideHeads(Plain):
+    """Attention is 32 wide inside, and d_model 16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = nn.Linear(16, 32), nn.Linear(16, 32), nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (2, 16)).transpose(1, 2)
+
+
+class NarrowHeads(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = nn.Linear(24, 12), nn.Linear(24, 12), nn.Linear(24, 12), nn.Linear(12, 24)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (3, 4)).transpose(1, 2)
+
+
+class WideHeadsOfOneMap(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        del self.q, self.k, self.v
+        self.qkv, self.o = nn.Linear(16, 72, bias=False), nn.Linear(24, 16)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, 12)).permute(2, 0, 3, 1, 4)
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
+# ------------------------------------------------------------------------------- numbers in place of −∞
+
+
+class Filled(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else ignore[:, None, None, :] * -1e9
+
+
+class FilledByWhere(PlainPost):
+    """−10000, in place of the scores."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+        if ignore is not None:
+            scores = torch.where(ignore[:, None, None, :], -10000.0, scores)
+        return scores.softmax(-1) @ v
+
+
+class FilledWithLowest(Plain):
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else ignore[:, None, None, :] * torch.finfo(torch.float32).min

@@ -1,0 +1,255 @@
+"""How today's layers are called: each way alone, and two other ways to do it. What they compute is `Plain`."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from cases_attention import Rope
+from cases_plain import Plain, PlainPost
+from torch import Tensor, nn
+
+# ------------------------------------------------------------------------------- axes
+
+
+class ChannelsFirst(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(x.transpose(1, 2), padding).transpose(1, 2)
+
+
+class ChannelsFirstPost(PlainPost):
+    """[batch, d_model, sequence], with a mask [batch, 1, sequence], 1 = attend, as encoders of speech have it."""
+
+    def forward(self, x: Tensor, x_mask: Tensor) -> Tensor:
+        return self.layer(x.permute(0, 2, 1), x_mask[:, 0] == 0).permute(0, 2, 1)
+
+
+class _Conv(nn.Conv1d):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.transpose(1, 2)).transpose(1, 2)
+
+
+class ChannelsFirstByConvolutions(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (_Conv(16, 16, 1) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.mT).mT
+
+
+class SequenceFirst(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(x.transpose(0, 1), padding).transpose(0, 1)
+
+
+def sequence_first_of_pytorch() -> nn.Module:
+    return nn.TransformerEncoderLayer(24, 3, 40, dropout=0.0, activation="gelu", norm_first=True)
+
+
+class SequenceFirstByEinsum(PlainPost):
+    """It never turns its axes."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (each(x).unflatten(-1, (3, 8)) for each in (self.q, self.k, self.v))
+        scores = torch.einsum("qbhd,kbhd->bhqk", q, k) / 8**0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None, None, :], torch.finfo(x.dtype).min)
+        return self.o(torch.einsum("bhqk,kbhd->qbhd", scores.softmax(-1), v).flatten(2))
+
+
+class Map2D(Plain):
+    """[batch, height, width, d_model]"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.flatten(1, 2)).unflatten(1, x.shape[1:3])
+
+
+class Map2DChannelsFirst(PlainPost):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.flatten(2).mT).mT.unflatten(2, x.shape[2:])
+
+
+class Map3D(Plain):
+    """[batch, frames, height, width, d_model]"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x.flatten(1, 3)).reshape(x.shape)
+
+
+# ------------------------------------------------------------------------------- what comes back
+
+
+class TupleOut(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        return self.layer(x, padding), None, {"cache": None}
+
+
+class TupleOutLast(PlainPost):
+    """Its output is the last of three, behind numbers of another shape."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        return x.new_zeros(()), x.mean((1, 2)), self.layer(x, padding)
+
+
+class ListOut(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        return [self.layer(x, padding)]
+
+
+@dataclass
+class Output:
+    last_hidden_state: Tensor
+
+
+class DataclassOut(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        return Output(self.layer(x, padding))
+
+
+class Named(NamedTuple):
+    loss: Tensor | None
+    hidden: Tensor
+
+
+class NamedTupleOut(PlainPost):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        return Named(None, self.layer(x, padding))
+
+
+class MappingOut(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Any:
+        return {"attentions": None, "hidden_states": self.layer(x, padding)}
+
+
+# ------------------------------------------------------------------------------- rows and lengths
+
+
+class Packed(Plain):
+    """Rows of all items in one axis, with cumulative lengths."""
+
+    def forward(self, x: Tensor, cu_seqlens: Tensor) -> Tensor:
+        ends = cu_seqlens.tolist()
+        return torch.cat([self.layer(x[a:b][None])[0] for a, b in itertools.pairwise(ends)])
+
+
+class PackedInABatch(PlainPost):
+    """It pads by itself, by the greatest length, which it is told."""
+
+    def forward(self, hidden: Tensor, cu_seqlens: Tensor, max_seqlen: int) -> Tensor:
+        ends = cu_seqlens.long()
+        lengths = ends.diff()
+        place = torch.arange(max_seqlen)[None] < lengths[:, None]
+        x = hidden.new_zeros(len(lengths), max_seqlen, hidden.shape[-1])
+        x[place] = hidden
+        return self.layer(x, ~place)[place]
+
+
+class PackedByNumbers(Plain):
+    """Each row has the number of its item; rows see those of their own item."""
+
+    def forward(self, x: Tensor, segment_ids: Tensor) -> Tensor:
+        apart = segment_ids[:, None] != segment_ids
+        return self.layer(x[None], apart[None])[0]
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        assert ignore is not None
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return scores.masked_fill(ignore[:, None], -torch.inf).softmax(-1) @ v
+
+
+class Lengths(Plain):
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        return self.layer(x, torch.arange(x.shape[1])[None] >= lengths[:, None])
+
+
+class LengthsIfAny(PlainPost):
+    """By name alone, and none where it is not told."""
+
+    def forward(self, x: Tensor, *, src_lengths: Tensor | None = None) -> Tensor:
+        return self.layer(x, None if src_lengths is None else torch.arange(x.shape[1]) >= src_lengths[:, None])
+
+
+class LengthsAsParts(Plain):
+    """As parts of the longest, 1.0, as SpeechBrain has them."""
+
+    def forward(self, x: Tensor, wav_lens: Tensor) -> Tensor:
+        return self.layer(x, torch.arange(x.shape[1])[None] >= (wav_lens[:, None] * x.shape[1]).round())
+
+
+# ------------------------------------------------------------------------------- positions
+
+
+class NeedsPositions(Plain):
+    def forward(self, x: Tensor, *, positions: Tensor, padding: Tensor | None = None) -> Tensor:
+        return self.layer(x + torch.sin(positions[..., None].to(x.dtype)), padding)
+
+
+class PositionsAddedToQueries(PlainPost):
+    """As DETR has them: features of positions, to what query and key are made of."""
+
+    def forward(self, src: Tensor, pos: Tensor, padding: Tensor | None = None) -> Tensor:
+        self.at = pos
+        return self.layer(src, padding)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x + self.at)), self.split(self.k(x + self.at)), self.split(self.v(x))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
+class CosinesAndSinesGiven(Rope):
+    def forward(self, x: Tensor, position_embeddings: tuple[Tensor, Tensor], padding: Tensor | None = None) -> Tensor:
+        self.given = position_embeddings
+        return self.layer(x, padding)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = (each[:, None].to(q.dtype) for each in self.given)
+
+        def turned(t: Tensor) -> Tensor:
+            first, second = t.chunk(2, -1)
+            return t * cos + torch.cat((-second, first), -1) * sin
+
+        return turned(q), turned(k)
+
+
+# ------------------------------------------------------------------------------- whole models
+
+
+class TokenIds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.pos, self.norm = nn.Embedding(50, 16), nn.Embedding(64, 16), nn.LayerNorm(16)
+        self.layers = nn.ModuleList([Plain(), Plain()])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embed(ids) + self.pos(torch.arange(ids.shape[1]))
+        for layer in self.layers:
+            x = layer(x, ids == 0)
+        return self.norm(x)
+
+
+class TokenIdsPooled(nn.Module):
+    """Post-norm layers, with token types, and the first position alone comes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.types, self.pool = nn.Embedding(50, 24), nn.Embedding(2, 24), nn.Linear(24, 24)
+        self.encoder = nn.Sequential(PlainPost(), PlainPost())
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        x = self.encoder(self.words(input_ids) + self.types(token_type_ids))
+        return self.pool(x[:, 0]).tanh()
+
+
+class Patches(nn.Module):
+    """From images [batch, 3, 16, 16] to patches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.blocks = nn.Conv2d(3, 16, 4, 4), nn.ModuleList([Plain()])
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = self.patches(pixel_values).flatten(2).mT
+        for block in self.blocks:
+            x = block(x)
+        return x.mean(1)

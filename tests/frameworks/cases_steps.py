@@ -1,0 +1,309 @@
+"""What layers of today compute beside attention: each feature alone, and two other ways to write it."""
+
+import torch
+from cases_plain import RMS, Plain, PlainPost
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# ------------------------------------------------------------------------------- a gate
+
+
+class SwiGLU(Plain):
+    def make_ffn(self) -> None:
+        self.gate, self.up, self.down = nn.Linear(16, 24), nn.Linear(16, 24), nn.Linear(24, 16)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class OneMapOfGateAndUp(PlainPost):
+    """The gate is the second half of one map."""
+
+    def make_ffn(self) -> None:
+        self.both, self.down = nn.Linear(24, 80, bias=False), nn.Linear(40, 24, bias=False)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        up, gate = self.both(x).chunk(2, -1)
+        return self.down(up * F.silu(gate))
+
+
+class GeGLU(SwiGLU):
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.gate(x), approximate="tanh").mul(self.up(x)))
+
+
+# ------------------------------------------------------------------------------- gains, and sums
+
+
+class LayerScale(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.g1, self.g2 = nn.Parameter(torch.full((self.D,), 0.1)), nn.Parameter(torch.full((self.D,), 0.1))
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.g1 * self.attend(self.norm1(x), ignore)
+        return x + self.g2 * self.ffn(self.norm2(x))
+
+
+class _Gain(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((size,), 1e-2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mul(self.gamma)
+
+
+class LayerScaleInModules(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.o, self.down = nn.Sequential(self.o, _Gain(24)), nn.Sequential(self.down, _Gain(24))
+
+
+class LayerScaleOfOne(Plain):
+    """Of the feed-forward network alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = _Gain(16)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.gain(super().ffn(x))
+
+
+class Parallel(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return x + self.attend(self.norm1(x), ignore) + self.ffn(self.norm2(x))
+
+
+class ParallelOfOneNorm(Plain):
+    """Both take what one norm gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.norm2
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        y = self.norm1(x)
+        return x + (self.attend(y, ignore) + self.ffn(y))
+
+
+class ParallelRMS(Parallel):
+    D, H = 24, 3
+
+    def norm(self) -> nn.Module:
+        return RMS(24)
+
+
+# ------------------------------------------------------------------------------- parts that no encoder layer has
+
+
+class Cross(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm3, self.cross = nn.LayerNorm(16), nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, x: Tensor, memory: Tensor, padding: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), padding)
+        x = x + self.cross(self.norm3(x), memory, memory, need_weights=False)[0]
+        return x + self.ffn(self.norm2(x))
+
+
+def decoder_of_pytorch() -> nn.Module:
+    return nn.TransformerDecoderLayer(16, 2, 24, batch_first=True)
+
+
+class CrossIfAsked(Cross):
+    """Without a memory it is an encoder's layer, whose third norm nothing uses."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None, memory: Tensor | None = None) -> Tensor:
+        return self.layer(x, padding) if memory is None else super().forward(x, memory, padding)
+
+
+def _expert() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 16))
+
+
+class MoE(Plain):
+    def make_ffn(self) -> None:
+        self.router, self.experts = nn.Linear(16, 4), nn.ModuleList(_expert() for _ in range(4))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        weight, chosen = self.router(x).softmax(-1).topk(1, -1)
+        all_of_them = torch.stack([expert(x) for expert in self.experts], -2)
+        return weight * all_of_them.gather(-2, chosen[..., None].expand(*chosen.shape, 16)).squeeze(-2)
+
+
+class MoESoft(MoE):
+    """Every expert, weighed."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return torch.einsum("bse,bsed->bsd", self.router(x).softmax(-1), torch.stack([e(x) for e in self.experts], -2))
+
+
+class MoEOfTwo(MoE):
+    """Each expert takes the rows that are its own."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, 16)
+        weights, chosen = self.router(rows).softmax(-1).topk(2, -1)
+        y = torch.zeros_like(rows)
+        for number, expert in enumerate(self.experts):
+            row, place = (chosen == number).nonzero(as_tuple=True)
+            y = y.index_add(0, row, weights[row, place, None] * expert(rows[row]))
+        return y.reshape(x.shape)
+
+
+class _OverTheBatch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm1d(16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bn(x.transpose(1, 2)).transpose(1, 2)
+
+
+class BatchNorm(Plain):
+    def norm(self) -> nn.Module:
+        return _OverTheBatch()
+
+
+class BatchNormOfOne(Plain):
+    """The second norm alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2 = _OverTheBatch()
+
+
+class _ByHand(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain, self.shift = nn.Parameter(torch.rand(16) + 0.5), nn.Parameter(torch.randn(16))
+        self.register_buffer("mean", torch.randn(16))
+        self.register_buffer("var", torch.rand(16) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) * torch.rsqrt(self.var + 1e-5) * self.gain + self.shift
+
+
+class BatchNormByHand(Plain):
+    def norm(self) -> nn.Module:
+        return _ByHand()
+
+
+class ConvFFN(Plain):
+    def make_ffn(self) -> None:
+        self.up, self.down = nn.Conv1d(16, 24, 3, padding=1), nn.Conv1d(24, 16, 3, padding=1)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x.transpose(1, 2)))).transpose(1, 2)
+
+
+class ConvBetween(Plain):
+    """A depthwise convolution between the two maps."""
+
+    def make_ffn(self) -> None:
+        super().make_ffn()
+        self.between = nn.Conv1d(24, 24, 3, padding=1, groups=24)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.between(self.up(x).transpose(1, 2)).transpose(1, 2)))
+
+
+class ConvBehind(Plain):
+    """It looks at what is before alone, since it is padded there by hand."""
+
+    def make_ffn(self) -> None:
+        self.up, self.down = nn.Conv1d(16, 24, 4), nn.Linear(24, 16)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.relu(self.up(F.pad(x.transpose(1, 2), (3, 0)))).transpose(1, 2))
+
+
+# ------------------------------------------------------------------------------- linear maps that are convolutions
+
+
+class Pointwise(Plain):
+    def make_ffn(self) -> None:
+        self.up, self.down = nn.Conv1d(16, 24, 1), nn.Conv1d(24, 16, 1)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x.transpose(1, 2)))).transpose(1, 2)
+
+
+class PointwiseOfRows(PlainPost):
+    """Two dimensions, of which one has one place."""
+
+    def make_ffn(self) -> None:
+        self.up, self.down = nn.Conv2d(24, 40, 1), nn.Conv2d(40, 24, 1)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.relu(self.up(x.transpose(1, 2)[..., None])))[..., 0].transpose(1, 2)
+
+
+class _Conv(nn.Conv1d):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.transpose(1, 2)).transpose(1, 2)
+
+
+class PointwiseAttention(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (_Conv(16, 16, 1) for _ in range(4))
+
+
+# ------------------------------------------------------------------------------- norms by hand
+
+
+class _Norm(nn.Module):
+    def __init__(self, size: int, epsilon: float, way: str) -> None:
+        super().__init__()
+        self.gamma, self.beta = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+        self.epsilon, self.way = epsilon, way
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gamma * self.normed(x) + self.beta
+
+    def normed(self, x: Tensor) -> Tensor:
+        away = x - x.mean(-1, keepdim=True)
+        match self.way:
+            case "var":
+                return away / torch.sqrt(x.var(-1, unbiased=False, keepdim=True) + self.epsilon)
+            case "mean of squares":
+                return away * torch.rsqrt(away.pow(2).mean(-1, keepdim=True) + self.epsilon)
+            case "unbiased":
+                return away / torch.sqrt(x.var(-1, keepdim=True) + self.epsilon)
+            case "outside":
+                return away / (x.std(-1, unbiased=False, keepdim=True) + self.epsilon)
+        raise ValueError(self.way)
+
+
+class HandNorm(Plain):
+    EPSILON, WAY = 1e-12, "var"
+
+    def norm(self) -> nn.Module:
+        return _Norm(self.D, self.EPSILON, self.WAY)
+
+
+class HandNormPost(PlainPost):
+    def norm(self) -> nn.Module:
+        return _Norm(self.D, 1e-12, "mean of squares")
+
+
+class HandNormUnbiased(HandNorm):
+    """Divides by n − 1: torch.std's way, which is no layer norm."""
+
+    EPSILON, WAY = 1e-6, "unbiased"
+
+
+class HandNormOutside(HandNormPost):
+    """ε is added to the deviation, and not to the variance."""
+
+    def norm(self) -> nn.Module:
+        return _Norm(self.D, 1e-6, "outside")
+
+
+def hand_norm(epsilon: float = 1e-8) -> nn.Module:
+    made: nn.Module = type("Normed", (Plain,), {"norm": lambda self: _Norm(self.D, epsilon, "var")})()
+    return made

@@ -1,0 +1,173 @@
+"""`conform check` of a layer of today with one thing beyond the classic one, and of two of its kind: what is due, in
+status and words. What no layer can state is refused by name, with its line, and no advice that cannot work."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+
+pytestmark = pytest.mark.release
+HERE = Path(__file__).parent
+
+
+class Due(NamedTuple):
+    """Words that stand in the report, and words that do not."""
+
+    status: int
+    said: tuple[str, ...]
+    unsaid: tuple[str, ...]
+
+
+def right(*said: str, masks: bool = True) -> Due:
+    """It is read, proved and judged; `masks`: with its padding, too."""
+    covered = " and without" if masks else "without masks"
+    return Due(0, ("This is a correct", covered, "up to 300 positions", *said), ("✗", "closest"))
+
+
+def layers(*said: str) -> Due:
+    """Its layers are right, and what it does around them is said to be not asked."""
+    return Due(0, ("This is a correct", "what it does before, between and after them was not asked", *said), ("✗",))
+
+
+def beyond(*said: str) -> Due:
+    """Refused, for what no layer can state."""
+    return Due(
+        2, ("It could not be judged: see above.", *said), ("This is a correct", "This layer is wrong", "--layer")
+    )
+
+
+def refused(*said: str) -> Due:
+    return Due(2, said, ("This is a correct", "This layer is wrong"))
+
+
+SIDE_BY_SIDE = "attention and the feed-forward network stand side by side", "cases_steps.py:"
+EXPERTS = "it chooses among experts (TopK)", "cases_steps.py:"
+BATCH = "it norms each feature over a batch (BatchNorm)", "cases_steps.py:"
+CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
+DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)
+DECODER = "it is a layer of a decoder", "memory"
+POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
+ADAPTED = ("✗", "to have it compared with a layer")
+DUE: dict[str, dict[str, Due]] = {
+    "cases_plain": {"Plain": right("pre-norm"), "PlainPost": right("post-norm"), "PlainByEinsum": right("pre-norm")},
+    "cases_attention": {
+        "Rope": right("rope θ 10000 halves"),
+        "RopeOfPairs": right("rope θ 10000 interleaved"),
+        "RopeOfAPart": right("rope θ 500 halves, 8 of 16 features"),
+        "GQA": right("2 heads of key and value"),
+        "OneHeadOfKeys": right("1 head of key and value"),
+        "GroupsByEinsum": right("2 heads of key and value"),
+        "QKNorm": right("layer_norm of query and key over each head"),
+        "QKNormRMS": right("rms_norm of query and key over each head"),
+        "QKNormOfAllHeads": right("layer_norm of query and key over all heads"),
+        "RelativeBias": beyond(*DISTANCE, "a table has 15 rows for them"),
+        "RelativeBiasOfHeads": beyond(*DISTANCE),
+        "ALiBi": beyond(*DISTANCE),
+        "Window": right("window 2 before and 2 after"),
+        "WindowOfTwoSides": right("window 3 before and 1 after"),
+        "WindowBehind": Due(
+            0, ("window 4 before and 0 after", "judged with a causal mask", "with padding and without"), ("hides no",)
+        ),
+        "WideHeads": right("heads of 16"),
+        "NarrowHeads": right("heads of 4"),
+        "WideHeadsOfOneMap": right("heads of 12"),
+        "Filled": right("−1e+09"),
+        "FilledByWhere": right("−10000"),
+        "FilledWithLowest": right("pre-norm"),
+    },
+    "cases_steps": {
+        "SwiGLU": right("silu, gated"),
+        "OneMapOfGateAndUp": right("silu, gated"),
+        "GeGLU": right("gelu_tanh, gated"),
+        "LayerScale": right("layer scale of attention and feed_forward"),
+        "LayerScaleInModules": right("layer scale of attention and feed_forward"),
+        "LayerScaleOfOne": right("layer scale of feed_forward"),
+        "Parallel": beyond(*SIDE_BY_SIDE),
+        "ParallelOfOneNorm": beyond(*SIDE_BY_SIDE),
+        "ParallelRMS": beyond(*SIDE_BY_SIDE),
+        "Cross": refused(*DECODER, "cases_steps.py:"),
+        "decoder_of_pytorch": refused(*DECODER),
+        "CrossIfAsked": Due(0, ("memory was not given, and changes the output", "asked without memory"), ("✗",)),
+        "MoE": beyond(*EXPERTS),
+        "MoEOfTwo": beyond(*EXPERTS),
+        "MoESoft": beyond("it has more products of what depends on x than attention's two", "cases_steps.py:"),
+        "BatchNorm": beyond(*BATCH),
+        "BatchNormOfOne": beyond(*BATCH),
+        "BatchNormByHand": refused("is a function of each element", "cases_steps.py:"),
+        "ConvFFN": beyond(*CONVOLUTION),
+        "ConvBetween": beyond(*CONVOLUTION),
+        "ConvBehind": beyond(*CONVOLUTION),
+        "Pointwise": right("gelu"),
+        "PointwiseOfRows": right("post-norm", "relu"),
+        "PointwiseAttention": right("pre-norm"),
+        "HandNorm": right("layer_norm ε 1e-12"),
+        "HandNormPost": right("post-norm layer_norm ε 1e-12"),
+        "hand_norm": right("layer_norm ε 1e-08"),
+    },
+    "cases_calls": {
+        "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
+        "ChannelsFirstPost": right("x is given as [batch, d_model, sequence]", "with x_mask and without"),
+        "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
+        "SequenceFirst": right("pre-norm"),
+        "sequence_first_of_pytorch": right("with src_mask and src_key_padding_mask and without"),
+        "SequenceFirstByEinsum": right("post-norm"),
+        "Map2D": right("x is given as [batch, height, width, d_model]", masks=False),
+        "Map2DChannelsFirst": right("x is given as [batch, d_model, height, width]", masks=False),
+        "Map3D": refused("[3, 5,"),
+        "TupleOut": right("pre-norm"),
+        "TupleOutLast": right("post-norm"),
+        "ListOut": right("pre-norm"),
+        "DataclassOut": right("pre-norm"),
+        "NamedTupleOut": right("post-norm"),
+        "MappingOut": right("pre-norm"),
+        "Packed": right("cu_seqlens: cumulative lengths, int32 [batch + 1]", masks=False),
+        "PackedInABatch": Due(
+            2,
+            ("max_seqlen: the length", "it cannot be exported to ONNX"),
+            ("encoder_conformance/", "This is a correct"),
+        ),
+        "PackedByNumbers": refused("it needs segment_ids beside x", "--with segment_ids=VALUE"),
+        "Lengths": right("lengths: lengths, int64 [batch]", "with lengths and without"),
+        "LengthsIfAny": Due(
+            0, ("src_lengths was not given, and changes the output", "asked without src_lengths"), ("✗",)
+        ),
+        "LengthsAsParts": right("lengths as parts of the longest, float32 [batch]", "with wav_lens and without"),
+        "NeedsPositions": beyond("positions: positions, int64 [batch, sequence]", *POSITIONS),
+        "PositionsAddedToQueries": beyond(*POSITIONS),
+        "CosinesAndSinesGiven": refused("it needs position_embeddings beside x", "--with position_embeddings=VALUE"),
+        "TokenIds": layers("layers.0", "It is like layers.0"),
+        "TokenIdsPooled": layers("encoder.0", "post-norm"),
+        "Patches": layers("blocks.0"),
+    },
+    "cases_wrapped": {
+        "compiled": right("pre-norm"),
+        "compiled_in_place": right("post-norm"),
+        "compiled_part": right("pre-norm"),
+        "in_sequence": right("post-norm"),
+        "data_parallel": right("pre-norm"),
+        "InAWrapper": right("pre-norm"),
+        "weight_normed": right("pre-norm"),
+        "weight_normed_by_hooks": right("post-norm"),
+        "spectral_normed": right("pre-norm"),
+        "lora": right("pre-norm"),
+        "lora_of_the_network": right("post-norm"),
+        "lora_of_magnitudes": right("pre-norm"),
+        "quantised_by_hand": refused("is computed of several of its parameters, and is none of them"),
+    },
+}
+"""File → what is in it → what is due."""
+
+
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file in DUE for name in DUE[file]])
+def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name: str) -> None:
+    due = DUE[file][name]
+    told = ("--dtype", "float32", "--jobs", "1", "--out", tmp_path / "out")
+    ended = conform("check", HERE / f"{file}.py:{name}", *told)
+    printed = " ".join((ended.stdout + ended.stderr).split())
+    assert ended.status == due.status, printed
+    assert [words for words in due.said if words not in printed] == [], printed
+    assert [words for words in due.unsaid if words in printed] == [], printed
