@@ -156,6 +156,11 @@ DUE: dict[str, dict[str, Due]] = {
         "lora": right("pre-norm"),
         "lora_of_the_network": right("post-norm"),
         "lora_of_magnitudes": right("pre-norm"),
+        "scripted": refused("torch.jit has made it a graph of its own: check the module before that"),
+        "scripted_pre": refused("torch.jit has made it a graph of its own: check the module before that"),
+        "traced": refused("torch.jit has made it a graph of its own: check the module before that"),
+        "quantised": refused("a quantised module holds integers, of which σ says nothing", "check the module before"),
+        "quantised_post": refused("a quantised module holds integers, of which σ says nothing"),
         "quantised_by_hand": refused("is computed of several of its parameters, and is none of them"),
     },
 }

@@ -298,7 +298,7 @@ class TorchModule(LiveModule):
     def _exported(self, x_shape: tuple[int, ...], *, simplified: bool) -> onnx.ModelProto:
         """Raises ExecutionError for a module that writes into x by `.data`: PyTorch's exporter ends the process."""
         if isinstance(self.module, torch.jit.ScriptModule):
-            raise ExecutionError("torch.jit.script has made it a graph of its own: check the module before that")
+            raise ExecutionError("torch.jit has made it a graph of its own: check the module before that")
         x = torch.ones(x_shape)
         if self._before:
             self._before.restore()

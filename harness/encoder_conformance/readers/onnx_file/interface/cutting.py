@@ -117,7 +117,7 @@ def _behind_an_input(graph: Graph, past: Collection[str], shapes: Shapes) -> tup
     positions or a norm may stand before the layers."""
     outputs = {info.name for info in graph.model.graph.output}
     for port in map(port_of, graph.inputs):
-        if port.dtype not in FLOATS or len(port.shape or ()) != 3:
+        if not past or port.dtype not in FLOATS or len(port.shape or ()) != 3:
             continue
         for name in reversed(_later_starts(graph, port.name, shapes)):
             if name not in past and outputs.isdisjoint(_reached(graph, port.name, without=name)):
