@@ -56,7 +56,7 @@ DUE: dict[str, Due] = {
     # Float16 in and out, of a source in float32: compared, in the file's format.
     "half": Due(0, "layer", (*COMPARED, "float16 throughout"), "layer", half=True),
     "half of a file": Due(0, "layer", ("and no stage of it; end to end y in",), "layer.onnx", half=True),
-    "half and wrong": Due(1, "tanh", (APART,), "layer", half=True),
+    "half and wrong": Due(1, "tanh", ("feed_forward.activation is gelu_tanh in the file",), "layer", half=True),
     # Norms that say no epsilon: ONNX's default, and ONNX Runtime's.
     "skip norm": Due(0, "layer", ("ε 1e-12", *COMPARED), "layer", norms="skip"),
     "norm by default": Due(0, "epsilon5", ("ε 1e-05", *COMPARED), "epsilon5", norms="default"),
@@ -72,11 +72,11 @@ DUE: dict[str, Due] = {
     "two maps": Due(0, "mapped_twice", ("pre-norm", *NOT_JUDGED), dynamo=True),
     "embeds of a source": Due(0, "embedded", COMPARED, "embedded", unsaid=("was not judged",)),
     "embeds with other positions": Due(1, "embedded", (APART,), "embedded_offset"),
-    "a wrong layer behind a map": Due(1, "mapped_unscaled", ("The file is wrong",), told=("--layer", "post-gelu")),
+    "a wrong layer behind a map": Due(1, "mapped_unscaled", ("makes of features", "are multiplied by 0.333333")),
     # One value in a narrower format: named, with its format.
     "bfloat16 in the network": Due(1, "narrow_activation", ("ffn_activation = cast(", "'bfloat16'")),
-    "bfloat16 scores": Due(1, "narrow_scores", ("attention_scores = cast(", "'bfloat16'"), dynamo=True),
-    "float16 out of the network": Due(1, "narrow_ffn", ("ffn_output = cast(", "'float16'")),
+    "bfloat16 scores": Due(1, "narrow_scores", ("cast(attention_scores, 'bfloat16')",), dynamo=True),
+    "float16 out of the network": Due(1, "narrow_ffn", ("cast(ffn_output, 'float16')",)),
     # A gate: by name, and compared with its source.
     "geglu": Due(0, "geglu", ("gelu, scores over √head_dim, all biases, gated", *COMPARED), "geglu"),
     "geglu by tanh": Due(1, "geglu_tanh", (APART, "gelu_tanh"), "geglu"),
@@ -84,7 +84,9 @@ DUE: dict[str, Due] = {
     # A source that needs its mask.
     "required": Due(0, "layer", COMPARED, "required"),
     "required by name": Due(0, "layer", COMPARED, "required_by_name", dynamo=True),
-    "required, and otherwise": Due(1, "layer", ("0 errors",), "required_otherwise"),
+    "required, and otherwise": Due(
+        1, "layer", ("attention_mask of the file and padding of", "true = attend in the file"), "required_otherwise"
+    ),
 }
 
 

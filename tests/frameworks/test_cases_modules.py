@@ -51,7 +51,9 @@ CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
 DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)
 DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
-ADAPTED = ("✗", "to have it compared with a layer")
+COMPILED = (
+    "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
+)
 DUE: dict[str, dict[str, Due]] = {
     "cases_plain": {"Plain": right("pre-norm"), "PlainPost": right("post-norm"), "PlainByEinsum": right("pre-norm")},
     "cases_attention": {
@@ -62,7 +64,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OneHeadOfKeys": right("1 head of key and value"),
         "GroupsByEinsum": right("2 heads of key and value"),
         "QKNorm": right("layer_norm of query and key over each head"),
-        "QKNormRMS": right("rms_norm of query and key over each head"),
+        "QKNormRMS": refused("the norms differ: query_heads_norm is rms_norm with epsilon 1e-06"),
         "QKNormOfAllHeads": right("layer_norm of query and key over all heads"),
         "RelativeBias": beyond(*DISTANCE, "a table has 15 rows for them"),
         "RelativeBiasOfHeads": beyond(*DISTANCE),
@@ -75,8 +77,8 @@ DUE: dict[str, dict[str, Due]] = {
         "WideHeads": right("heads of 16"),
         "NarrowHeads": right("heads of 4"),
         "WideHeadsOfOneMap": right("heads of 12"),
-        "Filled": right("−1e+09"),
-        "FilledByWhere": right("−10000"),
+        "Filled": right("pre-norm"),
+        "FilledByWhere": right("post-norm"),
         "FilledWithLowest": right("pre-norm"),
     },
     "cases_steps": {
@@ -107,6 +109,8 @@ DUE: dict[str, dict[str, Due]] = {
         "HandNorm": right("layer_norm ε 1e-12"),
         "HandNormPost": right("post-norm layer_norm ε 1e-12"),
         "hand_norm": right("layer_norm ε 1e-08"),
+        "HandNormUnbiased": refused("norm1 is no layer_norm exactly: 0.026 off, relatively"),
+        "HandNormOutside": refused("norm1 is no layer_norm exactly", "norm2 is no layer_norm exactly"),
     },
     "cases_calls": {
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
@@ -116,8 +120,8 @@ DUE: dict[str, dict[str, Due]] = {
         "sequence_first_of_pytorch": right("with src_mask and src_key_padding_mask and without"),
         "SequenceFirstByEinsum": right("post-norm"),
         "Map2D": right("x is given as [batch, height, width, d_model]", masks=False),
-        "Map2DChannelsFirst": right("x is given as [batch, d_model, height, width]", masks=False),
-        "Map3D": refused("[3, 5,"),
+        "Map2DChannelsFirst": right("x is given as [batch, d_model, sequence]", masks=False),
+        "Map3D": refused("it takes no x [3, 5, d_model]", "IndexError", "cases_calls.py:"),
         "TupleOut": right("pre-norm"),
         "TupleOutLast": right("post-norm"),
         "ListOut": right("pre-norm"),
@@ -144,18 +148,24 @@ DUE: dict[str, dict[str, Due]] = {
         "Patches": layers("blocks.0"),
     },
     "cases_wrapped": {
-        "compiled": right("pre-norm"),
-        "compiled_in_place": right("post-norm"),
-        "compiled_part": right("pre-norm"),
-        "in_sequence": right("post-norm"),
+        "compiled": right(*COMPILED),
+        "compiled_in_place": right(*COMPILED),
+        "compiled_part": right(*COMPILED),
+        "in_sequence": right("post-norm", masks=False),
         "data_parallel": right("pre-norm"),
-        "InAWrapper": right("pre-norm"),
+        "InAWrapper": right("pre-norm", masks=False),
         "weight_normed": right("pre-norm"),
         "weight_normed_by_hooks": right("post-norm"),
         "spectral_normed": right("pre-norm"),
-        "lora": right("pre-norm"),
-        "lora_of_the_network": right("post-norm"),
-        "lora_of_magnitudes": right("pre-norm"),
+        "lora": right("an adapter beside it (LoRA), folded"),
+        "lora_of_the_network": right("an adapter beside it (LoRA), folded"),
+        "lora_of_magnitudes": right("an adapter beside it (LoRA), folded"),
+        "bf16": right("pre-norm"),
+        "half": right("its parameters are in float16: it is not asked as it was given"),
+        "Mixed": right("its parameters are in float32", "it is not asked as it was given"),
+        "adapter": beyond("it has more residual sums than the two of a layer", "cases_wrapped.py:"),
+        "adapter_of_attention": beyond("it has more residual sums than the two of a layer", "cases_wrapped.py:"),
+        "AdapterBeside": refused("ffn_output is missing: a linear map was looked for", "cases_wrapped.py:"),
         "scripted": refused("torch.jit has made it a graph of its own: check the module before that"),
         "scripted_pre": refused("torch.jit has made it a graph of its own: check the module before that"),
         "traced": refused("torch.jit has made it a graph of its own: check the module before that"),
