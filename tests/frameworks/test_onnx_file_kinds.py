@@ -1,5 +1,7 @@
 """What a file is, said early: one without attention, and encoders that stand between what is none."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,29 @@ def test_a_long_sequence_that_is_fixed_is_looked_at_in_some_places(
     assert seen.semantics.S == 80
     assert {0, 79} <= {place for axis, place in changed if axis == 1}
     assert len(changed) < 20
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+from encoder_conformance.platform.memory import give_large_arrays_back
+from encoder_conformance.readers.onnx_file.inspection import inspect
+
+give_large_arrays_back()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert inspect(Path(sys.argv[1]), None).inferred
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.linux
+@pytest.mark.release
+def test_a_long_sequence_that_is_fixed_takes_its_values_a_few_times_alone(tmp_path: Path) -> None:
+    """All values of one run are 120 MB: the weights of attention, and what they are made of."""
+    inspected(Between(pooled=True), tmp_path / "model.onnx", (2, 8, 1120), {0: "batch"})
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "model.onnx")]
+    taken = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
+    assert int(taken.stdout) < 1 << 20, "KiB"
 
 
 @pytest.mark.release
