@@ -1,14 +1,15 @@
 """What a file is, said early: one without attention, and encoders that stand between what is none."""
 
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from torch import Tensor, nn
 
 from benchmarks.onnx_files.planted import Planted
+from encoder_conformance.readers.onnx_file.graph import execution
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface import probe_runs
 
@@ -137,27 +138,22 @@ def test_a_long_sequence_that_is_fixed_is_looked_at_in_some_places(
     assert len(changed) < 20
 
 
-PEAK = """
-import resource, sys
-from pathlib import Path
-from encoder_conformance.platform.memory import give_large_arrays_back
-from encoder_conformance.readers.onnx_file.inspection import inspect
-
-give_large_arrays_back()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-assert inspect(Path(sys.argv[1]), None).inferred
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-
-
-@pytest.mark.linux
-@pytest.mark.release
-def test_a_long_sequence_that_is_fixed_takes_its_values_a_few_times_alone(tmp_path: Path) -> None:
-    """All values of one run are 120 MB: the weights of attention, and what they are made of."""
-    inspected(Between(pooled=True), tmp_path / "model.onnx", (2, 8, 1120), {0: "batch"})
-    command = [sys.executable, "-c", PEAK, str(tmp_path / "model.onnx")]
-    taken = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
-    assert int(taken.stdout) < 1 << 20, "KiB"
+def test_a_run_of_the_outputs_holds_no_other_value_and_a_trace_is_of_arrays_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime keeps room for all outputs of a session, for as long as it or any of them is held."""
+    inspected(Between(), tmp_path / "model.onnx", (2, 8, 14), {0: "batch", 2: "frames"})
+    model, feeds = onnx.load(tmp_path / "model.onnx"), {"frames": np.ones((2, 8, 14), np.float32)}
+    few = execution.ModelRunner(model).trace(feeds)
+    monkeypatch.setattr(execution, "LARGE", model.ByteSize())
+    runner = execution.ModelRunner(model)
+    assert runner.session is not None
+    assert [each.name for each in runner.session.get_outputs()] == ["y"]
+    values = runner.trace(feeds)
+    assert sum(value.nbytes for value in values.values()) > execution.LARGE
+    assert all(value.flags.owndata for value in values.values())
+    assert all(np.array_equal(values[name], few[name]) for name in few)
+    assert np.array_equal(runner.run(feeds)["y"], values["y"])
 
 
 @pytest.mark.release
