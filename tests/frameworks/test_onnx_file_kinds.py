@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from torch import Tensor, nn
 
 from benchmarks.onnx_files.planted import Planted
+from encoder_conformance.readers.onnx_file.graph import execution
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface import probe_runs
 
@@ -184,6 +187,24 @@ def test_a_long_sequence_that_is_fixed_is_looked_at_in_some_places(
     assert seen.semantics.S == 80
     assert {0, 79} <= {place for axis, place in changed if axis == 1}
     assert len(changed) < 20
+
+
+def test_a_run_of_the_outputs_holds_no_other_value_and_a_trace_is_of_arrays_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime keeps room for all outputs of a session, for as long as it or any of them is held."""
+    inspected(Between(), tmp_path / "model.onnx", (2, 8, 14), {0: "batch", 2: "frames"})
+    model, feeds = onnx.load(tmp_path / "model.onnx"), {"frames": np.ones((2, 8, 14), np.float32)}
+    few = execution.ModelRunner(model).trace(feeds)
+    monkeypatch.setattr(execution, "LARGE", model.ByteSize())
+    runner = execution.ModelRunner(model)
+    assert runner.session is not None
+    assert runner.session.outputs == ["y"]
+    values = runner.trace(feeds)
+    assert sum(value.nbytes for value in values.values()) > execution.LARGE
+    assert all(value.flags.owndata for value in values.values())
+    assert all(np.array_equal(values[name], few[name]) for name in few)
+    assert np.array_equal(runner.run(feeds)["y"], values["y"])
 
 
 @pytest.mark.release

@@ -329,6 +329,32 @@ def test_a_scale_that_is_off_by_one_percent_is_said_to_be_that(judged: Judge, tm
 
 
 @pytest.mark.release
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("bool[batch, 1, 1, sequence] mask", ""),
+        ("bool[batch, sequence] padding", "seen = Not(padding)  mask = Unsqueeze(seen, middle)"),
+    ],
+    ids=("given", "made-in-the-file"),
+)
+def test_a_mask_that_one_runtime_refuses_is_that_runtimes_fault_by_name(
+    judged: Judge, tmp_path: Path, given: str, made: str
+) -> None:
+    """One row of a mask for all queries, as torch.onnx.export writes it at opset 23: Attention takes whatever can be
+    broadcast, and ONNX Runtime's takes none of that shape."""
+    signature = PLANTS["SIGNATURE"].replace("bool[batch, sequence] mask", given)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model_of(made + PLANTS["ATTENTION"], signature, 23).SerializeToString())
+    found = judged(path, runtimes=2, diagnosed=False)
+    assert (found.status, found.conclusion, found.wrong_runtimes) == (1, "runtime_wrong", ("onnxruntime all",))
+    rows = {row.runtime: row for row in found.runtimes}
+    assert rows["reference"].passed == rows["reference"].applicable > 8
+    screen = Console(record=True, width=1000)
+    show_validation(screen, found)
+    assert "The file is correct; a runtime is not (onnxruntime all)" in screen.export_text()
+
+
+@pytest.mark.release
 def test_one_failure_is_told_once(judged: Judge, tmp_path: Path) -> None:
     [fault] = [fault for fault in FAULTS if fault.name == "sigmoid-gelu"]
     found = judged(fault.planted(tmp_path))

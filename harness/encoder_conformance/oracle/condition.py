@@ -1,6 +1,6 @@
 """Goldens and conditions of a case: the right values, and the noise that one unit of roundoff makes there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -97,19 +97,25 @@ class Spread:
             if self._roundoff == SAMPLE_ROUNDOFF:
                 self._errors[name].append(sampled(displaced) / self._roundoff)
 
+    def add_each(self, runs: Iterable[Mapping[str, Array]]) -> None:
+        for each in runs:
+            self.add(each)
+
     def conditions(self) -> dict[str, Array]:
         """κ of every element: as `root_mean_squares`, and larger where a tensor's errors are few (C-8)."""
-        return {name: value * self._widening(name, value) for name, value in self.root_mean_squares().items()}
+        return {name: self._widened(name) for name in self._squares}
 
-    def _widening(self, name: str, value: Array) -> float:
-        return widening(independent_numbers(self._errors[name], sampled(value / self._units[name])))
+    def _widened(self, name: str) -> Array:
+        value = self._root_mean_square(name)
+        numbers = independent_numbers(self._errors[name], sampled(value / self._units[name]))
+        return np.asarray(value * widening(numbers))
 
     def root_mean_squares(self) -> dict[str, Array]:
         """The root mean square of every element over the runs, smoothed along the features (C-3)."""
-        return {
-            name: np.asarray(np.sqrt(_smoothed(name, squares / self._runs)) * self._units[name])
-            for name, squares in self._squares.items()
-        }
+        return {name: self._root_mean_square(name) for name in self._squares}
+
+    def _root_mean_square(self, name: str) -> Array:
+        return np.asarray(np.sqrt(_smoothed(name, self._squares[name] / self._runs)) * self._units[name])
 
 
 def _unit(name: str, value: Elementwise) -> Elementwise:

@@ -86,6 +86,6 @@ def conditions_of(
 ) -> dict[str, Array]:
     """κ of every tensor, from samples of it that were disturbed by `roundoff`."""
     spread = Spread(undisturbed, roundoff)
-    for each in samples:
-        spread.add(each)
+    spread.add_each(samples)
+    del samples  # every stage of every run: of many positions a gigabyte
     return spread.conditions()

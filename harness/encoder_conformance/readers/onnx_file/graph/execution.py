@@ -52,6 +52,11 @@ class _Session:
             others = [name for name in shown if name not in narrow]
             self._session = _session(model, [*others, *self._wide.values()], casts)
 
+    @property
+    def outputs(self) -> list[str]:
+        """The names of what a run computes."""
+        return [output.name for output in self._session.get_outputs()]
+
     def run(self, names: list[str], feeds: Mapping[str, Array], options: ort.RunOptions | None = None) -> list[Array]:
         answers = self._session.run([self._wide.get(name, name) for name in names], dict(feeds), options)
         pairs = zip(names, answers, strict=True)
@@ -61,43 +66,62 @@ class _Session:
 class ModelRunner:
     """A model in ONNX Runtime without optimisation, or in ONNX's reference implementation where that fails.
 
-    One session gives the outputs and every intermediate value: a large file is loaded once. `problem` is ONNX Runtime's
-    complaint about the model. `ended`: a run was ended because it took too long.
+    Two sessions: of the outputs alone, which holds a value for as long as it is needed, and of every intermediate
+    value, made when it is asked for. Of a large file the second does for both, for its weights are loaded once.
+    `problem` is ONNX Runtime's complaint about the model. `ended`: a run was ended because it took too long.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._model = model
+        self._model, self._large = model, model.ByteSize() > LARGE
         self._own = [output.name for output in model.graph.output]
         produced = [name for node in model.graph.node for name in node.output if name]
-        self._all = [*self._own, *dict.fromkeys(name for name in produced if name not in self._own)]
+        self._inner = [*dict.fromkeys(name for name in produced if name not in self._own)]
         self._reference: ReferenceEvaluator | None = None
+        self._showing: _Session | None = None
         self.session: _Session | None = None
         self.problem, self.ended = "", False
-        for shown in (self._all[len(self._own) :], []):  # some types of value cannot be outputs
-            try:
-                self.session = _Session(model, shown)
-            except Exception as error:  # ONNX Runtime has a class of its own for every status
-                self.problem = error_text(error)
-            else:
-                self._all, self.problem = [*self._own, *shown], ""
-                break
+        if self._large and self._shows_all():
+            self.session = self._showing
+            return
+        try:
+            self.session = _Session(model, [])
+        except Exception as error:  # ONNX Runtime has a class of its own for every status
+            self.problem = error_text(error)
 
     def run(self, feeds: Mapping[str, Array]) -> Tensors:
         """The outputs by name; raises ExecutionError."""
-        return self._run(self._own, feeds)
+        return self._run(self.session, self._own, feeds)
 
     def trace(self, feeds: Mapping[str, Array]) -> Tensors:
         """The outputs and, where possible, the intermediate values; raises ExecutionError."""
-        return self._run(self._all, feeds)
+        return self.values([*self._own, *self._inner], feeds)
 
     def values(self, names: Iterable[str], feeds: Mapping[str, Array]) -> Tensors:
         """These values of a run, as far as they can be outputs; raises ExecutionError."""
-        return self._run([name for name in self._all if name in {*names}], feeds)
+        wanted = {*names}
+        if self.session is None:
+            return self._run(None, [name for name in [*self._own, *self._inner] if name in wanted], feeds)
+        shown = self._inner if self._shows_all() else []
+        session = self._showing or self.session
+        found = self._run(session, [name for name in [*self._own, *shown] if name in wanted], feeds)
+        if sum(value.nbytes for value in found.values()) > LARGE and not self._large:
+            self._showing = None  # it keeps room for all of them for its next run, and for as long as any is held
+            found = {name: value.copy() for name, value in found.items()}
+        return found
 
-    def _run(self, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
+    def _shows_all(self) -> bool:
+        """Whether there is a session of every intermediate value: some types of value cannot be outputs."""
+        if self._showing is None and self._inner:
+            try:
+                self._showing = _Session(self._model, self._inner)
+            except Exception:  # as above
+                self._inner = []
+        return self._showing is not None
+
+    def _run(self, session: _Session | None, names: list[str], feeds: Mapping[str, Array]) -> Tensors:
         try:
-            if self.session:
-                answers: Sequence[Any] = _bounded(self.session, names, feeds)
+            if session:
+                answers: Sequence[Any] = _bounded(session, names, feeds)
             else:
                 self._reference = self._reference or ReferenceEvaluator(self._model)
                 with np.errstate(all="ignore"):

@@ -44,8 +44,6 @@ class InferredLayer:
     parameters: dict[str, ParameterLocation]
     stages: dict[str, StageTensor]
     sizes: dict[str, int] = field(default_factory=dict)
-    far: FarRun | None = None
-    """A run at a length that shows what is done by distance."""
     final_norm_apart: str = ""
     """How the final norm differs from the layers'."""
 
@@ -84,7 +82,7 @@ def infer_layer(
         findings.error("layer", f"its inner values cannot be looked at: {error}")
         return None
     try:
-        inferred, described = _traced(graph, run, findings)
+        inferred, described, far = _traced(graph, run, findings)
     except UnsupportedPattern as reason:
         for each in (reason, *reason.others):
             sentence, hint = _sentence(each)
@@ -92,8 +90,10 @@ def infer_layer(
             findings.features += [each.feature] if each.feature else []
         return None
     graph.forget_numbering()
-    if graph.model.ByteSize() > LARGE:
-        give_freed_memory_back()
+    many = graph.model.ByteSize() > LARGE or sum(value.nbytes for value in run.values.values()) > LARGE
+    run = run.of_these({*(stage.tensor for stage in inferred.stages.values()), semantics.output.name})
+    if many:
+        give_freed_memory_back()  # the trace, which holds itself in a circle, and the values that are no stage
     try:
         inferred.layer = Layer.model_validate_json(json.dumps(described))
     except ValidationError as problem:
@@ -107,12 +107,13 @@ def infer_layer(
     if verified and graph.quantised and (judged := judge_rounding(graph, inferred.stages, run.feeds, findings)):
         inferred.facts.append(judged)
     if verified:
-        _verify(inferred, run)
+        _verify(inferred, run, far)
     return inferred
 
 
-def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredLayer, dict[str, Any]]:
-    """The parameters, stages and facts that a trace shows, and the layer as JSON; raises UnsupportedPattern."""
+def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredLayer, dict[str, Any], FarRun | None]:
+    """The parameters, stages and facts that a trace shows, the layer as JSON, and a run at a length that shows what is
+    done by distance; raises UnsupportedPattern."""
     semantics = run.semantics
     index = semantics.laid_out(np.arange(run.x.size).reshape(run.x.shape))
     trace = SymbolicTrace(graph, run.values, semantics.x.name, index, semantics.B, semantics.S)
@@ -122,7 +123,7 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     if output.factor != 1 or not np.array_equal(output.index, index):
         raise UnsupportedPattern("the output is the layer's in another order, or times a number")
     far, choices = _far(graph, run, trace, encoder)
-    inferred = InferredLayer(None, [], locate_parameters(encoder, choices, graph, run.x.dtype), {}, far=far)
+    inferred = InferredLayer(None, [], locate_parameters(encoder, choices, graph, run.x.dtype), {})
     format = inferred.computed_in(semantics.x.dtype)
     described, inferred.facts = describe(encoder, choices, semantics.d_model, format, findings)
     norm = described["norm"]
@@ -135,7 +136,7 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     inferred.sizes = sizes | heads | {"B": B, "S": S, "Q": S, "K": S}
     masked = set().union(*(graph.depending_on(mask.name) for mask in semantics.masks))
     inferred.stages = locate_stages(trace, encoder, masked, inferred.sizes)
-    return inferred, described
+    return inferred, described, far
 
 
 def _far(
@@ -170,7 +171,7 @@ def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) ->
         findings.note("layer", f"computed in the file, and so not to be given other values: {', '.join(computed)}")
 
 
-def _verify(inferred: InferredLayer, run: TracedRun) -> None:
+def _verify(inferred: InferredLayer, run: TracedRun, far: FarRun | None) -> None:
     """Compares one run with the oracle, and finds out the result for a query without any key. What the run does not
     prove, the phases tell by how much."""
     semantics, layer = run.semantics, inferred.layer
@@ -189,7 +190,7 @@ def _verify(inferred: InferredLayer, run: TracedRun) -> None:
     stages = {name: value[items].astype(format.numpy) for name, value in stages.items()}  # narrower ones are as exact
     verdicts = verify(layer, inferred.given(run.x[items]), stages, format)
     off, at = next((verdict for verdict in verdicts if not verdict.conforms), None), ""
-    if off is None and (far := inferred.far) is not None and layer.reads_positions:
+    if off is None and far is not None and layer.reads_positions:
         output = semantics.batch_first(far.values[semantics.output.name]).astype(format.numpy)
         more = verify(layer, inferred.given(far.x), {"output": np.ascontiguousarray(output)}, format)
         off, at, verdicts = (

@@ -36,13 +36,13 @@ def judge_rounding(graph: Graph, stages: Mapping[str, StageTensor], feeds: Tenso
     tensors = list(dict.fromkeys(stage.tensor for stage in stages.values()))
     try:
         own = ModelRunner(graph.original).trace(feeds)
-        seen = {name: own[name] for name in tensors}
+        seen, saturated = {name: own[name] for name in tensors}, saturated_products(graph.original, own)
+        del own  # every value of the file
         plain, rounded = (_from_operands(model, seen, feeds) for model in (graph.model, graph.rounded()))
     except (ExecutionError, KeyError, MemoryError) as error:
         message = f"what its integers do to each stage could not be looked at: {error or 'it takes too much memory'}"
         findings.warning("reduction", message, "the relative error of the whole is all that is known of its rounding")
         return None
-    saturated = saturated_products(graph.original, own)
     largest, right = 0.0, True
     producers = {output: node_label(node) for node in graph.original.graph.node for output in node.output}
     for tensor, name in {stage.tensor: name for name, stage in reversed(list(stages.items()))}.items():

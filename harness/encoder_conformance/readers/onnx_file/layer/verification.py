@@ -1,7 +1,7 @@
 """Verifies an inferred layer by a run: the file's stages and output against the oracle's, in units of σ."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,6 +63,10 @@ class TracedRun:
         x = np.random.default_rng(3).normal(size=shape).astype(np.dtype(semantics.x.dtype))
         feeds = {semantics.x.name: np.ascontiguousarray(semantics.laid_out(x)), **semantics.open_masks()}
         return cls(runner, semantics, x, feeds, {**feeds, **runner.trace(feeds)})
+
+    def of_these(self, names: Collection[str]) -> "TracedRun":
+        """The same run, with the values of these names alone."""
+        return replace(self, values={name: value for name, value in self.values.items() if name in names})
 
 
 def verify(layer: Layer, inputs: LayerInputs, stages: Tensors, format: Format) -> tuple[TensorVerdict, ...]:
