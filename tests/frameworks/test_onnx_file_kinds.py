@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.onnx_files.planted import Planted
+from encoder_conformance.readers.onnx_file.calling import CalledFile
 from encoder_conformance.readers.onnx_file.graph import execution
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface import probe_runs
@@ -214,3 +215,19 @@ def test_weights_that_float16_loses_are_hidden_by_nothing(tmp_path: Path) -> Non
     seen = inspect(path, None)
     assert [message for message in errors(seen) if "pattern of its own" in message] == []
     assert seen.inferred is not None
+
+
+@pytest.mark.parametrize("batch, sequence", [(1, 1), (1, 7), (3, 5)])
+def test_elements_of_a_table_longer_than_64_are_gathered_in_float64(batch: int, sequence: int, tmp_path: Path) -> None:
+    """Token types, as the exporter of PyTorch makes them of a buffer: ONNX's reference raises beyond one position."""
+    table = np.arange(batch * 512.0).reshape(batch, 512)
+    ids = np.random.default_rng(1).integers(0, 512, (batch, sequence))
+    gather = onnx.helper.make_node("GatherElements", ["table", "ids"], ["y"], axis=-1)
+    takes = onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [batch, sequence])
+    gives = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [batch, sequence])
+    held = onnx.numpy_helper.from_array(table.astype(np.float32), "table")
+    graph = onnx.helper.make_graph([gather], "one", [takes], [gives], [held])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), tmp_path / "one.onnx")
+    asked = {"precision": "float64", "seed": None, "roundoff": 0.0}
+    found = CalledFile(tmp_path / "one.onnx", open=lambda _: pytest.fail("not as it is")).outputs(asked, {"ids": ids})
+    assert np.array_equal(found["y"], np.take_along_axis(table, ids, -1))

@@ -19,6 +19,7 @@ from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ModelRu
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label, subgraphs
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
+from encoder_conformance.readers.onnx_file.graph.reference import evaluator
 from encoder_conformance.readers.onnx_file.interface.whole_file import format_held
 from encoder_conformance.readers.onnx_file.reading.loading import load
 from encoder_conformance.readers.onnx_file.reading.node_order import check_order
@@ -48,11 +49,11 @@ class CalledFile:
             return found
         key = precision, seed
         if self._converted is None or self._converted[0] != key:
-            self._converted = key, ReferenceEvaluator(self._in_format(precision, seed, message["roundoff"]))
-        evaluator, given = self._converted[1], {name: _cast(value, precision) for name, value in feeds.items()}
+            self._converted = key, evaluator(self._in_format(precision, seed, message["roundoff"]))
+        converted, given = self._converted[1], {name: _cast(value, precision) for name, value in feeds.items()}
         with np.errstate(all="ignore"):
-            answers = evaluator.run(None, given)
-        return {name: np.asarray(value) for name, value in zip(evaluator.output_names, answers, strict=True)}
+            answers = converted.run(None, given)
+        return {name: np.asarray(value) for name, value in zip(converted.output_names, answers, strict=True)}
 
     def steps(self, precision: str, feeds: Tensors) -> tuple[list[TracedStep], Tensors]:
         """What it computes inside: in its own format as ONNX Runtime does without optimisation, in any other by ONNX's
@@ -64,7 +65,7 @@ class CalledFile:
             model = self._in_format(precision, None, 0.0)
             given = {name: _cast(value, precision) for name, value in feeds.items()}
             with np.errstate(all="ignore"):
-                values = ReferenceEvaluator(model).run(None, given, intermediate=True)
+                values = evaluator(model).run(None, given, intermediate=True)
         made = [(name, node) for node in model.graph.node for name in node.output if name]
         takes = (tuple(filter(None, inputs_of(node))) for _, node in made)
         steps = [

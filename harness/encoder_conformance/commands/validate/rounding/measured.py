@@ -165,6 +165,8 @@ def measure_rounding(
         cases=rounded,
         not_asked=(*not_asked, *(f"the output {each!r} has no counterpart in {name}" for each in unpaired)),
     )
+    if not measured.judged:
+        return f"no inputs of an ordinary size were answered: {'; '.join(not_asked)}"
     return _looked_into(measured, compared, asked, due, inputs, limit)
 
 
@@ -223,9 +225,10 @@ def _looked_into(
 
 
 def _plain(cases: Sequence[WholeCase]) -> list[WholeCase]:
-    """The longest in which nothing is hidden: what scales lose there is what they lose of ordinary inputs."""
-    longest = sorted((case for case in cases if case.kind != "padded"), key=lambda case: -case.sequence)
-    return longest[:_LOOKED_AT]
+    """The longest in which nothing is hidden: what scales lose there is what they lose of ordinary inputs. A file that
+    ran in padded ones alone is looked at in those."""
+    plain = [case for case in cases if case.kind != "padded"] or cases
+    return sorted(plain, key=lambda case: -case.sequence)[:_LOOKED_AT]
 
 
 def _of_each_kind(worst: Sequence[RoundedCase]) -> Iterator[RoundedCase]:

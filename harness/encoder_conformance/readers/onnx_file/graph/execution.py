@@ -20,6 +20,7 @@ from onnx.reference import ReferenceEvaluator
 
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.readers.onnx_file.graph.reference import evaluator
 from encoder_conformance.spec.axes import Array
 
 Session = TypeVar("Session")
@@ -123,7 +124,7 @@ class ModelRunner:
             if session:
                 answers: Sequence[Any] = _bounded(session, names, feeds)
             else:
-                self._reference = self._reference or ReferenceEvaluator(self._model)
+                self._reference = self._reference or evaluator(self._model)
                 with np.errstate(all="ignore"):
                     answers = list(self._reference.run(names, dict(feeds)))
         except ExecutionError:
@@ -237,7 +238,7 @@ class NodeRunner:
             [onnx.ValueInfoProto(name=name) for name in names],
             [onnx.ValueInfoProto(name=name) for name in node.output if name],
         )
-        return ReferenceEvaluator(helper.make_model(graph, opset_imports=self.imports))
+        return evaluator(helper.make_model(graph, opset_imports=self.imports))
 
 
 def error_text(error: Exception) -> str:
