@@ -217,7 +217,7 @@ def test_weights_that_float16_loses_are_hidden_by_nothing(tmp_path: Path) -> Non
     assert seen.inferred is not None
 
 
-@pytest.mark.parametrize("batch, sequence", [(1, 1), (1, 7), (3, 5)])
+@pytest.mark.parametrize(("batch", "sequence"), [(1, 1), (1, 7), (3, 5)])
 def test_elements_of_a_table_longer_than_64_are_gathered_in_float64(batch: int, sequence: int, tmp_path: Path) -> None:
     """Token types, as the exporter of PyTorch makes them of a buffer: ONNX's reference raises beyond one position."""
     table = np.arange(batch * 512.0).reshape(batch, 512)
