@@ -14,7 +14,7 @@ class GatherElements(OpRun):  # type: ignore[misc]
     op_domain = ""
 
     def _run(self, data: Array, indices: Array, axis: int | None = None) -> tuple[Array]:
-        """`indices` is no larger than `data` along the other axes."""
+        """`indices` [*shape] is no larger than `data` along the other axes."""
         along = (axis or 0) % data.ndim
         cut = tuple(slice(None if at == along else size) for at, size in enumerate(indices.shape))
         return (np.take_along_axis(data[cut], indices.astype(np.int64), along),)
