@@ -283,9 +283,11 @@ def _body(side: Operation) -> Operation:
 
 
 def _is_side_by_side(found: Operation) -> bool:
-    """Whether it is the sum of what attention gives and what a feed-forward network does."""
+    """Whether it is the sum of what attention gives and what a feed-forward network makes of something else: an adapter
+    is a network behind attention, with a sum around it."""
     bodies = [_body(side) for side in found.sides] if isinstance(found, Sum) else []
-    return all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
+    behind = any(isinstance(each, Activation) and isinstance(_body(each.of.operation), Context) for each in bodies)
+    return not behind and all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
 
 
 SOURCES: Mapping[str, Callable[..., None]] = {
