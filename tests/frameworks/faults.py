@@ -496,7 +496,7 @@ STRUCTURE = (
     Fault("cross-attention", "interface", "x may be 'x' float32 [batch, sequence, 24] or 'memory'", 2,
           signature=("bool[batch, sequence] mask", "float[batch, sequence, 24] memory, bool[batch, sequence] mask"),
           text=(("k = MatMul(n1", "k = MatMul(memory"), ("v = MatMul(n1", "v = MatMul(memory"))),
-    Fault("baked-reshape", "dimensions", "sequence is declared free, and the file runs at batch 2, sequence 7 alone", 1,
+    Fault("baked-reshape", "dimensions", "sequence is declared free, and the file runs at sequence 7 alone", 1,
           constants={"split": np.array([-1, 7, H, D // H]), "join": np.array([-1, 7, D])}),
     Fault("fixed-sequence", "dimensions", "sequence is fixed to 7", 0, severity="warning",
           signature=("sequence", "7")),

@@ -36,14 +36,15 @@ class Due:
 
 
 APART = "is not that of"
+FROM = "on, nothing is what"
 COMPARED = "The file is correct, as", "end to end y in"
 REPEATED = "Head h of item b has the mask of item (b · H + h) mod B"
 NOT_JUDGED = "what stands before", "was not judged: 0 errors"
 DUE: dict[str, Due] = {
     # Rows of positions or types that are not the source's: an error end to end, and where it begins.
-    "positions": Due(1, "ids", (APART, "from Add '/Add"), "ids_offset"),
-    "positions backwards": Due(1, "ids_backwards", (APART, "from "), "ids", dynamo=True),
-    "token types": Due(1, "ids", (APART, "from Add '/Add"), "ids_type"),
+    "positions": Due(1, "ids", (APART, FROM), "ids_offset"),
+    "positions backwards": Due(1, "ids_backwards", (APART, FROM), "ids", dynamo=True),
+    "token types": Due(1, "ids", (APART, FROM), "ids_type"),
     "positions right": Due(0, "ids", COMPARED, "ids"),
     # NaN for an item of padding alone, where the source has numbers.
     "nan": Due(1, "infinite", (APART, "an item of padding alone: NaN in"), "layer"),
@@ -52,7 +53,7 @@ DUE: dict[str, Due] = {
     # Masks of which something else than each position counts.
     "counted": Due(1, "counted", ("only the number of ones in 'attention_mask' counts", APART), "layer"),
     "up to the first": Due(1, "up_to", (APART, "holes"), "layer"),
-    "the first item's": Due(1, "of_first", (APART, "an item of the batch changes another"), "layer"),
+    "the first item's": Due(1, "of_first", (APART, "The first item's mask serves the whole batch"), "layer"),
     # Float16 in and out, of a source in float32: compared, in the file's format.
     "half": Due(0, "layer", (*COMPARED, "float16 throughout"), "layer", half=True),
     "half of a file": Due(0, "layer", ("and no stage of it; end to end y in",), "layer.onnx", half=True),
@@ -65,7 +66,9 @@ DUE: dict[str, Due] = {
     "repeated": Due(1, "repeated", (REPEATED,)),
     "repeated four times": Due(1, "repeated4", (REPEATED, APART), "interleaved4", dynamo=True),
     "repeated over flat scores": Due(1, "flat", (REPEATED, APART), "layer"),
-    "interleaved": Due(0, "interleaved", COMPARED, "interleaved", unsaid=(REPEATED,)),
+    "interleaved": Due(0, "interleaved", COMPARED, "interleaved", unsaid=(REPEATED,), dynamo=True),
+    # A length that the exporter made constant: an error, and compared at that one.
+    "one length": Due(1, "interleaved", ("runs at sequence 5 alone", "44 of 44 outputs are those of"), "interleaved"),
     # What stands before the layers of an input of numbers: the layers are judged, and the rest is said.
     "embeds": Due(0, "embedded", ("makes of inputs_embeds", *NOT_JUDGED)),
     "features": Due(0, "mapped", ("makes of features", *NOT_JUDGED)),

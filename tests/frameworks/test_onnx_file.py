@@ -89,7 +89,7 @@ def test_pytorchs_own_layer(strangers: ModuleType, tmp_path: Path, placement: st
     seen = inspect(path, "ignore")
     said = [finding.message for finding in seen.findings.found]
     # The exporter that is not dynamo bakes the sequence of its example into a Reshape, and still declares it free.
-    assert said == ([] if dynamo else ["sequence is declared free, and the file runs at batch 2, sequence 7 alone"])
+    assert said == ([] if dynamo else ["sequence is declared free, and the file runs at sequence 7 alone"])
     strangers.assert_holds(
         seen,
         strangers.torch_layer(state_of(made)),
@@ -560,7 +560,7 @@ def test_a_model_from_ids_is_judged_from_its_embedding_on(strangers: ModuleType,
                       input_names=list(names), output_names=["y", "pooled"], **axes)  # fmt: skip
     seen = inspect(path, None)
     # The exporter that is not dynamo bakes the sequence of its example into a Reshape.
-    baked = [] if dynamo else ["sequence is declared free, and the file runs at batch 2, sequence 7 alone"]
+    baked = [] if dynamo else ["sequence is declared free, and the file runs at sequence 7 alone"]
     assert [finding.message for finding in seen.findings.errors()] == baked
     state = state_of(model)
     due = strangers.torch_layer(state, "layers.layers.0.", "layers.0.")

@@ -7,6 +7,7 @@ any value that is made of it is the other's, for the two may spell the same othe
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from encoder_conformance.spec.dtypes import FORMATS
 _TIMES = 20.0
 """How many times its own noise a value may be off and be the same: of the noise one run in float32 is known."""
 _LEAST = 4 * FORMATS["float32"].roundoff
+_MOST = 0.01
+"""Of a value's root of the mean square: what is further off in float32 is no noise of it."""
 _DISTINCT = 4
 """Fewer different numbers tell nothing: a mask, a constant."""
 
@@ -62,7 +65,8 @@ class FirstApart:
 
 def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> FirstApart | None:
     """`right`: the other in float64, `narrow`: in float32. None where every value leads to one of the other's."""
-    pairs = dict(_pairs(mine, right, narrow))
+    limits = _limits(right, narrow)
+    pairs = dict(_pairs(mine, right, limits))
     fine = _leading_to(pairs, mine)
     makers = right.makers()
     apart = [
@@ -75,30 +79,29 @@ def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Firs
         return None
     alike = {name: makers[pairs[name]].made_by for name in chosen.takes if name in pairs}
     unknown = [name for name in chosen.takes if name in mine.values and name not in fine]
-    return FirstApart(chosen.made_by, chosen.value, alike, unknown, _in_its_place(chosen, mine, right, narrow, pairs))
+    return FirstApart(chosen.made_by, chosen.value, alike, unknown, _in_its_place(chosen, mine, right, limits, pairs))
 
 
 def _in_its_place(
-    step: TracedStep, mine: TracedCall, right: TracedCall, narrow: TracedCall, pairs: Mapping[str, str]
+    step: TracedStep, mine: TracedCall, right: TracedCall, limits: Mapping[str, float], pairs: Mapping[str, str]
 ) -> str:
     """What the step gives, told by the other's that takes the same and whose value is nowhere in this call."""
     given, known = {pairs[name] for name in step.takes if name in pairs}, {*pairs.values()}
     for other in right.steps:
         if other.value in right.values and other.value not in known and not given.isdisjoint(other.takes):
             value = right.values[other.value]
-            said = what_it_computes(mine.values[step.value], value, _limit(value, narrow.values.get(other.value)))
+            said = what_it_computes(mine.values[step.value], value, limits[other.value])
             if said:
                 return said.format(f"what {other.made_by} makes there")
     return ""
 
 
-def _pairs(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Iterator[tuple[str, str]]:
+def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """A value of mine → the first of the other's whose numbers it has."""
     others: dict[int, list[tuple[str, Array, float]]] = defaultdict(list)
     for name, value in right.values.items():
         if _tells(value):
-            numbers = _sorted(value)
-            others[value.size].append((name, numbers, _limit(value, narrow.values.get(name))))
+            others[value.size].append((name, _sorted(value), limits[name]))
     for name, value in mine.values.items():
         if _tells(value):
             numbers = _sorted(value)
@@ -107,11 +110,22 @@ def _pairs(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Iterator[
                 yield name, other
 
 
+def _limits(right: TracedCall, narrow: TracedCall) -> dict[str, float]:
+    """A value of the other → how far off it may be and be the same, as rms. A call in float32 numbers its steps by
+    itself: it has none that converts to float64, so what makes them is aligned."""
+    made = [[step.made_by for step in call.steps] for call in (right, narrow)]
+    named = dict[str, str]()
+    for one, other, length in SequenceMatcher(None, *made, autojunk=False).get_matching_blocks():
+        named |= {right.steps[one + at].value: narrow.steps[other + at].value for at in range(length)}
+    with np.errstate(all="ignore"):  # of values that are not finite
+        return {name: _limit(value, narrow.values.get(named.get(name, ""))) for name, value in right.values.items()}
+
+
 def _limit(value: Array, narrow: Array | None) -> float:
-    """How far off a value [*shape] may be and be the same; `narrow`: in float32, of as many numbers."""
-    numbers = _sorted(value)
-    noise = _rms(_sorted(narrow) - numbers) if narrow is not None and narrow.size == value.size else 0.0
-    return _TIMES * max(noise, _LEAST * _rms(numbers))
+    """How far off a value [*shape] may be and be the same; `narrow`: in float32, [*shape]."""
+    least = _LEAST * _rms(value)
+    noise = _rms(narrow - value) if narrow is not None and narrow.shape == value.shape else 0.0
+    return _TIMES * max(noise if noise <= _MOST * _rms(value) else 0.0, least)
 
 
 def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:

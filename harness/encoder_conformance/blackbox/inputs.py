@@ -8,7 +8,7 @@ from typing import Literal
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
 import numpy as np
 
-from encoder_conformance.protocol.description import FileDescription, WholeFile, WholeInput
+from encoder_conformance.protocol.description import FileDescription, Size, WholeFile, WholeInput
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.dtypes import FORMATS
 
@@ -61,17 +61,20 @@ class _Shape:
 
 @dataclass(frozen=True)
 class WholeInputs:
-    """Draws the inputs of a file. `meaning`: that of true in each mask, as far as it is known."""
+    """Draws the inputs of a file. `meaning`: that of true in each mask, as far as it is known. `baked`: the sizes that
+    it declares free, and runs at alone."""
 
     file: WholeFile
     meaning: Mapping[str, str] = field(default_factory=dict)
+    baked: Mapping[Size, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, description: FileDescription) -> "WholeInputs":
         """Those of the file as it is described. Its `whole` is known."""
         assert description.whole is not None
         masks = description.roles.masks if description.roles else ()
-        return cls(description.whole, {mask.name: mask.meaning for mask in masks if mask.meaning})
+        meaning = {mask.name: mask.meaning for mask in masks if mask.meaning}
+        return cls(description.whole, meaning, description.baked)
 
     def cases(self, *, few: bool = False) -> list[WholeCase]:
         """Sizes, masks where it takes any, and values far out of the ordinary range. `few`: for a large file."""
@@ -123,6 +126,7 @@ class WholeInputs:
     def _fitting(self, batch: int, sequence: int) -> tuple[int, int]:
         """The size, where the file fixes none."""
         sizes = {role: size for each in self.file.inputs for role, size in self._axes(each) if isinstance(size, int)}
+        sizes |= self.baked
         return sizes.get("batch", batch), sizes.get("sequence", sequence)
 
     def _axes(self, port: WholeInput) -> list[tuple[str, int | str | None]]:

@@ -44,6 +44,22 @@ def test_what_the_other_spells_otherwise_is_right_where_it_leads_to_the_same() -
     assert first_apart(call(), call(fused=True), call(fused=True, noise=2**-24)) is None
 
 
+def numbered(values: dict[str, np.ndarray]) -> TracedCall:
+    """A call whose values have no name but their place."""
+    steps = [TracedStep(value=str(at), made_by=maker, takes=(str(at - 1),)) for at, maker in enumerate(values)]
+    return TracedCall(steps, {str(at): value for at, value in enumerate(values.values())})
+
+
+def test_a_call_in_float32_that_has_no_step_to_convert_is_aligned() -> None:
+    """Without that each value is told by the noise of another one of its size, and whatever is that far off is right."""
+    values = call().values
+    right = numbered({"converts": X, **{f"makes {name}": value for name, value in values.items()}})
+    narrow = numbered({f"makes {name}": value * (1 + 2**-24) for name, value in values.items()})
+    found = first_apart(call(shift=1e-3), right, narrow)
+    assert found is not None
+    assert found.made_by == "makes sum"
+
+
 def test_from_the_first_on_nothing_is_the_others() -> None:
     other = TracedCall(call().steps, {name: value + 1.0 for name, value in call().values.items()})
     found = first_apart(call(), other, other)

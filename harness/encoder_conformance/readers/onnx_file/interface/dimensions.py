@@ -88,7 +88,7 @@ def check_free_sizes(
         return {}
     traced: dict[Size, int] = {"batch": semantics.B, "sequence": semantics.S}
     if baked := [name for name in free if not runs_at(semantics, runner, **{**traced, name: traced[name] + 2})]:
-        alone = ", ".join(f"{name} {traced[name]}" for name in free)
+        alone = ", ".join(f"{name} {traced[name]}" for name in baked)
         declared = f"{' and '.join(baked)} {'is' if len(baked) == 1 else 'are'} declared free"
         findings.error(
             "dimensions",
