@@ -113,9 +113,9 @@ def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> 
 def _limits(right: TracedCall, narrow: TracedCall) -> dict[str, float]:
     """A value of the other → how far off it may be and be the same, as rms. A call in float32 numbers its steps by
     itself: it has none that converts to float64, so what makes them is aligned."""
-    made = [[step.made_by for step in call.steps] for call in (right, narrow)]
+    wide, own = ([step.made_by for step in call.steps] for call in (right, narrow))
     named = dict[str, str]()
-    for one, other, length in SequenceMatcher(None, *made, autojunk=False).get_matching_blocks():
+    for one, other, length in SequenceMatcher(None, wide, own, autojunk=False).get_matching_blocks():
         named |= {right.steps[one + at].value: narrow.steps[other + at].value for at in range(length)}
     with np.errstate(all="ignore"):  # of values that are not finite
         return {name: _limit(value, narrow.values.get(named.get(name, ""))) for name, value in right.values.items()}

@@ -126,8 +126,8 @@ class WholeInputs:
     def _fitting(self, batch: int, sequence: int) -> tuple[int, int]:
         """The size, where the file fixes none."""
         sizes = {role: size for each in self.file.inputs for role, size in self._axes(each) if isinstance(size, int)}
-        sizes |= self.baked
-        return sizes.get("batch", batch), sizes.get("sequence", sequence)
+        batch, sequence = sizes.get("batch", batch), sizes.get("sequence", sequence)
+        return self.baked.get("batch", batch), self.baked.get("sequence", sequence)
 
     def _axes(self, port: WholeInput) -> list[tuple[str, int | str | None]]:
         """(Role, size) of each axis: "batch", "sequence", or "" for a fixed size of its own."""

@@ -9,6 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -68,6 +69,8 @@ conform --help has the other commands, conform COMMAND --help each one's options
 _RENAME = "rename the file, or the folder"
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Control characters but tabs and line breaks, and those that turn the direction of writing."""
+_MOMENT = 0.01
+"""Seconds, in which Python is out of what drops exceptions; if it is not, it waits once more."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -75,7 +78,7 @@ def main(command: click.Command = cli) -> None:
     """Run a command, and end with the exit status that its end has (docs/reading-a-report.md)."""
     collect_rarely()
     status = _run(command)
-    for number in INTERRUPTS:  # what there was to keep is kept, and the status is known
+    for number in {*INTERRUPTS, signal.SIGALRM}:  # what there was to keep is kept, and the status is known
         signal.signal(number, signal.SIG_IGN)
     collect_no_more()
     sys.exit(status)
@@ -151,12 +154,29 @@ def _interrupt_by(*numbers: signal.Signals) -> list[int]:
         interrupt = KeyboardInterrupt()
         if which == signal.SIGXCPU:
             interrupt.add_note("the processor time that a process has here is used up (ulimit -t)")
-        raise interrupt
+        _raise_where_it_counts(interrupt)
 
     for number in numbers:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, arrive)
     return arrived
+
+
+def _raise_where_it_counts(interrupt: KeyboardInterrupt) -> NoReturn:
+    """Raise it, and once more a moment later where Python drops it: in what runs at a fork, or in a finalizer."""
+
+    def arrive_again(_: int, __: FrameType | None) -> None:
+        raise interrupt
+
+    def was_dropped(dropped: "sys.UnraisableHookArgs") -> None:  # of no module at run time
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            signal.signal(signal.SIGALRM, arrive_again)
+            signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+        else:
+            sys.__unraisablehook__(dropped)
+
+    sys.unraisablehook = was_dropped
+    raise interrupt
 
 
 def _write_no_more() -> None:

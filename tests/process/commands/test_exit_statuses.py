@@ -112,6 +112,33 @@ def test_an_interrupt_of_any_command_gives_three(command: str, number: signal.Si
     assert (ended.returncode, ended.stderr) == (3, "conform: interrupted; nothing had begun\n")
 
 
+DROPPED = """
+import os, signal, threading
+import click
+from encoder_conformance.commands.main import main
+
+def end_the_parent():
+    os.kill(os.getpid(), signal.SIGTERM)
+    for _ in range(1000):  # Python looks for signals between two steps
+        pass
+
+@click.command()
+def forks():
+    os.register_at_fork(after_in_parent=end_the_parent)
+    if os.fork() == 0:
+        os._exit(0)
+    threading.Event().wait(30)
+
+main(forks)
+"""
+
+
+def test_an_interrupt_that_python_drops_is_raised_once_more() -> None:
+    """What runs at a fork drops exceptions, and every program that is started may be such a fork."""
+    ended = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (3, "\nconform: interrupted\n")
+
+
 def test_the_page_has_every_command() -> None:
     page = ROOT / "docs" / "exit-statuses.md"
     if page.is_file():  # a wheel has no docs/

@@ -51,7 +51,7 @@ def numbered(values: dict[str, np.ndarray]) -> TracedCall:
 
 
 def test_a_call_in_float32_that_has_no_step_to_convert_is_aligned() -> None:
-    """Without that each value is told by the noise of another one of its size, and whatever is that far off is right."""
+    """Without that a value is told by the noise of another one of its size, and whatever is that far off is right."""
     values = call().values
     right = numbered({"converts": X, **{f"makes {name}": value for name, value in values.items()}})
     narrow = numbered({f"makes {name}": value * (1 + 2**-24) for name, value in values.items()})
