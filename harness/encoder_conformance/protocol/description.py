@@ -293,7 +293,8 @@ class ModuleDescription(Description):
     given in. `other_answers`: ways to call it that are not like that. `formats`: format → the own parameters that were
     given in it. `as_given`: the format in which it was asked with these; None: they were given in one wide format.
     `lengths`: the numbers of positions, up to 65, that it takes; (): any. `called`: how it is called, where x alone is
-    not what it takes.
+    not what it takes. `same_as`: the part of its model whose description this is, since with that one's parameters it
+    gives the same bits.
     """
 
     type: str
@@ -341,6 +342,7 @@ class ModuleDescription(Description):
     padded_item_is_nan: bool
     lengths: tuple[int, ...] = ()
     called: tuple[Plain, ...] = ()
+    same_as: Plain = ""
     lines: Mapping[str, Plain] = Field(default_factory=dict)
     """Own parameter, or key of the layer → the line of source that reads it, or makes it so."""
     adapter: str

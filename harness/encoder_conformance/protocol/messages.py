@@ -124,7 +124,8 @@ class Examine(_Message):
     parts may be layers. `layer`: what it should be, if the user says so; with `resize` at the module's own sizes.
     `dtypes`: the formats that it is to be asked in; none: float64 and float32. `given`: argument of the call → what it
     is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument. `narrow`: hf:TYPE, whose
-    defaults are wide, is made narrower.
+    defaults are wide, is made narrower. `like`: a part that is one that was examined so before, but for its numbers, is
+    described as that, which answers in its place.
     """
 
     op: Literal["examine"] = "examine"
@@ -139,6 +140,7 @@ class Examine(_Message):
     given: dict[str, str] = Field(default_factory=dict)
     inputs: str | None = None
     narrow: bool = False
+    like: bool = False
 
 
 class AskWayBack(_Message):

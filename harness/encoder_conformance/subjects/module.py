@@ -50,8 +50,9 @@ class ModuleWorker:
         )
         return list(answer[0].get("candidates", []))
 
-    def examined(self, at: str | None) -> Subject | Problem:
-        """The part as a subject, whose layer is None if it is none; the worker then answers as this part."""
+    def examined(self, at: str | None, *, like: bool = False) -> Subject | Problem:
+        """The part as a subject, whose layer is None if it is none; the worker then answers as this part. With `like`
+        one that is as another before it, but for its numbers, is described as that, and not to be asked."""
         layer, resize = self.request.layer, self.request.resize
         asked = Examine(
             **self._named,
@@ -63,6 +64,7 @@ class ModuleWorker:
             given=dict(self.request.given),
             inputs=self.request.inputs,
             narrow=self.request.narrow,
+            like=like,
         )
         found, own = self._ask(asked)
         if "problem" in found:

@@ -89,14 +89,14 @@ class Checking:
         first: dict[str, str] = {}
         problem: Problem | None = None
         for path in paths:
-            found = self.module.examined(path)
+            found = self.module.examined(path, like=True)
             if isinstance(found, Problem):
                 problem = problem or found
                 self._refused.append(RefusedPart(at=path, message=found.message, hint=found.hint))
                 continue
             part = self._part(path, found)
             described = part.described
-            key = described.model_copy(update={"adapter": ""}).model_dump_json()  # which names the part
+            key = described.model_copy(update={"adapter": "", "same_as": ""}).model_dump_json()  # which name the part
             proved = described.proof is not None and described.proof.holds
             can_be_judged = part.subject.layer is not None
             yield replace(part, like=first.get(key)) if proved and can_be_judged else part
@@ -153,7 +153,7 @@ class Checking:
             like=part.like,
             published=_published(part.described),
         )
-        if not request.also:
+        if not request.also or part.described.same_as:
             return found
         beside = Beside(subject, found, cases, choice.names if choice else (), golden, request, self._progress)
         variants = beside.variants(self.module, lambda backend: self._with_backend(backend, part))

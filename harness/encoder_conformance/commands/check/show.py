@@ -101,9 +101,15 @@ def _show_all(screen: Console, part: PartResult) -> None:
     for finding in part.findings:
         show_finding(screen, finding)
     if part.like:
-        _row(screen, "judged", f"as {part.like}: it was read and proved to be like it, and was not asked again")
+        _row(screen, "judged", f"as {part.like}: {_likeness(described)}, and was not asked again")
     elif part.layer is not None:
         _show_judged(screen, part)
+
+
+def _likeness(described: ModuleDescription) -> str:
+    if described.same_as:
+        return "it has the same code and settings, and gives the same bits with the same parameters"
+    return "it was read and proved to be like it"
 
 
 def _left_out(described: ModuleDescription) -> str:

@@ -13,6 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from encoder_conformance import Environment, Tensors, serve
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
+from encoder_conformance.readers.module_target.alike import ExaminedBefore
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -32,6 +33,9 @@ from encoder_conformance.spec.layer import Layer
 PROGRAM = "adapter.py"
 """The tensor that has the source of the adapter: a text of several lines is no text for a report."""
 
+_REMEMBERED = 4
+"""Examinations that are kept, with copies of what was examined: kinds of layers in a stack."""
+
 
 class ModuleTarget(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
@@ -39,6 +43,8 @@ class ModuleTarget(ModuleAdapter):
         self.opened: tuple[str, ModuleFramework, Any] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
+        self.before: list[ExaminedBefore] = []
+        self.refused: list[tuple[Any, BadTarget]] = []
         self.variant = ""
         self.whole: tuple[str | None, WholeModule] | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
@@ -82,16 +88,28 @@ class ModuleTarget(ModuleAdapter):
         self.examination = None
         if message["at"]:
             whole = self.parts.at(message["at"]) or whole
-        found = examine(
-            whole,
-            stated,
-            resize=message["resize"],
-            dtypes=tuple(message["dtypes"]),
-            told=lambda x_name: told_by(message, x_name, whole),
-        )
+        if message["like"] and (before := next((each for each in self.before if each.is_like(whole)), None)):
+            return described(before.found).model_copy(update={"same_as": before.at}).model_dump(mode="json"), {}
+        if message["like"] and (
+            error := next((why for one, why in self.refused if framework.are_alike(one, whole)), None)
+        ):
+            raise error
+        try:
+            found = examine(
+                whole,
+                stated,
+                resize=message["resize"],
+                dtypes=tuple(message["dtypes"]),
+                told=lambda x_name: told_by(message, x_name, whole),
+            )
+        except BadTarget as error:
+            self.refused = [*self.refused, (whole, error)][-_REMEMBERED:]
+            raise
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         found.notes += (said,) if said else ()
         self.examination = found
+        if message["like"]:
+            self.before = [*self.before, ExaminedBefore(message["at"], whole, found)][-_REMEMBERED:]
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
         description = described(found)
         self.ungiven = description.ungiven

@@ -21,6 +21,9 @@ from encoder_conformance.spec.axes import RH, Array, Elementwise, P
 from encoder_conformance.spec.layer import Layer
 
 _MARK_SIZE = 0.125
+_EVENLY_SPACED = 1 << 24
+"""The most marks that lie evenly between the largest and its negative, two units in the last place apart or more."""
+_ODD = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDED = 2.0**-23
 """How far a mark may have moved that 1 was added to, in float32."""
 _NEAR_MARK = 1e-5
@@ -176,10 +179,20 @@ def _table_times(table: RH, own: OwnParameters, marks: Array) -> tuple[Array, fl
 
 def _marks(size: int) -> Array:
     """A float32 of its own for every element, in no order, [n]."""
+    if size > _EVENLY_SPACED:
+        return _marks_of_many(size)
     numbers = np.random.default_rng(0).permutation(size) + 1
-    marks = (_MARK_SIZE * (2 * numbers - size - 1.5) / max(size, 1)).astype(np.float32)
-    if np.unique(marks).size < size:  # more elements than float32 has numbers there
-        marks = (numbers.astype(np.float32) * np.float32(2.0**-24)).astype(np.float32)
+    marks: Array = (_MARK_SIZE * (2 * numbers - size - 1.5) / max(size, 1)).astype(np.float32)
+    return marks
+
+
+def _marks_of_many(size: int) -> Array:
+    """Numbers that are as close as float32 has them, [n], from `_MARK_SIZE` downwards, of both signs: a product with an
+    odd number, modulo a power of two, gives each index another."""
+    scattered = np.arange(size, dtype=np.uint64) * _ODD & np.uint64((1 << (size - 1).bit_length()) - 1)
+    below, signs = np.divmod(scattered.astype(np.uint32), np.uint32(2))
+    largest = np.float32(_MARK_SIZE).view(np.uint32)
+    marks: Array = (largest - below).view(np.float32) * np.where(signs, np.float32(-1), np.float32(1))
     return marks
 
 

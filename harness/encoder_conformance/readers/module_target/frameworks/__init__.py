@@ -59,6 +59,10 @@ class ModuleFramework(ABC):
         """What it was given in, as compiled code, the outermost first."""
         return ()
 
+    def are_alike(self, one: Any, other: Any) -> bool:
+        """Whether two parts of one model have the same classes, settings and shapes; False where nobody can tell."""
+        return False
+
     def undisturbed(self) -> AbstractContextManager[None]:
         """Settings and random state are afterwards what they were: by itself, where there are none."""
         return nullcontext()

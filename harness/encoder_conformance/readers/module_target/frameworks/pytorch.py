@@ -18,6 +18,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
 from encoder_conformance.readers.module_target.frameworks.torch_built import built, is_built_later
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of
@@ -117,6 +118,9 @@ class _PyTorch(ModuleFramework):
             held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
             hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
             raise BadTarget(f"{type(module).__name__} has no parameters", hint)
+
+    def are_alike(self, one: nn.Module, other: nn.Module) -> bool:
+        return are_alike(one, other)
 
     def whole(self, module: nn.Module) -> WholeModule:
         torch.set_float32_matmul_precision("highest")

@@ -1,0 +1,101 @@
+"""Whether a part of a module is one that was examined before, but for its numbers: layers of a stack mostly are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from encoder_conformance import Masks
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.feeding import module_feeds
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule
+from encoder_conformance.readers.module_target.local import long_enough
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+
+_LONG = (300, 66)
+"""Lengths beyond the windows that a layer usually has: the first that is taken."""
+_SPREAD = 0.1
+"""By how much each parameter is moved: what was drawn as zero, or as one, would hide what is made of it."""
+
+
+@dataclass(frozen=True)
+class ExaminedBefore:
+    """The part at this path, as it was given, and what was found of it."""
+
+    at: str
+    given: Any
+    found: Examination
+
+    def is_like(self, given: Any) -> bool:
+        """Whether another part of one model computes the same of x, masks and parameters: the same classes with the
+        same settings, and the same bits in every call with the same parameters."""
+        found, framework = self.found, self.found.framework
+        proved = found.proof is not None and found.proof.holds  # else it has to be asked by itself, if it is a layer
+        if found.folded or not (proved or found.mapped_to is None) or not framework.are_alike(self.given, given):
+            return False
+        try:
+            live = framework.live(given)
+            live = live.arranged(found.module.signature.arrangement) or live
+        except BadTarget:
+            return False
+        if live.signature != found.module.signature or live.formats != found.module.formats:
+            return False
+        return all(_answers_as(found, live.bare(), dtype) for dtype in found.dtypes)
+
+
+def _answers_as(found: Examination, live: LiveModule, dtype: DtypeName) -> bool:
+    try:
+        one, other = found.read.in_dtype(dtype), live.in_dtype(dtype)
+    except ExecutionError:
+        return False
+    if one.shapes != other.shapes:
+        return False
+    flat = one.flat()
+    moved = flat + _SPREAD * np.random.default_rng(5).standard_normal(flat.shape).astype(flat.dtype)
+    one.assign(moved)
+    other.assign(moved)
+    if not all(_same(one, other, feeds) for feeds in _questions(found, dtype)):
+        return False
+    long = (_feeds(found, replace(found.semantics.at_length(S), B=1), dtype, 1) for S in _LONG)
+    taken = next((feeds for feeds in long if not found.lengths and one.takes(feeds["x"])), None)
+    return taken is None or _same(one, other, taken)
+
+
+def _questions(found: Examination, dtype: DtypeName) -> Iterator[Feeds]:
+    """x of several items, without a mask and with one that hides some positions and all of an item; and one item of one
+    position, or at each length that it takes."""
+    semantics, layer = found.semantics, found.mapped_to
+    heads, long = 1 if layer is None else layer.attention.num_heads, long_enough(semantics, layer).S
+    yield _feeds(found, semantics, dtype, heads)
+    yield _feeds(found, semantics, dtype, heads, masked=True)
+    for S in dict.fromkeys(found.lengths or (1, long)):
+        yield _feeds(found, replace(semantics.at_length(S), B=1), dtype, heads)
+
+
+def _feeds(found: Examination, of: InputSemantics, dtype: DtypeName, heads: int, *, masked: bool = False) -> Feeds:
+    rng = np.random.default_rng((5, of.S))
+    x = rng.standard_normal((of.B, of.S, of.d_model)).astype(FORMATS[dtype].numpy)
+    allowed = rng.random((of.B, 1, 1, of.S)) > 1 / 3
+    allowed[0] = False
+    masks = Masks(allowed if masked else None, None, sequence=of.S)
+    return module_feeds(of, x, masks, heads, always_causal=found.always_causal)
+
+
+def _answer(module: LiveModule, feeds: Feeds) -> Array | None:
+    """None for what it does not take."""
+    try:
+        return module.run(feeds)["output"]
+    except (ExecutionError, NotImplementedError):
+        return None
+
+
+def _same(one: LiveModule, other: LiveModule, feeds: Feeds) -> bool:
+    mine, others = _answer(one, feeds), _answer(other, feeds)
+    if mine is None or others is None:
+        return mine is others
+    return np.array_equal(mine, others, equal_nan=True)
