@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_conformance.oracle import arithmetic as special
+from encoder_conformance.oracle.long_products import product
 from encoder_conformance.spec.axes import KM, Array, Elementwise, M, Mapped, Reduced, Rows
 from encoder_conformance.spec.portable import seed, splitmix64
 
@@ -95,13 +96,16 @@ class Arithmetic:
         return self.divide(self.sum(x, -1), self.exact(float(x.shape[-1])))
 
     def matmul(self, x: Rows, y: KM) -> Mapped:
-        return self._rounded_sum(x @ y, x.shape[-1], 1.0, lambda: (x * x) @ (y * y))
+        if y.ndim == 2 and y.dtype == np.longdouble:
+            total = product(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
+        else:
+            total = x @ y
+        return self._rounded_sum(total, x.shape[-1], 1.0, lambda: (x * x) @ (y * y))
 
     def affine(self, x: Rows, weight: KM, bias: M) -> Mapped:
         """x @ weight + bias as one sum that begins with the bias, as a matrix product that accumulates onto it does."""
         rows, (K, F) = x.reshape(-1, x.shape[-1]), weight.shape  # one product, for NumPy reads the weight for each item
-        # Wider than a BLAS knows NumPy goes down the columns of the weight, which are to lie together.
-        total = rows @ (np.asfortranarray(weight) if weight.dtype == np.longdouble else weight)
+        total = product(rows, weight) if weight.dtype == np.longdouble else rows @ weight
         shape = *x.shape[:-1], F
         return self._rounded_sum(
             total.reshape(shape), K, 1.0, lambda: ((rows * rows) @ (weight * weight)).reshape(shape), begin=bias

@@ -125,7 +125,7 @@ class Examine(_Message):
     `dtypes`: the formats that it is to be asked in; none: float64 and float32. `given`: argument of the call → what it
     is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument. `narrow`: hf:TYPE, whose
     defaults are wide, is made narrower. `like`: a part that is one that was examined so before, but for its numbers, is
-    described as that, which answers in its place.
+    described as that, which answers in its place; a whole of many parameters is refused, for its layers are read.
     """
 
     op: Literal["examine"] = "examine"

@@ -1,6 +1,6 @@
 """Choices of a layer, sizes and lists in words, for a line."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.spec.layer import Layer
 
@@ -65,6 +65,23 @@ def _of_attention(layer: Layer) -> Iterator[str]:
         yield f"window {window.left} before and {window.right} after"
     if attention.softcap is not None:
         yield f"scores capped at {attention.softcap:.6g}"
+
+
+def in_short(paths: Iterable[str]) -> str:
+    """Paths of parts in one line: `encoder.layer.1 to encoder.layer.11`, where the numbers at their ends follow each
+    other."""
+    runs: list[list[str]] = []
+    for path in paths:
+        if runs and _follows(path, runs[-1][-1]):
+            runs[-1].append(path)
+        else:
+            runs.append([path])
+    return listed([f"{run[0]} to {run[-1]}" if len(run) > 2 else listed(run) for run in runs])
+
+
+def _follows(path: str, before: str) -> bool:
+    (stem, _, number), (other, _, last) = path.rpartition("."), before.rpartition(".")
+    return stem == other and number.isdecimal() and last.isdecimal() and int(number) == int(last) + 1
 
 
 def listed(words: Sequence[str]) -> str:

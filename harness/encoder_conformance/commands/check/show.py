@@ -1,6 +1,6 @@
 """Shows a check on the terminal: what was found with its evidence, then the verdict, and as what."""
 
-from itertools import chain, islice, repeat
+from itertools import chain, groupby, islice, repeat
 
 from rich.console import Console
 from rich.table import Table
@@ -16,8 +16,10 @@ from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import show_finding, show_line
 from encoder_conformance.spec.outcome import EXPECTED
+from encoder_conformance.spec.words import in_short
 
 _WIDTH = 11
+_ALIKE = "the same code and settings, the same bits with the same parameters"
 
 
 def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -> None:
@@ -26,18 +28,21 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
     versions = ", ".join(f"{name} {version}" for name, version in shown)
     show_line(screen, f"{result.target}  {versions}")
     for place, part in enumerate(result.parts):
+        if part.described.same_as and not verbose:
+            continue
         if verbose:
             _show_all(screen, part)
         else:
             _show_short(screen, part)
+            _show_alike(screen, [each.at for each in result.parts if part.at and each.described.same_as == part.at])
         _show_variants(screen, part)
         for line in closing(part, result.parts[:place]):
             status = part.status if line.status is None else line.status
             show_line(screen, line.text, "bold red" if status else "bold green")
-    for refused in result.refused:
+    for (message, hint), refused in groupby(result.refused, lambda each: (each.message, each.hint)):
         show_line(screen, "")
-        _row(screen, "module", refused.at)
-        show_finding(screen, Finding(severity="error", message=refused.message, hint=refused.hint))
+        _row(screen, "module", in_short(each.at for each in refused))
+        show_finding(screen, Finding(severity="error", message=message, hint=hint))
         show_line(screen, "It could not be judged: see above.", "bold red")
     if left := around(result):
         show_line(screen, "")
@@ -60,6 +65,11 @@ def _show_short(screen: Console, part: PartResult) -> None:
         show_finding(screen, finding.model_copy(update={"hint": advice}))
     if part.status == 1 and not part.diagnoses:
         _show_failures(screen, part, 2)
+
+
+def _show_alike(screen: Console, paths: list[str]) -> None:
+    if paths:
+        _row(screen, "alike", f"{in_short(paths)}: {_ALIKE}, and not asked again")
 
 
 def _show_call(screen: Console, described: ModuleDescription) -> None:
@@ -107,9 +117,7 @@ def _show_all(screen: Console, part: PartResult) -> None:
 
 
 def _likeness(described: ModuleDescription) -> str:
-    if described.same_as:
-        return "it has the same code and settings, and gives the same bits with the same parameters"
-    return "it was read and proved to be like it"
+    return _ALIKE if described.same_as else "it was read and proved to be like it"
 
 
 def _left_out(described: ModuleDescription) -> str:

@@ -13,7 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from encoder_conformance import Environment, Tensors, serve
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
-from encoder_conformance.readers.module_target.alike import ExaminedBefore
+from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, ExaminedBefore
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -88,12 +88,8 @@ class ModuleTarget(ModuleAdapter):
         self.examination = None
         if message["at"]:
             whole = self.parts.at(message["at"]) or whole
-        if message["like"] and (before := next((each for each in self.before if each.is_like(whole)), None)):
-            return described(before.found).model_copy(update={"same_as": before.at}).model_dump(mode="json"), {}
-        if message["like"] and (
-            error := next((why for one, why in self.refused if framework.are_alike(one, whole)), None)
-        ):
-            raise error
+        if message["like"] and (answer := self.answered_before(framework, whole, message["at"])):
+            return answer
         try:
             found = examine(
                 whole,
@@ -108,7 +104,7 @@ class ModuleTarget(ModuleAdapter):
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         found.notes += (said,) if said else ()
         self.examination = found
-        if message["like"]:
+        if message["at"]:
             self.before = [*self.before, ExaminedBefore(message["at"], whole, found)][-_REMEMBERED:]
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
         description = described(found)
@@ -116,6 +112,24 @@ class ModuleTarget(ModuleAdapter):
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def answered_before(
+        self, framework: ModuleFramework, whole: Any, path: str | None
+    ) -> tuple[dict[str, Any], Tensors] | None:
+        """The description of a part that is like one before it, and its own values. Raises BadTarget for one like a
+        part that was refused, and for a whole that is to be read layer by layer."""
+        assert self.parts is not None
+        elements = framework.elements(whole)
+        if path is None and elements > MOST_AS_ONE and len(self.parts.listed()) > 1:
+            raise BadTarget(f"it has {elements:,} parameters, and is not read as one", "--at names a layer of it")
+        for part, error in self.refused:
+            if framework.are_alike(part, whole):
+                raise error
+        for before in self.before:
+            if (values := before.values_of(whole)) is not None:
+                description = described(before.found).model_copy(update={"same_as": before.at})
+                return description.model_dump(mode="json"), values
+        return None
 
     def varied(self, word: str) -> tuple[dict[str, Any], Tensors]:
         """Answer as this variant from here on, which is called once to see whether it can be made here."""

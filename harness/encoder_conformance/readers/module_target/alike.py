@@ -17,6 +17,9 @@ from encoder_conformance.readers.onnx_file.interface.input_semantics import Inpu
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
+MOST_AS_ONE = 1 << 24
+"""Parameters of a model of several layers that is read as one: beyond, each layer is by itself, in a fraction of the
+time."""
 _LONG = (300, 66)
 """Lengths beyond the windows that a layer usually has: the first that is taken."""
 _SPREAD = 0.1
@@ -31,21 +34,23 @@ class ExaminedBefore:
     given: Any
     found: Examination
 
-    def is_like(self, given: Any) -> bool:
-        """Whether another part of one model computes the same of x, masks and parameters: the same classes with the
-        same settings, and the same bits in every call with the same parameters."""
+    def values_of(self, given: Any) -> dict[str, Array] | None:
+        """The own values of another part of one model that computes the same of x, masks and parameters: the same
+        classes with the same settings, and the same bits in every call with the same parameters. None for another."""
         found, framework = self.found, self.found.framework
         proved = found.proof is not None and found.proof.holds  # else it has to be asked by itself, if it is a layer
         if found.folded or not (proved or found.mapped_to is None) or not framework.are_alike(self.given, given):
-            return False
+            return None
         try:
             live = framework.live(given)
             live = live.arranged(found.module.signature.arrangement) or live
         except BadTarget:
-            return False
+            return None
         if live.signature != found.module.signature or live.formats != found.module.formats:
-            return False
-        return all(_answers_as(found, live.bare(), dtype) for dtype in found.dtypes)
+            return None
+        if not all(_answers_as(found, live.bare(), dtype) for dtype in found.dtypes):
+            return None
+        return found.map.held(live.flat()) if found.map else {}
 
 
 def _answers_as(found: Examination, live: LiveModule, dtype: DtypeName) -> bool:

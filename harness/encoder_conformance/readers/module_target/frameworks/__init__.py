@@ -59,6 +59,10 @@ class ModuleFramework(ABC):
         """What it was given in, as compiled code, the outermost first."""
         return ()
 
+    def elements(self, module: Any) -> int:
+        """The number of elements of all its parameters; 0 where nobody counts them."""
+        return 0
+
     def are_alike(self, one: Any, other: Any) -> bool:
         """Whether two parts of one model have the same classes, settings and shapes; False where nobody can tell."""
         return False

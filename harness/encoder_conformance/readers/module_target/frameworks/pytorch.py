@@ -119,6 +119,9 @@ class _PyTorch(ModuleFramework):
             hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
             raise BadTarget(f"{type(module).__name__} has no parameters", hint)
 
+    def elements(self, module: nn.Module) -> int:
+        return sum(value.numel() for value in module.parameters())
+
     def are_alike(self, one: nn.Module, other: nn.Module) -> bool:
         return are_alike(one, other)
 
