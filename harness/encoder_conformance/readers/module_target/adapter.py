@@ -84,23 +84,12 @@ class ModuleTarget(ModuleAdapter):
             parts = framework.parts(whole) if message["at"] else self.parts
             return {"candidates": parts.listed(), "type": type(whole).__name__}, {}
         self.variant = ""
-        stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         self.examination = None
         if message["at"]:
             whole = self.parts.at(message["at"]) or whole
         if message["like"] and (answer := self.answered_before(framework, whole, message["at"])):
             return answer
-        try:
-            found = examine(
-                whole,
-                stated,
-                resize=message["resize"],
-                dtypes=tuple(message["dtypes"]),
-                told=lambda x_name: told_by(message, x_name, whole),
-            )
-        except BadTarget as error:
-            self.refused = [*self.refused, (whole, error)][-_REMEMBERED:]
-            raise
+        found = self.read(whole, message)
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         found.notes += (said,) if said else ()
         self.examination = found
@@ -112,6 +101,21 @@ class ModuleTarget(ModuleAdapter):
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def read(self, whole: Any, message: dict[str, Any]) -> Examination:
+        """Raises BadTarget, and keeps what was refused."""
+        stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
+        try:
+            return examine(
+                whole,
+                stated,
+                resize=message["resize"],
+                dtypes=tuple(message["dtypes"]),
+                told=lambda x_name: told_by(message, x_name, whole),
+            )
+        except BadTarget as error:
+            self.refused = [*self.refused, (whole, error)][-_REMEMBERED:]
+            raise
 
     def answered_before(
         self, framework: ModuleFramework, whole: Any, path: str | None

@@ -57,14 +57,21 @@ class _TorchTree:
 
 
 class _TorchParts:
-    """The layers of a model that its residual sums show; of one that cannot be run, those that its structure does."""
+    """The layers of a model that its residual sums show, and others of their lists that its structure does; of one that
+    cannot be run, all of these."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._found: dict[str, Found] | None = None
 
     def listed(self) -> list[str]:
-        return [*self._layers] or self._by_structure()
+        found = [*self._layers]
+        if not found:
+            return self._by_structure()
+        lists = {path.rpartition(".")[0] for path in found}  # of which some may refuse the lengths that are tried
+        beside = [path for path in self._by_structure() if path not in found and path.rpartition(".")[0] in lists]
+        order = {path: place for place, path in enumerate(path for path, _ in walk(_PyTorch.tree, self._module))}
+        return sorted([*found, *beside], key=lambda path: order.get(path, 0)) if beside else found
 
     def _by_structure(self) -> list[str]:
         """Without the layers of a decoder, where the model says that it has both."""
