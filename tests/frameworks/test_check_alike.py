@@ -20,6 +20,7 @@ def checked(conform: Callable, folder: Path, name: str) -> tuple[Any, dict[str, 
     return ended, {each["at"]: each["described"]["same_as"] for each in parts}, {each["at"]: each for each in parts}
 
 
+@pytest.mark.release
 def test_alike_layers_are_read_once_and_told_in_one_line(conform: Callable, tmp_path: Path) -> None:
     ended, same_as, parts = checked(conform, tmp_path, "alike")
     assert ended.status == 0, ended.stdout
