@@ -63,6 +63,11 @@ def other_dropout() -> nn.Module:
     return Model(lambda place: Layer(place, dropout=0.5 if place == 2 else 0.1))
 
 
+def by_number() -> nn.Module:
+    """Each another setting, which is the number of its place, and of which 300 positions show nothing."""
+    return Model(lambda place: Layer(place, reach=place))
+
+
 def by_place() -> nn.Module:
     return Model(ByPlace)
 

@@ -43,6 +43,12 @@ def test_a_layer_that_differs_in_one_thing_is_read_by_itself(conform: Callable, 
 
 
 @pytest.mark.release
+def test_a_setting_that_is_the_number_of_its_place_is_a_setting(conform: Callable, tmp_path: Path) -> None:
+    _, same_as, _ = checked(conform, tmp_path, "by_number")
+    assert same_as == {f"layers.{place}": "" for place in range(4)}
+
+
+@pytest.mark.release
 def test_alike_layers_are_refused_once_and_told_in_one_line(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", f"{MODELS}:refused", "--jobs", "1", "--out", tmp_path / "out")
     printed = " ".join(ended.stdout.split())

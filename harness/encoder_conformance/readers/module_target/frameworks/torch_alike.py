@@ -23,7 +23,9 @@ def are_alike(one: nn.Module, other: nn.Module) -> bool:
         if not _same_call(*calls):
             return False
         one, other = (call.layer for call in calls if call is not None)
-    return _Comparison().same_modules(one, other)
+    with suppress(RecursionError):  # a list that holds itself
+        return _Comparison().same_modules(one, other)
+    return False
 
 
 def _same_call(one: Any, other: Any) -> bool:
@@ -33,7 +35,8 @@ def _same_call(one: Any, other: Any) -> bool:
 
 
 class _Comparison:
-    """Remembers the pairs that it is within, which may hold themselves."""
+    """Remembers the pairs of modules that it is within, which may hold themselves; numbers of two settings are often
+    one object, and are compared each time."""
 
     def __init__(self) -> None:
         self._seen = set[tuple[int, int]]()
@@ -51,20 +54,21 @@ class _Comparison:
         return mine.keys() == others.keys() and all(self._same(mine[name], others[name], name) for name in mine)
 
     def _same(self, one: Any, other: Any, name: str = "") -> bool:
-        pair = id(one), id(other)
-        if one is other or pair in self._seen:
+        if one is other:
             return True
-        self._seen.add(pair)
         if type(one) is not type(other):
             return False
+        if type(one) is int and _PLACE.search(name):
+            return True
         if isinstance(one, Tensor):
             return (one.shape, one.dtype) == (other.shape, other.dtype)
         if isinstance(one, np.ndarray):
             return np.array_equal(one, other)
         if isinstance(one, nn.Module):
-            return self.same_modules(one, other)
-        if isinstance(one, int) and not isinstance(one, bool) and _PLACE.search(name):
-            return True
+            pair = id(one), id(other)
+            known = pair in self._seen
+            self._seen.add(pair)
+            return known or self.same_modules(one, other)
         return self._same_values(one, other)
 
     def _same_values(self, one: Any, other: Any) -> bool:
@@ -82,12 +86,13 @@ class _Comparison:
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """What its class sets, its hooks without their numbers, and whether it is in training."""
+    """What its class sets."""
     return {name: value for name, value in vars(module).items() if name not in _OF_EVERY_MODULE}
 
 
 def _tensors(module: nn.Module) -> Any:
-    """The shapes and formats of its own parameters and buffers, and what every module has: hooks, by what they are."""
+    """The shapes and formats of its own parameters and buffers, its hooks without their numbers, and whether it is in
+    training."""
     held = {**module._parameters, **module._buffers}
     shapes = {
         name: value is not None and (tuple(value.shape), value.dtype, value.requires_grad)
