@@ -232,6 +232,7 @@ def test_masks_that_do_one_anothers_work_are_an_error_that_names_both(first: str
     assert said(argument_findings(right.model_copy(update={"stated": load().layers["pre-gelu"]}))) == []
 
 
+@pytest.mark.release
 def test_a_mask_of_padding_that_tells_queries_apart_is_an_error() -> None:
     stated = {"stated": load().layers["pre-gelu"]}
     found = called(taking("key_padding_mask", "m[None, None].expand(2, -1, -1, -1)[:1]", base=ByQuery))
@@ -285,6 +286,7 @@ def test_an_x_that_stands_behind_a_mask_is_given_by_name_and_said(base: type, x:
     assert message == f"x: behind {mask} in A, the first argument in B"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", daily(["mask"], ["padding_mask", "attention_mask", "mask"]))
 @pytest.mark.parametrize("use", daily([MULTIPLIED], [MULTIPLIED, "y.masked_fill((m != 0)[..., None], 0)"]))
 def test_a_mask_of_the_output_alone_hides_nothing_from_attention(name: str, use: str) -> None:
@@ -302,6 +304,7 @@ def test_a_mask_of_the_output_alone_hides_nothing_from_attention(name: str, use:
     assert said(argument_findings(stated), "error") == [message]
 
 
+@pytest.mark.release
 def test_an_added_mask_of_a_known_name_is_as_known() -> None:
     class Added(Padded):
         def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
@@ -369,6 +372,7 @@ def test_a_mask_that_is_refused_in_every_form_is_an_error(base: type, parts: tup
     assert not any("no argument of it" in message for message in said(argument_findings(found), "note"))
 
 
+@pytest.mark.release
 def test_a_mask_that_is_refused_for_some_batches_is_an_error() -> None:
     class Odd(Padded):
         def hidden(self, scores: Tensor, seen: Tensor) -> Tensor:
@@ -479,6 +483,7 @@ def test_what_hides_what_it_flags_is_a_mask_whatever_its_name(seen: str) -> None
     assert not found.judged_without
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("use", daily(["a table of positions"], USES))
 def test_an_argument_that_changes_the_output_and_was_not_given_is_named(use: str) -> None:
     torch.manual_seed(0)

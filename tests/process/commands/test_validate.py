@@ -324,6 +324,7 @@ def test_an_answer_that_depends_on_what_was_asked_before(validated: Callable, tm
     assert "given(*(1, 1))" in program
 
 
+@pytest.mark.release
 def test_the_node_out_of_line_is_named_and_the_deviation(validated: Callable) -> None:
     found = validated(norm={"epsilon": 1e-3})
     assert found.status == 1
