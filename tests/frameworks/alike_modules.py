@@ -29,6 +29,23 @@ class Layer(nn.Module):
         return self.norm2(x + self.dropout(self.down(nn.functional.gelu(self.up(x)))))
 
 
+class WithoutMasks(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class OfQueries(Layer):
+    """Its mask [S, S] says for each query which keys it sees, and is lost in one layer of the model."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        self.seen = None if self.layer_idx == 2 else attn_mask
+        return super().forward(x)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        scores = super().scores(q, k)
+        return scores if self.seen is None else scores.masked_fill(~self.seen, torch.finfo(scores.dtype).min)
+
+
 class ByPlace(Layer):
     """What it does hangs on which layer it is."""
 
@@ -51,8 +68,24 @@ class Model(nn.Module):
         return x
 
 
+class ModelWithoutMasks(Model):
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.words(input_ids)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
 def alike() -> nn.Module:
     return Model(Layer)
+
+
+def without_masks() -> nn.Module:
+    return ModelWithoutMasks(WithoutMasks)
+
+
+def of_queries() -> nn.Module:
+    return ModelWithoutMasks(OfQueries)
 
 
 def other_epsilon() -> nn.Module:

@@ -45,7 +45,7 @@ def refused(*said: str) -> Due:
 
 
 SIDE_BY_SIDE = "attention and the feed-forward network stand side by side", "cases_steps.py:"
-EXPERTS = "it chooses among experts (TopK)", "cases_steps.py:"
+EXPERTS = "it chooses among experts;", "cases_steps.py:"
 BATCH = "it norms each feature over a batch (BatchNorm)", "cases_steps.py:"
 CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
 DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)

@@ -42,6 +42,18 @@ def test_a_layer_that_differs_in_one_thing_is_read_by_itself(conform: Callable, 
     assert (ended.status == 0) != wrong, ended.stdout
 
 
+def test_layers_that_take_no_mask_are_alike_without_one(conform: Callable, tmp_path: Path) -> None:
+    ended, same_as, _ = checked(conform, tmp_path, "without_masks")
+    assert ended.status == 0, ended.stderr
+    assert same_as == {f"layers.{place}": "layers.0" if place else "" for place in range(4)}
+
+
+@pytest.mark.release
+def test_a_mask_of_queries_tells_a_layer_that_loses_it(conform: Callable, tmp_path: Path) -> None:
+    _, same_as, _ = checked(conform, tmp_path, "of_queries")
+    assert same_as == {"layers.0": "", "layers.1": "layers.0", "layers.2": "", "layers.3": "layers.0"}
+
+
 @pytest.mark.release
 def test_a_setting_that_is_the_number_of_its_place_is_a_setting(conform: Callable, tmp_path: Path) -> None:
     _, same_as, _ = checked(conform, tmp_path, "by_number")

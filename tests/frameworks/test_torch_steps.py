@@ -80,6 +80,16 @@ def once_more(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return v + by_rows(layer, plain(layer, q, k, v), layer.single)
 
 
+def of_some_positions(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    most = (q @ k.transpose(-1, -2)).amax(-1).topk(4).indices[..., None].expand(-1, -1, -1, D // H)
+    return v.scatter(2, most, plain(layer, q.gather(2, most), k, v))
+
+
+def of_some_experts(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    by_expert = (q @ layer.up.weight[:8, : D // H].t()).topk(2).values
+    return plain(layer, q, k, v) * by_expert.sum(-1, keepdim=True)
+
+
 def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return plain(layer, q, k, v) * layer.gate.tanh()
 
@@ -100,12 +110,25 @@ def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (biased, ("bias_of_x",)),
         (biased_and_fused, ("bias_of_x",)),
         (once_more, ("sums",)),
+        (of_some_positions, ("positions", "products")),
+        (of_some_experts, ("experts",)),
     ],
 )
 def test_what_no_layer_of_the_specification_has_is_seen(mixed: Any, found: tuple[str, ...]) -> None:
     layer = Layer(mixed).eval()
-    assert beyond(layer, layer, torch.randn(3, S, D)) == found
+    assert tuple(beyond(layer, layer, torch.randn(3, S, D))) == found
     assert all(SENTENCES[each][0] for each in found)  # type: ignore[index]
+
+
+def test_each_is_said_with_its_own_line() -> None:
+    def two(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return fourier(layer, relative(layer, q, k, v), k, v)
+
+    layer = Layer(two).eval()
+    seen = beyond(layer, layer, torch.randn(3, S, D))
+    assert seen["fourier"].endswith(": return torch.fft.fft2(v).real")
+    assert seen["relative"].endswith(': more = torch.einsum("bhqd,qkd->bhqk", q, layer.far(apart))')
+    assert all(line.startswith("test_torch_steps.py:") for line in seen.values())
 
 
 class Model(nn.Module):

@@ -1,6 +1,7 @@
 """Whether a part of a module is one that was examined before, but for its numbers: layers of a stack mostly are."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.interface.mask_inputs import UnsupportedMask
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
@@ -72,22 +74,34 @@ def _answers_as(found: Examination, live: LiveModule, dtype: DtypeName) -> bool:
 
 
 def _questions(found: Examination, dtype: DtypeName) -> Iterator[Feeds]:
-    """x of several items, without a mask and with one that hides some positions and all of an item; and one item of one
-    position, or at each length that it takes."""
+    """x of several items, without a mask and with one that hides some positions and all of an item, or of a query; and
+    one item of one position, or at each length that it takes."""
     semantics, layer = found.semantics, found.mapped_to
     heads, long = 1 if layer is None else layer.attention.num_heads, long_enough(semantics, layer).S
     yield _feeds(found, semantics, dtype, heads)
-    yield _feeds(found, semantics, dtype, heads, masked=True)
+    for masks in _hiding(semantics):
+        with suppress(UnsupportedMask):
+            yield _feeds(found, semantics, dtype, heads, masks)
+            break
     for S in dict.fromkeys(found.lengths or (1, long)):
         yield _feeds(found, replace(semantics.at_length(S), B=1), dtype, heads)
 
 
-def _feeds(found: Examination, of: InputSemantics, dtype: DtypeName, heads: int, *, masked: bool = False) -> Feeds:
+def _hiding(of: InputSemantics) -> Iterator[Masks]:
+    """Masks of keys for each item, and of keys for each query, since a layer may take one of the two, or none."""
+    rng = np.random.default_rng((7, of.S))
+    for shape in ((of.B, 1, 1, of.S), (1, 1, of.S, of.S)):
+        allowed = rng.random(shape) > 1 / 3
+        allowed[0, ..., 0, :] = False
+        padding, attention = (allowed, None) if shape[2] == 1 else (None, allowed)
+        yield Masks(padding, attention, sequence=of.S)
+
+
+def _feeds(
+    found: Examination, of: InputSemantics, dtype: DtypeName, heads: int, masks: Masks = Masks(None, None)
+) -> Feeds:
     rng = np.random.default_rng((5, of.S))
     x = rng.standard_normal((of.B, of.S, of.d_model)).astype(FORMATS[dtype].numpy)
-    allowed = rng.random((of.B, 1, 1, of.S)) > 1 / 3
-    allowed[0] = False
-    masks = Masks(allowed if masked else None, None, sequence=of.S)
     return module_feeds(of, x, masks, heads, always_causal=found.always_causal)
 
 

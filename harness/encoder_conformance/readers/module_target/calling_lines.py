@@ -10,13 +10,24 @@ from encoder_conformance.platform.paths import PACKAGE, ROOT
 
 
 def line_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
-    """`model.py:12`, the innermost frame that is of none of these packages, nor of Python's own or ours; "" for none.
+    """`model.py:12`, of the frame that `frame_in` finds; "" for none."""
+    found = frame_in(frames, libraries)
+    return f"{Path(found.filename).name}:{found.lineno}" if found else ""
 
-    `frames`: the outermost first.
-    """
+
+def code_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
+    """`model.py:12: x = self.attend(x)`, the line and what stands there."""
+    frames = list(frames)
+    found = frame_in(frames, libraries)
+    return ": ".join(filter(None, (line_in(frames, libraries), found.line))) if found else ""
+
+
+def frame_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> FrameSummary | None:
+    """The innermost frame that is of none of these packages, nor of Python's own or ours. `frames`: the outermost
+    first."""
     theirs = (*_folders(libraries), str(PACKAGE), str(ROOT / "impls"), sysconfig.get_paths()["stdlib"])
     own = [each for each in frames if _is_source(each.filename) and not _is_in(each.filename, theirs)]
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    return own[-1] if own else None
 
 
 def _is_source(path: str) -> bool:

@@ -229,9 +229,9 @@ class LiveModule(ABC):
         """Count the weights that it computes with and does not register among its parameters, and say which."""
         return Loose()
 
-    def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
-        """What it is seen to do that the specification has not, the most telling first."""
-        return ()
+    def beyond(self, feeds: Feeds) -> Mapping[Feature, str]:
+        """What it is seen to do that the specification has not, the most telling first, and its line of source."""
+        return {}
 
     def held(self) -> HeldState | None:
         """What it holds beside its parameters; None where a call leaves it as it is, whatever that call does."""

@@ -43,8 +43,9 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
         return exported
     if not (seen := module.beyond({"x": x})):
         return exported
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES[seen[0]][0]}"
-    return replace(exported, problem=problem, named=True)
+    feature, where = next(iter(seen.items()))
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES[feature][0]}"
+    return replace(exported, problem=problem, where=where or exported.where, named=True)
 
 
 def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:

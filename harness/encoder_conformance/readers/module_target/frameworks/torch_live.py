@@ -280,7 +280,7 @@ class TorchModule(LiveModule):
         }
         return Loose(weights=paths[True], tensors=paths[False])
 
-    def beyond(self, feeds: Feeds) -> tuple[Feature, ...]:
+    def beyond(self, feeds: Feeds) -> Mapping[Feature, str]:
         with bare(self.given):  # what is called under a mode of the dispatcher is never compiled again
             return beyond(self.module, lambda x: called(self.module, self.signature, x, {}), to_tensor(feeds["x"]))
 

@@ -1,13 +1,15 @@
 """What a PyTorch layer does that no layer of the specification does, seen by its operators and what depends on x."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from traceback import extract_stack
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.torch_sums import sums_in
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 
@@ -16,12 +18,12 @@ _OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("_fft_c2c", "_fft_r2c", "_fft_c2r"), "fourier"),
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), "batch"),
     **dict.fromkeys(("cudnn_batch_norm", "_batch_norm_no_update", "_batch_norm_with_update"), "batch"),
-    **dict.fromkeys(("topk", "sort", "argsort"), "experts"),
     **dict.fromkeys(("lstm", "gru", "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), "recurrence"),
 }
 """An operator → what it shows, where it takes what depends on x."""
+_CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
-    "fourier", "recurrence", "convolution", "experts", "batch", "relative", "bias_of_x", "products", "blocks",
+    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "relative", "bias_of_x", "products", "blocks",
     "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
@@ -35,7 +37,7 @@ class _Operators(TorchDispatchMode):
 
     def __init__(self, module: nn.Module, x: Tensor) -> None:
         super().__init__()
-        self.found = set[Feature]()
+        self.found = dict[Feature, str]()
         self.products = 0
         self._positions = x.shape[:2]
         self._dependent: dict[int, Tensor] = {id(x): x}
@@ -48,7 +50,10 @@ class _Operators(TorchDispatchMode):
         made = {id(each): each for each in _tensors((answer,))}
         depending = [each for each in given if id(each) in self._dependent]
         if depending:
-            self._note(func._schema.name.rpartition("::")[2].rstrip("_"), given, depending)
+            named = dict(zip((each.name for each in func._schema.arguments), args, strict=False)) | (kwargs or {})
+            name = func._schema.name.rpartition("::")[2].rstrip("_")
+            for feature in self._features(name, given, depending, named.get("dim", -1)):
+                self._see(feature)
             self._dependent |= made
         elif any(self._is_of_weights(each) for each in given):
             self._of_weights |= made
@@ -57,51 +62,59 @@ class _Operators(TorchDispatchMode):
     def _is_of_weights(self, value: Tensor) -> bool:
         return id(value) in self._of_weights or value.untyped_storage().data_ptr() in self._weights
 
-    def _note(self, name: str, given: list[Tensor], depending: list[Tensor]) -> None:
+    def _see(self, feature: Feature) -> None:
+        if feature not in self.found:
+            self.found[feature] = code_in(extract_stack(), ("torch",))
+
+    def _features(self, name: str, given: list[Tensor], depending: list[Tensor], dim: int) -> Iterator[Feature]:
+        """What an operator shows. `dim`: the axis that it works along, where it has one."""
         if name in _OPERATORS:
-            self.found.add(_OPERATORS[name])
+            yield _OPERATORS[name]
+        elif name in _CHOOSING:
+            yield "positions" if depending[0].shape[dim] == self._positions[1] else "experts"
         elif name == "convolution" and any(size > 1 for size in given[1].shape[2:]):
-            self.found.add("convolution")
+            yield "convolution"
         elif "attention" in name and len(depending) > 1:
-            self.products += _ATTENTION
-            self._note_keys(depending[1].shape[-2])
-            self.found |= {"bias_of_x"} if any(self._is_of_scores(each) for each in depending[3:]) else set()
+            yield from self._of_products(_ATTENTION, depending[1].shape[-2])
+            if any(self._is_of_scores(each) for each in depending[3:]):
+                yield "bias_of_x"
         elif name == "add" and sum(map(self._is_of_scores, depending)) > 1:
-            self.found.add("bias_of_x")
+            yield "bias_of_x"
         elif name in _PRODUCTS:
             one, two = given[-2:]
-            self.found |= {"bias_of_x"} if len(given) > 2 and id(given[0]) in self._dependent else set()
+            if len(given) > 2 and id(given[0]) in self._dependent:
+                yield "bias_of_x"
             if id(one) in self._dependent and id(two) in self._dependent:
-                self.products += 1
-                if self.products == 1:
-                    self._note_keys(two.shape[-1])
+                yield from self._of_products(1, two.shape[-1])
             elif not {each.untyped_storage().data_ptr() for each in (one, two)} & self._weights:
-                self.found.add("relative")
+                yield "relative"
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
-            self.found.add("one_gain")
+            yield "one_gain"
+
+    def _of_products(self, count: int, keys: int) -> Iterator[Feature]:
+        """So many more products of what depends on x; the first is the scores, of so many keys."""
+        if not self.products and keys < self._positions[1] and keys not in self._positions:
+            yield "blocks"
+        self.products += count
+        if self.products > _ATTENTION:
+            yield "products"
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
         S = self._positions[1]
         return value.ndim > 2 and tuple(value.shape[-2:]) == (S, S)
 
-    def _note_keys(self, count: int) -> None:
-        """Of the first scores."""
-        if count < self._positions[1] and count not in self._positions:
-            self.found.add("blocks")
 
-
-def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> tuple[Feature, ...]:
-    """What a layer does with x that the specification has not, the most telling first; () where nothing is seen."""
+def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> Mapping[Feature, str]:
+    """What a layer does with x that the specification has not, the most telling first, and the line where it is seen
+    first, as `model.py:12: x = self.attend(x)`; "" where no one line has it."""
     seen = _Operators(module, x)
     with suppress(Exception), torch.no_grad():
         with seen:
             run(x)
         if sums_in(module, lambda: run(x)) > _SUMS:
-            seen.found.add("sums")
-    if seen.products > _ATTENTION:
-        seen.found.add("products")
-    return tuple(each for each in _ORDER if each in seen.found)
+            seen.found["sums"] = ""
+    return {each: seen.found[each] for each in _ORDER if each in seen.found}
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:

@@ -9,7 +9,7 @@ Feature = Literal[
     "rope", "layer_scale", "gated", "qk_norm", "softcap", "sandwich", "residual_scale", "grouped_queries", "parallel",
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
-    "bias_of_x", "sums", "added", "distance",
+    "bias_of_x", "sums", "added", "distance", "positions", "largest",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -87,7 +87,15 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "there are branches or loops in it (If, Loop, Scan); they are not followed",
         "export with torch.export (dynamo=True), or unroll the loop over the layers",
     ),
-    "experts": ("it chooses among experts (TopK); the specification has one feed-forward network", _SOURCE),
+    "experts": ("it chooses among experts; the specification has one feed-forward network", _SOURCE),
+    "positions": (
+        "it chooses some of the positions by their values; in the specification each position is a query and a key",
+        _SOURCE,
+    ),
+    "largest": (
+        "it chooses the largest of some values, as among experts or positions; the specification uses all",
+        _SOURCE,
+    ),
     "fused": ("ONNX Runtime's optimiser fused attention or an embedding into one operator; it is not followed", _PLAIN),
     "integer_product": (
         "its weights go into a product of packed integers; it is not followed",
@@ -96,7 +104,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 }  # fmt: skip
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
-    *("added", "recurrence", "experts", "distance"),
+    *("added", "recurrence", "experts", "positions", "largest", "distance"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -104,7 +112,8 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv"), "convolution"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "recurrence"),
     **dict.fromkeys(("If", "Loop", "Scan"), "control_flow"),
-    **dict.fromkeys(("TopK", "MoE", "QMoE"), "experts"),
+    **dict.fromkeys(("MoE", "QMoE"), "experts"),
+    "TopK": "largest",
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
     "BatchNormalization": "batch",
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
