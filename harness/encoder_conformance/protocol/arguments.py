@@ -91,11 +91,12 @@ class UnusableMask(Frozen):
     is taken at `taken`; or
     it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or
     `elsewhere`: it hides nothing and changes the output; or it is taken `alone`, and refused beside another. One that
-    is refused at some batches (`sized`) is given at the others.
+    is refused at some batches (`sized`) is given at the others. One that in this form `replaces` the layer's window is
+    given in another form.
     """
 
     argument: str
-    kind: Literal["refused", "sized", "leaks", "idle", "elsewhere", "alone"]
+    kind: Literal["refused", "sized", "leaks", "idle", "elsewhere", "alone", "replaces"]
     form: str = ""
     problem: str = ""
     where: str = ""

@@ -379,7 +379,8 @@ class ModuleDescription(Description):
     def judged_without(self) -> tuple[str, ...]:
         """The arguments that it was not given, and which change its output, as far as is known."""
         ungiven = (each.argument for each in self.ungiven_arguments if each.matters)
-        return (*(each.argument for each in self.unusable_masks if each.kind != "sized"), *ungiven)
+        refused = (each.argument for each in self.unusable_masks if each.kind not in ("sized", "replaces"))
+        return (*refused, *ungiven)
 
     @property
     def idle_here(self) -> tuple[str, ...]:

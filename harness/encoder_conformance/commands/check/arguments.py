@@ -71,6 +71,9 @@ def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding
             known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
             hint = "what it flags is still attended to: a mask belongs to the scores, before their softmax"
             return _finding("error" if known else "warning", f"{message}: it is judged without", hint)
+        case "replaces":
+            message = f"{name} given as {mask.form} replaces the window: it is judged in a form that leaves the window"
+            return _finding("warning", message, f"a {name} of this form has to hide what lies beyond the window itself")
     return _finding("warning", f"{name} is refused beside the other masks: it is judged without")
 
 

@@ -97,12 +97,10 @@ def _hiding(of: InputSemantics) -> Iterator[Masks]:
         yield Masks(padding, attention, sequence=of.S)
 
 
-def _feeds(
-    found: Examination, of: InputSemantics, dtype: DtypeName, heads: int, masks: Masks = Masks(None, None)
-) -> Feeds:
+def _feeds(found: Examination, of: InputSemantics, dtype: DtypeName, heads: int, masks: Masks | None = None) -> Feeds:
     rng = np.random.default_rng((5, of.S))
     x = rng.standard_normal((of.B, of.S, of.d_model)).astype(FORMATS[dtype].numpy)
-    return module_feeds(of, x, masks, heads, always_causal=found.always_causal)
+    return module_feeds(of, x, masks or Masks(None, None, sequence=of.S), heads, always_causal=found.always_causal)
 
 
 def _answer(module: LiveModule, feeds: Feeds) -> Array | None:

@@ -244,7 +244,8 @@ def _in_mixed_precision(examination: Examination) -> Iterator[OtherAnswer]:
 def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:
     """The masks and what they mean, for the heads of the layer that is known. `semantics`: those of x alone."""
     heads = known.attention.num_heads if known else 1
-    examination.offered = offered(examination.read, semantics, heads)
+    far = long_enough(semantics, known).S if known and known.attention.window and not examination.lengths else 0
+    examination.offered = offered(examination.read, semantics, heads, far=far)
     examination.semantics = examination.offered.semantics
     examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)

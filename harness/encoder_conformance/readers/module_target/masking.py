@@ -16,7 +16,7 @@ from encoder_conformance.readers.onnx_file.interface.mask_semantics import MaskS
 from encoder_conformance.spec.axes import Array
 
 _MOST_FORMS = 3
-"""Of one mask."""
+"""Of one mask of a layer without a window: which of several leaves that is asked of all."""
 _USUAL = ("BHSS", "XSS", "B1SS", "BSS", "SS", "B11S", "B1S", "BS")
 """Axes of a mask, those first that can tell most."""
 _RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S", "SB")
@@ -50,19 +50,21 @@ class _Tried:
 
 
 def with_masks(
-    runner: LiveModule, found: InputSemantics, num_heads: int, unnamed: tuple[str, ...] = ()
+    runner: LiveModule, found: InputSemantics, num_heads: int, unnamed: tuple[str, ...] = (), *, far: int = 0
 ) -> tuple[InputSemantics, tuple[UnusableMask, ...]]:
     """`found`, and the meaning of those masks that hide what they flag, in the form that can tell most; and those by
     which none can be given. `unnamed`: arguments that may be masks, and whose names do not say so: they are
-    given truths alone, since a large number hides much.
+    given truths alone, since a large number hides much. `far`: positions beyond the layer's window; 0 without one.
 
     Forms that the module does not take together are passed over, for those that tell less.
     """
-    tried = {name: _tried(runner, found, name, num_heads) for name in runner.signature.masks}
-    tried |= {name: _tried(runner, found, name, num_heads, ("bool",)) for name in unnamed}
+    most = len(_USUAL) if far else _MOST_FORMS
+    tried = {name: _tried(runner, found, name, num_heads, most) for name in runner.signature.masks}
+    tried |= {name: _tried(runner, found, name, num_heads, most, ("bool",)) for name in unnamed}
     named = {name: each for name, each in tried.items() if any(word in name.lower() for word in _NAMES)}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [_whole(runner, found, each.hiding) for each in tried.values() if each.hiding]
+    unusable += [each for each in (_replacing(runner, found, masks, far) for masks in forms) if each] if far else []
     for masks in product(*forms):
         together = replace(found, masks=masks)
         if _runs(runner, together):
@@ -75,6 +77,19 @@ def _whole(runner: LiveModule, found: InputSemantics, hiding: list[MaskSemantics
     """Those forms of a mask of which every query and head counts: of [batch, 1, sequence] the first query's may be read
     alone, whoever else has one. All, where it is so of none."""
     return [mask for mask in hiding if _counts_whole(runner, found, mask)] or hiding
+
+
+def _replacing(runner: LiveModule, found: InputSemantics, forms: list[MaskSemantics], far: int) -> UnusableMask | None:
+    """Takes out of `forms` those in which a mask that hides nothing takes the window away, as transformers' models do
+    with a mask of four axes. None where it is so of all forms, or of none."""
+    bare = _answer(runner, found.at_length(far))
+    opened = {mask.axes: _answer(runner, replace(found, masks=(mask,)).at_length(far)) for mask in forms}
+    replacing = [mask for mask in forms if _differ(bare, opened[mask.axes])]
+    if not replacing or len(replacing) == len(forms):
+        return None
+    forms[:] = [mask for mask in forms if mask not in replacing]
+    first = replacing[0]
+    return UnusableMask(argument=first.name, kind="replaces", form=_form(first.dtype, first.axes))
 
 
 def _counts_whole(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
@@ -185,16 +200,16 @@ def shape_at(axes: str, found: InputSemantics, num_heads: int, batch: int | None
 
 
 def _tried(
-    runner: LiveModule, found: InputSemantics, name: str, num_heads: int, dtypes: tuple[str, ...] = _DTYPES
+    runner: LiveModule, found: InputSemantics, name: str, num_heads: int, most: int, dtypes: tuple[str, ...] = _DTYPES
 ) -> _Tried:
-    """The mask in each form, up to some that hide what they flag: one of each shape."""
+    """The mask in each form, up to so many that hide what they flag: one of each shape."""
     tried = _Tried()
     for several in (_USUAL, _RARE):
         for axes in several[::-1] if "padding" in name else several:
             shape = shape_at(axes, found, num_heads)
             for dtype in dtypes:
                 done = {mask.shape for mask in tried.hiding}
-                if shape not in done and len(done) < _MOST_FORMS:
+                if shape not in done and len(done) < most:
                     _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, tried)
         if tried.hiding or tried.leaking or tried.idle:
             break
@@ -220,8 +235,23 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, tried
             tried.refused[port.dtype, axes] = "its output is not finite"
     elif mask.leakage:
         tried.leaking.append(mask)
+    elif "B" not in mask.letters and _is_of_items(runner, found, mask):
+        tried.refused[port.dtype, axes] = "its rows are taken for those of the items"
     else:
         tried.hiding.append(mask)
+
+
+def _is_of_items(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
+    """Whether a mask without an axis of items tells equal items apart, as one [sequence, sequence] does that is taken
+    for [batch, sequence]."""
+    assert mask.polarity is not None
+    rows = found.batch_first(drawn(found.x_shape(found.B, found.S)))
+    x = found.laid_out(np.broadcast_to(rows[:1], rows.shape).copy())
+    hidden = _flagged(mask.filled(mask.polarity.open), mask.polarity, mask.key_axis)
+    if "Q" in mask.letters:
+        hidden.swapaxes(mask.letters.index("Q"), 0)[1:] = mask.polarity.open
+    output = found.batch_first(runner.run({"x": x, mask.name: hidden})["output"])
+    return _differ(output, np.broadcast_to(output[:1], output.shape))
 
 
 def _runs(runner: LiveModule, found: InputSemantics) -> bool:

@@ -22,14 +22,15 @@ class OfferedArguments:
     ungiven: tuple[UngivenArgument, ...]
 
 
-def offered(module: LiveModule, found: InputSemantics, num_heads: int) -> OfferedArguments:
-    """`found`: the semantics of x alone. What hides what it flags is a mask, whatever its name."""
-    semantics, unusable = with_masks(module, found, num_heads)
+def offered(module: LiveModule, found: InputSemantics, num_heads: int, *, far: int = 0) -> OfferedArguments:
+    """`found`: the semantics of x alone. What hides what it flags is a mask, whatever its name. `far`: positions beyond
+    the layer's window; 0 without one."""
+    semantics, unusable = with_masks(module, found, num_heads, far=far)
     given = _offered(module, semantics, unusable, num_heads)
     hiding = tuple(each.argument for each in given.ungiven if each.changes and may_have_any_name(each.argument))
     if not hiding:
         return given
-    semantics, unusable = with_masks(module, found, num_heads, hiding)
+    semantics, unusable = with_masks(module, found, num_heads, hiding, far=far)
     if {mask.name for mask in semantics.masks}.isdisjoint(hiding):
         return given
     return _offered(module, semantics, unusable, num_heads)

@@ -18,9 +18,15 @@ _LARGEST = 1 << 17
 
 def parameters_beside(model: nn.Module, layer: nn.Module, made: Made) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of those of the model that what it gives is made of: of all of them, and of those that get no gradient
-    of it."""
+    of it. One that the model keeps from training, beside others that it trains, is a constant of it, as a table of
+    sinusoids is."""
     known = {id(value) for value in layer.parameters()}
-    others = {name: value for name, value in model.named_parameters() if id(value) not in known}
+    trained = any(value.requires_grad for value in model.parameters())
+    others = {
+        name: value
+        for name, value in model.named_parameters()
+        if id(value) not in known and (value.requires_grad or not trained)
+    }
     for value in others.values():
         value.requires_grad_(True)
     traced = _by_gradient(others, made)

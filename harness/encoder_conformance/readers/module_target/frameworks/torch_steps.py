@@ -23,8 +23,8 @@ _OPERATORS: dict[str, Feature] = {
 """An operator → what it shows, where it takes what depends on x."""
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
-    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "relative", "bias_of_x", "products", "blocks",
-    "one_gain", "sums",
+    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "relative", "bias_of_x", "products",
+    "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
 _SUMS = 2

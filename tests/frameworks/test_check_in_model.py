@@ -1,0 +1,51 @@
+"""A layer is called as its model calls it: with the mask that leaves its window, and with the model's own constants."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from encoder_conformance.readers.module_target.examination import examine  # noqa: E402
+
+FILE = Path(__file__).with_name("in_model_modules.py")
+modules = SimpleNamespace(**runpy.run_path(str(FILE)))
+
+
+def test_a_mask_is_given_in_a_form_that_leaves_the_window() -> None:
+    torch.manual_seed(0)
+    found = examine(modules.windowed(), dtypes=("float32",))
+    assert found.layer is not None, found.exported.problem
+    assert found.layer.attention.window is not None
+    assert [mask.axes for mask in found.semantics.masks] == ["BS"]
+    assert found.offered is not None
+    [replacing] = found.offered.unusable
+    assert (replacing.argument, replacing.kind) == ("attention_mask", "replaces")
+    assert "[batch, heads, sequence, sequence]" in replacing.form
+
+
+@pytest.mark.release
+def test_a_window_that_every_mask_takes_away_is_an_error(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", f"{FILE}:loses_its_window", "--jobs", "1", "--out", tmp_path / "out")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "window-beside-no-mask" in ended.stdout
+
+
+@pytest.mark.release
+def test_the_window_stays_beside_a_mask_and_the_other_form_is_said(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", f"{FILE}:windowed", "--jobs", "1", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed + ended.stderr
+    assert "attention_mask given as bool [batch, heads, sequence, sequence] replaces the window" in printed
+    assert "asked without attention_mask" not in printed
+
+
+@pytest.mark.release
+def test_a_table_that_the_model_keeps_from_training_is_a_constant(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", f"{FILE}:Model", "--level", "core", "--jobs", "1", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 0, printed + ended.stderr
+    assert "rope θ 10000 halves" in printed
