@@ -35,6 +35,15 @@ def turned(x: Tensor, rotary: Tensor) -> Tensor:
     return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)
 
 
+class Unwindowed(Layer):
+    """Without a mask no position sees a later one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        S = x.shape[1]
+        x = x + self.attended(self.norm1(x), torch.ones(S, S, dtype=torch.bool, device=x.device).tril())
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
 class Windowed(Layer):
     """A mask [batch, sequence] is of keys, beside the window; one of four axes stands for both, as in transformers."""
 

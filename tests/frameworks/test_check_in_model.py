@@ -27,6 +27,18 @@ def test_a_mask_is_given_in_a_form_that_leaves_the_window() -> None:
     assert "[batch, heads, sequence, sequence]" in replacing.form
 
 
+def test_weights_too_small_to_be_seen_are_no_window() -> None:
+    """A softmax of large scores gives most keys weights that no number shows, and all of a long sequence see each other
+    with smaller matrices."""
+    torch.manual_seed(0)
+    layer = modules.Unwindowed()
+    for map in (layer.q, layer.k):
+        torch.nn.init.normal_(map.weight, std=4.0)
+    found = examine(layer, dtypes=("float32",))
+    assert found.layer is not None, found.exported.problem
+    assert found.layer.attention.window is None
+
+
 @pytest.mark.release
 def test_a_window_that_every_mask_takes_away_is_an_error(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", f"{FILE}:loses_its_window", "--jobs", "1", "--out", tmp_path / "out")

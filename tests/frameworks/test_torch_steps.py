@@ -120,6 +120,13 @@ def test_what_no_layer_of_the_specification_has_is_seen(mixed: Any, found: tuple
     assert all(SENTENCES[each][0] for each in found)  # type: ignore[index]
 
 
+def test_two_layers_have_no_more_products_and_sums_than_layers_have() -> None:
+    two = nn.Sequential(Layer(plain), Layer(plain)).eval()
+    assert beyond(two, two, torch.randn(3, S, D)) == {}
+    two[1].mixed = once_more
+    assert list(beyond(two, two, torch.randn(3, S, D))) == ["sums"]
+
+
 def test_each_is_said_with_its_own_line() -> None:
     def two(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return fourier(layer, relative(layer, q, k, v), k, v)

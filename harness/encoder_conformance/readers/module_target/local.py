@@ -1,14 +1,43 @@
 """The window of local attention in a live module, of which a short sequence shows nothing."""
 
-from encoder_conformance.readers.module_target.live import LiveModule
+from collections.abc import Iterable
+
+import numpy as np
+
+from encoder_conformance.readers.module_target.live import LiveModule, joined, pieces
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import Reach, reach_of
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer, Window
 
 
 def reach_of_module(module: LiveModule, semantics: InputSemantics) -> Reach | None:
-    """How far positions change others in a long sequence; None where an end changes the other, or nothing tells."""
-    return reach_of(lambda x: semantics.batch_first(module.run({"x": x})["output"]), semantics)
+    """How far positions change others in a long sequence; None where an end changes the other, or nothing tells.
+
+    A softmax of large scores gives one key everything, and the rest no number that is seen: what reaches less than all
+    is asked again with smaller matrices.
+    """
+
+    def reach() -> Reach | None:
+        return reach_of(lambda x: semantics.batch_first(module.run({"x": x})["output"]), semantics)
+
+    if reach() is None:
+        return None
+    own = module.flat().copy()
+    module.assign(_smaller(own, module.shapes.values()))
+    try:
+        return reach()
+    finally:
+        module.assign(own)
+
+
+def _smaller(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Array:
+    """All elements [n], where a matrix gives of numbers of size 1 no larger ones."""
+    made = [each.copy() for each in pieces(flat, shapes)]
+    for each in made:
+        if each.ndim > 1 and (size := float(np.std(each)) * max(each.shape[-2:]) ** 0.5) > 1:
+            each /= size
+    return joined(made)
 
 
 def window_of_each(reach: Reach, layers: int) -> Window | None:

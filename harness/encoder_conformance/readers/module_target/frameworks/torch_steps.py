@@ -39,6 +39,7 @@ class _Operators(TorchDispatchMode):
         super().__init__()
         self.found = dict[Feature, str]()
         self.products = 0
+        self.third = ""
         self._positions = x.shape[:2]
         self._dependent: dict[int, Tensor] = {id(x): x}
         self._of_weights = dict[int, Tensor]()
@@ -96,8 +97,8 @@ class _Operators(TorchDispatchMode):
         if not self.products and keys < self._positions[1] and keys not in self._positions:
             yield "blocks"
         self.products += count
-        if self.products > _ATTENTION:
-            yield "products"
+        if self.products == _ATTENTION + 1:
+            self.third = code_in(extract_stack(), ("torch",))
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
@@ -112,8 +113,11 @@ def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> Mappin
     with suppress(Exception), torch.no_grad():
         with seen:
             run(x)
-        if sums_in(module, lambda: run(x)) > _SUMS:
+        sums, layers = sums_in(module, lambda: run(x)), max(1, seen.products // _ATTENTION)
+        if sums > _SUMS * layers:
             seen.found["sums"] = ""
+        if seen.products > _ATTENTION and (seen.products % _ATTENTION or sums < _SUMS * layers):  # else it is a stack
+            seen.found["products"] = seen.third
     return {each: seen.found[each] for each in _ORDER if each in seen.found}
 
 

@@ -73,6 +73,8 @@ def _reach(before: BSD, by_first: BSD, by_last: BSD) -> Reach | None:
     if not 0 < max(left, right) < S - 1:
         return None
     whole = bool(after[: left + 1].all() and ahead[::-1][: right + 1].all())
+    if not whole and max(left, right) > S // 2:  # weights too small to be seen come anywhere
+        return None
     return Reach(S, left, right, whole)
 
 
