@@ -24,6 +24,7 @@ _SHORT = {k: v for k, v in VISION.items() if k != "intermediate_size"}
 _ATTENTION_UNBIASED = {"attention.qkv_bias": False, "attention.output_bias": False}
 _BEIT = {"norm.epsilon": 1e-12, **NO_KEY_BIAS, "layer_scale": ("attention", "feed_forward")}
 _DECODER = {**TEXT, "num_key_value_heads": 2, "head_dim": 16}
+_SIZELESS = {k: v for k, v in VISION.items() if k != "image_size"}
 _TEXT_CLIP = {**TEXT, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3}
 _AUDIO_ENCODER = {k: v for k, v in TWO.items() if k != "vocab_size" and "decoder" not in k}
 _WORDS = {**TEXT, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3}
@@ -240,4 +241,45 @@ OTHERS: Mapping[str, Encoder] = {
         },
     ),
     "bros": Encoder("bros", TEXT),
+    "xmod": Encoder("xmod", {**TEXT, "languages": ["en_XX"], "default_language": "en_XX"}),
+    "owlv2_text": Encoder("owlv2_text_model", TEXT, (_CLIP,)),
+    "kosmos_2_vision": Encoder("kosmos_2_vision_model", VISION, (_CLIP,)),
+    "mvp": Encoder("mvp", TWO, (_POST_5,)),
+    "smolvlm_vision": Encoder("smolvlm_vision", VISION, (_SIGLIP,)),
+    "idefics3_vision": Encoder("idefics3_vision", VISION, (_SIGLIP,)),
+    "janus_vision": Encoder("janus_vision_model", VISION, ({"norm.epsilon": 1e-6},)),
+    "prophetnet": Encoder(
+        "prophetnet",
+        {
+            "hidden_size": 64,
+            "vocab_size": 99,
+            "num_encoder_layers": 2,
+            "num_encoder_attention_heads": 4,
+            "encoder_ffn_dim": 128,
+            "num_decoder_layers": 1,
+            "num_decoder_attention_heads": 4,
+            "decoder_ffn_dim": 128,
+        },
+        (_POST_5,),
+    ),
+    "vits": Encoder(
+        "vits", {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 128, "vocab_size": 99}
+    ),
+    "informer": Encoder("informer", {"prediction_length": 4, "d_model": 64}),
+    "autoformer": Encoder("autoformer", {"prediction_length": 4, "d_model": 64}),
+    "llama4_vision": Encoder("llama4_vision_model", VISION, (rope(1e4, "interleaved"),)),
+    "pixio": Encoder("pixio", VISION, ({"norm.epsilon": 1e-6},)),
+    "mgp_str": Encoder("mgp-str", {**VISION, "image_size": [32, 32]}, ({},)),
+    "eomt": Encoder("eomt", VISION, ({"norm.epsilon": 1e-6, "layer_scale": ("attention", "feed_forward")},)),
+    "glmasr": Encoder("glmasr_encoder", {k: v for k, v in TEXT.items() if k != "vocab_size"}),
+    "siglip_vision": Encoder("siglip_vision_model", VISION, (_SIGLIP,)),
+    "siglip2_vision": Encoder("siglip2_vision_model", _SIZELESS, (_SIGLIP,)),
+    "clip_text": Encoder("clip_text_model", TEXT, (_CLIP,)),
+    "bridgetower_text": Encoder("bridgetower_text_model", TEXT, (_POST_5,)),
+    "bridgetower_vision": Encoder("bridgetower_vision_model", VISION, ({**_CLIP, "attention.num_heads": 1},)),
+    "instructblip_vision": Encoder("instructblip_vision_model", VISION, ({"norm.epsilon": 1e-6},)),
+    "vitdet": Encoder("vitdet", VISION),
+    "xlm": Encoder("xlm", {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 99}),
+    "nllb_moe": Encoder("nllb-moe", TWO, ({"feed_forward.activation": "relu"},)),
+    "phi4_multimodal_vision": Encoder("phi4_multimodal_vision", VISION, (_SIGLIP,)),
 }
