@@ -15,7 +15,7 @@ import numpy.typing as npt
 from encoder_conformance.oracle import arithmetic as special
 from encoder_conformance.oracle.long_products import product
 from encoder_conformance.spec.axes import KM, Array, Elementwise, M, Mapped, Reduced, Rows
-from encoder_conformance.spec.portable import seed, splitmix64
+from encoder_conformance.spec.portable import seed, uniform
 
 ELEMENTARY = 4.0
 """exp, log, sin, cos, tanh and erf are not correctly rounded anywhere: vector libraries promise 1 or 2 units in the
@@ -179,11 +179,7 @@ class Rounded(Arithmetic):
     def _disturbance(self, shape: tuple[int, ...]) -> Elementwise:
         """Uniform in −u … u, drawn by the portable generator from the run and the operation's number (C-2)."""
         start = seed(f"noise {self.run} {next(self._calls)}")
-        drawn = splitmix64(start, prod(shape)).astype(np.float64)
-        drawn *= 2.0**-63  # in place, for a noise run spends its time in memory
-        drawn -= 1.0
-        drawn *= self.roundoff
-        return drawn.reshape(shape)
+        return uniform(start, prod(shape), self.roundoff).reshape(shape)
 
     def _rounded(self, result: Elementwise, times: float = 1.0) -> Elementwise:
         factor = self._disturbance(result.shape)

@@ -34,10 +34,33 @@ def drawn_for(name: str, seed: int) -> str:
 def splitmix64(start: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]:
     """Outputs `first` … first+count−1 of SplitMix64 started at `start` (rule P-2; Steele, Lea, Flood, OOPSLA 2014)."""
     drawn = np.empty(count, np.uint64)
-    beside = np.empty(min(count, PART), np.uint64)
-    # In place, in parts that stay in the cache: this loop dominates a large layer, and the noise of a large case.
+    for at, part in _parts(start, count, first):
+        drawn[at : at + part.size] = part
+    return drawn
+
+
+def uniform(start: int, count: int, radius: float) -> npt.NDArray[np.float64]:
+    """The first `count` outputs of SplitMix64 as numbers in −radius … radius, evenly spread."""
+    drawn, low = np.empty(count, np.float64), np.empty(min(count, PART), np.float64)
+    for at, part in _parts(start, count):
+        numbers, beside = drawn[at : at + part.size], low[: part.size]
+        # By halves, which a processor converts as signed integers, twice as fast; their sum rounds once, to the same.
+        numbers[...] = (part >> np.uint64(32)).view(np.int64)
+        beside[...] = (part & np.uint64(2**32 - 1)).view(np.int64)
+        numbers *= 2.0**-31
+        beside *= 2.0**-63
+        numbers += beside
+        numbers -= 1.0
+        numbers *= radius
+    return drawn
+
+
+def _parts(start: int, count: int, first: int = 0) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+    """The outputs in parts that stay in the cache, and the place of each: this loop dominates a large layer, and the
+    noise of a large case. A part is overwritten by the next."""
+    drawn, beside = np.empty((2, min(count, PART)), np.uint64)
     for at in range(0, count, PART):
-        z = drawn[at : at + PART]
+        z = drawn[: count - at]
         shifted = beside[: z.size]
         np.add(_steps()[: z.size], np.uint64((start + (first + at) * int(_GOLDEN_GAMMA)) % 2**64), out=z)
         z ^= np.right_shift(z, np.uint64(30), out=shifted)
@@ -45,7 +68,7 @@ def splitmix64(start: int, count: int, first: int = 0) -> npt.NDArray[np.uint64]
         z ^= np.right_shift(z, np.uint64(27), out=shifted)
         z *= np.uint64(0x94D049BB133111EB)
         z ^= np.right_shift(z, np.uint64(31), out=shifted)
-    return drawn
+        yield at, z
 
 
 @cache

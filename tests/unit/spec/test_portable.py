@@ -307,6 +307,12 @@ def test_input_and_cotangent_of_every_case_bit_for_bit(case: Case) -> None:
     assert same_bits(expected, case.cotangent(np.zeros((0, 2), dtype=np.int64)))
 
 
+@of_every((0, 1, portable.PART, portable.PART + 1, 2 * portable.PART + 3))
+def test_numbers_drawn_in_parts_are_those_of_the_whole(size: int) -> None:
+    whole = portable.splitmix64(7, size).astype(np.float64) * 2.0**-63 - 1.0
+    assert np.array_equal(portable.uniform(7, size, 0.25), whole * 0.25)
+
+
 @of_every(("symmetric", "gain", "offset"), (0, 1, portable.PART, portable.PART + 1, 2 * portable.PART + 3))
 def test_parts_are_the_tensor(pattern: Pattern, size: int) -> None:
     found = list(portable.parts("in parts", (size,), pattern, -7))
