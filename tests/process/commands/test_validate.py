@@ -239,7 +239,7 @@ def test_the_layout_and_each_choice_are_said(validated: Callable) -> None:
 
 @pytest.mark.parametrize(("strict", "status"), [(False, 0), (True, 1)])
 def test_a_warning_fails_where_it_is_told_to(validated: Callable, strict: bool, status: int) -> None:
-    warning = {"phase": "layer", "severity": "warning", "message": "unusual", "hint": ""}
+    warning = {"phase": "layer", "severity": "warning", "kind": "unusual-choice", "message": "unusual", "hint": ""}
     found = validated(says={"findings": [warning]}, strict=strict)
     assert found.status == status
     assert json.loads(found.model_dump_json())["status"] == status
@@ -467,7 +467,8 @@ def test_a_runtime_alone_is_compared_with_nothing(validated: Callable, monkeypat
 
 
 def test_a_file_that_is_not_understood_has_no_phase_ticked_that_asks_it(validated: Callable) -> None:
-    says = {"layer": None, "findings": [{"phase": "layer", "severity": "error", "message": "no softmax", "hint": ""}]}
+    finding = {"phase": "layer", "severity": "error", "kind": "layer-not-read", "message": "no softmax", "hint": ""}
+    says = {"layer": None, "findings": [finding]}
     found = validated(says=says)
     assert (found.status, found.judged, found.runtimes, found.covered) == (2, False, (), ())
     assert errors(found) == {"layer": ["no softmax"]}

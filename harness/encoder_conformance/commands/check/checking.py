@@ -92,7 +92,7 @@ class Checking:
             found = self.module.examined(path, like=True)
             if isinstance(found, Problem):
                 problem = problem or found
-                self._refused.append(RefusedPart(at=path, message=found.message, hint=found.hint))
+                self._refused.append(RefusedPart(at=path, **dict(found)))
                 continue
             part = self._part(path, found)
             described = part.described

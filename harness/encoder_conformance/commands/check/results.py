@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.description import ModuleDescription
-from encoder_conformance.protocol.findings import Finding, Plain
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import About, Finding, Plain
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -18,7 +21,8 @@ from encoder_conformance.spec.strict import Frozen
 class VariantResult(Frozen):
     """A variant of the module, as `--also` names it (`word`), and what it is (`said`).
 
-    `format`: by whose rounding it is judged. `problem`: why it was not. `first_stage`: the first that is wrong, of
+    `format`: by whose rounding it is judged. `problem`: why it was not, and `problem_kind` that for a
+    program. `first_stage`: the first that is wrong, of
     those that its submodules show.
     """
 
@@ -26,6 +30,7 @@ class VariantResult(Frozen):
     said: Plain
     format: DtypeName
     problem: Plain = ""
+    problem_kind: FindingKind | None = None
     records: tuple[Record, ...] = ()
     asked: tuple[Asked, ...] = ()
     first_stage: str | None = None
@@ -101,11 +106,13 @@ class PartResult(Frozen):
 
 
 class RefusedPart(Frozen):
-    """A part of a model that was found to be a layer, and cannot be called."""
+    """A part of a model that was found to be a layer, and cannot be called. `kind`, `about`: why, for a program."""
 
     at: str
+    kind: FindingKind
     message: str
     hint: str
+    about: About = Field(default_factory=dict)
 
 
 class CheckResult(Frozen):

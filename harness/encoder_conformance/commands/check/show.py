@@ -39,10 +39,10 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
         for line in closing(part, result.parts[:place]):
             status = part.status if line.status is None else line.status
             show_line(screen, line.text, "bold red" if status else "bold green")
-    for (message, hint), refused in groupby(result.refused, lambda each: (each.message, each.hint)):
+    for (kind, message, hint), refused in groupby(result.refused, lambda each: (each.kind, each.message, each.hint)):
         show_line(screen, "")
         _row(screen, "module", in_short(each.at for each in refused))
-        show_finding(screen, Finding(severity="error", message=message, hint=hint))
+        show_finding(screen, Finding(severity="error", kind=kind, message=message, hint=hint))
         show_line(screen, "It could not be judged: see above.", "bold red")
     if left := around(result):
         show_line(screen, "")

@@ -5,7 +5,7 @@ from typing import Literal
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
-from encoder_conformance.protocol.findings import Finding, Plain
+from encoder_conformance.protocol.findings import Finding, Plain, SourceLine
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
@@ -95,6 +95,15 @@ class OutputDifference(Frozen):
         return not self.problem and self.rms is not None and self.rms <= LIMIT
 
 
+class UnreadSide(Frozen):
+    """A side that no layer was read off. `features`: the names of what is otherwise, where they are known; `source`:
+    the line that shows it."""
+
+    side: Literal["A", "B"]
+    features: tuple[str, ...] = ()
+    source: SourceLine | None = None
+
+
 class WholeDiffResult(Frozen):
     """Two modules as black boxes, each with its own parameters. `unread`: why no layer was judged. `outputs`: A's →
     B's. `masks`: the arguments of A that hid positions."""
@@ -103,6 +112,7 @@ class WholeDiffResult(Frozen):
     version: Literal[1] = 1
     sides: tuple[Plain, Plain]
     unread: tuple[Plain, ...]
+    unread_of: tuple[UnreadSide, ...] = ()
     outputs: dict[str, str]
     apart: tuple[OutputDifference, ...]
     cases: tuple[str, ...]

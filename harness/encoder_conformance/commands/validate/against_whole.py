@@ -14,6 +14,7 @@ from encoder_conformance.commands.validate.whole import WholeComparison, WholeVe
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.messages import Call
 from encoder_conformance.spec.dtypes import dtype_named
 from encoder_conformance.subjects.starting import new_session
@@ -57,7 +58,7 @@ def compare_whole(
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
     answered = compared(name, expected, files, found.failed)
     notes = tuple(_notes(called, found, inputs))
-    return replace(answered, notes=notes, first_apart="" if few else _first_apart(answered, called, file, runs))
+    return replace(answered, notes=notes, first_apart=None if few else _first_apart(answered, called, file, runs))
 
 
 def is_large(description: FileDescription, times: int = 1) -> bool:
@@ -70,32 +71,40 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
     return description.file.bytes * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
 
 
-def _first_apart(whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> str:
+def _first_apart(
+    whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]
+) -> Finding | None:
     """Where the file leaves its source, by the values of both inside."""
     off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
     session = next((run.session for run in runs if run.session is not None), None)
     if not off or session is None:
-        return ""
+        return None
     worst = max(off, key=lambda each: each.rms or 0.0).case
     case = next(each for each in whole.cases if each.name == worst)
     own = Source(SubjectRequest(str(file.request.model.absolute())), session, source.held)
     found = where_apart(own, source, case)
     if found is None:
-        return ""
+        return None
+    hint = "values are paired by their numbers; what the two spell otherwise has no pair"
     if isinstance(found, str):
-        return f"the first step apart is not known: {found}"
-    return f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
+        said = noted("first-step-unknown", f"the first step apart is not known: {found}", case=case.name)
+    else:
+        message = f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
+        said = noted("first-step-apart", message, case=case.name, **found.about)
+    return said.model_copy(update={"hint": hint})
 
 
-def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[str]:
+def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
     """What was guessed of the inputs, and what the source is no measure for."""
     if source.given:
         said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
-        yield f"the source was given {said}, in order: their names are not the file's"
+        message = f"the source was given {said}, in order: their names are not the file's"
+        yield noted("inputs-given-by-order", message, given=source.given)
     if measure.widest != "float64":
-        yield "the source was compared in float32: it has no float64, or no numbers in it"
+        yield noted("no-float64", "the source was compared in float32: it has no float64, or no numbers in it")
     for name in inputs.guessed:
-        yield f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
+        message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
+        yield noted("input-guessed", message, input=name)
 
 
 def unasked(description: FileDescription) -> str:

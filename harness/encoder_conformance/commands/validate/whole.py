@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.protocol.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class WholeComparison:
     outputs: Mapping[str, str] = field(default_factory=dict)
     not_compared: Sequence[str] = ()
     better: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    first_apart: str = ""
+    notes: Sequence[Finding] = ()
+    first_apart: Finding | None = None
     """The first step of the file that is none of the source's, and in which case; or why that is not known."""
 
     @property
