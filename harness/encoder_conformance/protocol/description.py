@@ -37,6 +37,11 @@ def as_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def decimal(value: Any) -> Any:
+    """A choice's value for programs: the number that `as_text` shows; what is none as it is."""
+    return float(as_text(value)) if isinstance(value, float) else value
+
+
 class Fact(Frozen):
     """One choice of the layer, and the evidence for it in the graph."""
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import as_its_schema_says, kinds_in
 from products import of_a_release
 from rich.console import Console
 from safetensors.numpy import save_file
@@ -174,7 +175,9 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             model, layer, parameters, None, runtimes, {}, limit, strict, limits=limits or WorkerLimits()
         )
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-        return validate(asked, tmp_path / "out", 2, quiet, folder)
+        found = validate(asked, tmp_path / "out", 2, quiet, folder)
+        as_its_schema_says(found.model_dump_json())
+        return found
 
     return of
 
@@ -472,6 +475,7 @@ def test_a_file_that_is_not_understood_has_no_phase_ticked_that_asks_it(validate
     found = validated(says=says)
     assert (found.status, found.judged, found.runtimes, found.covered) == (2, False, (), ())
     assert errors(found) == {"layer": ["no softmax"]}
+    assert kinds_in(as_its_schema_says(found.model_dump_json())) == {"layer-not-read"}
     assert [line[0] for line in printed(found) if line[2:].startswith(("loads", "shapes", "cost"))] == ["–", "–"]
     assert [line for line in printed(found) if line.startswith("✓")][-1].startswith("✓ dimensions")
 

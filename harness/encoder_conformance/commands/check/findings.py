@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
-from encoder_conformance.protocol.description import ModuleDescription, as_text
+from encoder_conformance.protocol.description import ModuleDescription, as_text, decimal
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity, source_of
 from encoder_conformance.protocol.way_back import WayBackAnswer
@@ -161,7 +161,8 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
             message = f"{key} is {as_text(value)} in the module{where}, and {as_text(expected)} in {stated.layer}"
             hint = "judged with the deviations that are declared" if declared else ""
             severity: Severity = "warning" if declared else "error"
-            about = {"key": key, "found": value, "stated": expected, "layer": stated.layer, **_source(described, key)}
+            values = {"found": decimal(value), "stated": decimal(expected)}
+            about = {"key": key, **values, "layer": stated.layer, **_source(described, key)}
             yield Finding(severity=severity, kind="choice-differs", message=message, hint=hint, about=about)
     elif read is not None:
         for each in unusual(read):

@@ -13,7 +13,7 @@ from encoder_conformance.commands.validate.weights import layer_finding, shared,
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.layer_differences import differences
-from encoder_conformance.protocol.description import FileDescription, InitializerSource
+from encoder_conformance.protocol.description import FileDescription, InitializerSource, decimal
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.axes import Array
@@ -116,7 +116,7 @@ def _unlike_stated(subject: ExaminedFile) -> Iterator[PhaseFinding]:
                 kind="choice-differs",
                 message=f"{key} is {own} in the file{where}, and {expected} in {stated.layer}",
                 deviation=_that_chooses(subject, key),
-                about={"key": key, "found": own, "stated": expected, "layer": stated.layer},
+                about={"key": key, "found": decimal(own), "stated": decimal(expected), "layer": stated.layer},
             )
 
 
