@@ -57,7 +57,8 @@ FindingKind = Literal[
     # Two black boxes, and a source.
     "output-differs", "output-unpaired", "inputs-given-by-order", "input-guessed", "mask-not-given", "first-step-apart",
     "first-step-unknown", "both-raise", "one-raises", "not-compared", "more-numbers-than-source", "rounded-from-source",
-    "source-answers-nothing", "differs-from-source",
+    "source-answers-nothing", "source-does-not-run", "source-not-repeatable", "source-raises", "not-askable",
+    "differs-from-source",
     # Files of integers, and narrow formats.
     "computes-with-integers", "scale-unusable", "stage-out-of-line", "stage-off-by-integers", "integers-not-looked-at",
     "products-saturate", "limit-without-integers", "rounding-not-measured", "no-numbers", "no-limit", "over-limit",
@@ -249,6 +250,10 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "more-numbers-than-source": "the file has numbers where its source has none",
     "rounded-from-source": "the file holds numbers that are rounded from the source's",
     "source-answers-nothing": "the source answered nothing that the file answered",
+    "source-does-not-run": "the source holds parameters, and computes nothing",
+    "source-not-repeatable": "the source cannot be called so, or answers another thing each time",
+    "source-raises": "the source raises, so that nothing was compared there",
+    "not-askable": "no inputs of the file are known, or its integers are judged elsewhere",
     "differs-from-source": "from a tensor on the file differs from its source",
     "computes-with-integers": "the file computes with integers",
     "scale-unusable": "a stored scale is 0, negative or no number",

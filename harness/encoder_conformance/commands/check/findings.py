@@ -60,7 +60,8 @@ def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
     for answer in answers:
         if answer.outcome != "pass" and answer.message:
             severity, kind = _WAY_BACK[answer.outcome]
-            about = {"question": answer.name, "distance": answer.distance}
+            about: dict[str, object] = {"question": answer.name, "distance": answer.distance}
+            about |= {"source": answer.source} if answer.source else {}
             yield Finding(severity=severity, kind=kind, message=answer.message, about=about)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from encoder_conformance.blackbox.comparing import judged, paired
 from encoder_conformance.blackbox.first_apart import FirstApart
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, RaisedCase, where_apart
 from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import OutputDifference, UnreadSide, WholeDiffResult
 from encoder_conformance.platform.errors import InputError
@@ -190,11 +190,11 @@ def _first_apart(
         yield noted("first-step-unknown", f"the first step apart is not known: {found}", case=case.name)
 
 
-def _unanswered(one: Source, cases: Sequence[WholeCase], failed: Sequence[str]) -> Iterator[Finding]:
+def _unanswered(one: Source, cases: Sequence[WholeCase], failed: Sequence[RaisedCase]) -> Iterator[Finding]:
     """The cases that B raises in: an error where A answers. `failed`: what it raises, in the order of the cases."""
     kinds: dict[tuple[str, bool], list[str]] = {}
     for case, why in zip(cases, failed, strict=True):
-        raised = why.removeprefix(f"{case.name}: the source raises ").split("   ")[0]  # without its frames
+        raised = why.raised.split("   ")[0]  # without its frames
         both = isinstance(one.outputs(case.inputs, "own"), Failure)
         kinds.setdefault((raised, both), []).append(case.name)
     for (raised, both), names in kinds.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from encoder_conformance.blackbox.comparing import Outputs, judged, paired
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, RaisedCase, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
@@ -42,9 +42,9 @@ def compare_whole(
     description = file.description
     name = request.target if request.at is None else f"{request.target} at {request.at}"
     if session is None:
-        return WholeComparison(name, not_compared=("a checkpoint does not run",))
+        return WholeComparison(name, not_compared=(noted("source-does-not-run", "a checkpoint does not run"),))
     if (why := unasked(description)) or description.whole is None:
-        return WholeComparison(name, not_compared=(why,) if why else ())
+        return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
     few = is_large(description)
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
@@ -52,7 +52,7 @@ def compare_whole(
     progress.begin(f"the whole file and {name}", len(cases) + 1)
     found = Measure(called, few=few)
     if problem := found.unfit(cases[0]):
-        return WholeComparison(name, not_compared=(problem,))
+        return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
@@ -145,18 +145,23 @@ def _called(session: Session, model: Path, inputs: Outputs) -> Outputs | Failure
     return {name: tensors[name] for name in called.outputs}
 
 
+def _raised(failed: Sequence[RaisedCase]) -> tuple[Finding, ...]:
+    return tuple(noted("source-raises", str(each), case=each.case) for each in failed)
+
+
 def compared(
     source: str,
     expected: Sequence[ExpectedOutputs],
     files: Sequence[tuple[RuntimeRun, Mapping[str, Outputs | Failure]]],
-    failed: Sequence[str],
+    failed: Sequence[RaisedCase],
 ) -> WholeComparison:
     """Each output of each run beside what is expected. `failed`: cases in which nothing is, and why."""
     if not expected:
-        return WholeComparison(source, not_compared=tuple(failed) or ("the source answers nothing",))
+        nothing = noted("source-answers-nothing", "the source answers nothing")
+        return WholeComparison(source, not_compared=_raised(failed) or (nothing,))
     shown = next((each for _, run in files for each in run.values() if not isinstance(each, Failure)), None)
     if shown is None:
-        return WholeComparison(source, not_compared=("no runtime runs the file",))
+        return WholeComparison(source, not_compared=(noted("runtime-does-not-run", "no runtime runs the file"),))
     first = expected[0]
     pairs, unpaired = paired(shown, first.outputs)
     verdicts, better = list[WholeVerdict](), list[str]()
@@ -173,6 +178,10 @@ def compared(
                 rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
-    said = [*failed, *(f"the output {name!r} has no counterpart in the source" for name in unpaired)]
+    lone = (
+        noted("output-unpaired", f"the output {name!r} has no counterpart in the source", output=name)
+        for name in unpaired
+    )
+    said = [*_raised(failed), *lone]
     cases = [each.case for each in expected]
     return WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)))

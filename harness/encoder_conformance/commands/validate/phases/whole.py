@@ -17,7 +17,7 @@ def assess(evidence: ValidationEvidence) -> Assessment:
     if whole is None:
         return Assessment(not_asked="no source was named (--against)")
     if not whole.verdicts:
-        return Assessment(not_asked=f"not compared: {'; '.join(whole.not_compared) or 'the file could not be read'}")
+        return Assessment(not_asked=f"not compared: {'; '.join(whole.why_not) or 'the file could not be read'}")
     return Assessment(_summary(whole), [*_apart(whole), *_notes(whole)])
 
 
@@ -81,8 +81,8 @@ def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
     for note in (*whole.notes, *([whole.first_apart] if whole.first_apart else ())):
         yield _finding(note)
     for why in whole.not_compared:
-        message = f"not compared: {why}"
-        yield PhaseFinding(phase="whole", severity="warning", kind="not-compared", message=message)
+        told = why.model_copy(update={"severity": "warning", "message": f"not compared: {why.message}"})
+        yield _finding(told)
     if whole.better:
         message = f"the file has numbers where its source has none: {', '.join(whole.better)}"
         yield _finding(noted("more-numbers-than-source", message, cases=whole.better))
