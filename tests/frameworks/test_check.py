@@ -181,6 +181,7 @@ def test_a_right_module_does_what_it_was_read_to_be(conform: Callable, target: s
     assert {("output", "float32"), ("gradients", "float64"), ("invariant", "float32")} <= asked
     assert any(record["case"].startswith("as-read-own/") for record in part["records"])
     assert all(record["outcome"] == "pass" for record in part["records"])
+    assert {"other-configuration", "initialisation"} <= {each["kind"] for each in part["not_asked"]}
 
 
 @pytest.mark.release

@@ -55,8 +55,8 @@ FindingKind = Literal[
     "situations-wrong-without-mask", "sampled", "levels-differ", "depends-on-history", "whole-out-of-line",
     "whole-in-line", "front-out-of-line",
     # Two black boxes, and a source.
-    "output-differs", "output-unpaired", "inputs-given-by-order", "input-guessed", "mask-not-given", "first-step-apart",
-    "first-step-unknown", "both-raise", "one-raises", "not-compared", "more-numbers-than-source", "rounded-from-source",
+    "output-differs", "output-shape-differs", "output-unpaired", "inputs-given-by-order", "input-guessed",
+    "mask-not-given", "first-step-apart", "first-step-unknown", "both-raise", "one-raises", "not-compared", "more-numbers-than-source", "rounded-from-source",
     "source-answers-nothing", "source-does-not-run", "source-not-repeatable", "source-raises", "not-askable",
     "differs-from-source",
     # Files of integers, and narrow formats.
@@ -238,6 +238,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "whole-in-line": "from its inputs on the whole file is in line",
     "front-out-of-line": "what stands before the encoder computes something else",
     "output-differs": "an output is not that of the source",
+    "output-shape-differs": "an output has another shape in each",
     "output-unpaired": "an output has no counterpart in the other",
     "inputs-given-by-order": "inputs were given in order, since their names differ",
     "input-guessed": "what an input takes was guessed",
@@ -263,7 +264,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "products-saturate": "sums of products of integers are cut off on this processor",
     "limit-without-integers": "a limit was given for a file without integers",
     "rounding-not-measured": "the rounding of the whole file was not measured",
-    "no-numbers": "the file gives no numbers where its reference gives some",
+    "no-numbers": "it gives no numbers where its reference gives some",
     "no-limit": "no limit was given for the rounding",
     "over-limit": "the relative error is over the limit",
     "limit-not-held": "the limit does not hold some kinds of inputs",

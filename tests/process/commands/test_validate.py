@@ -450,6 +450,9 @@ def test_where_one_size_is_fixed_the_other_is_asked(
     said = covered(found)
     assert [": ".join(said[name]) for name in ("other batch sizes", "other lengths")] == [batch, length]
     assert (found.status == 0) == (not lie)
+    batches = next(each for each in found.covered if each.question == "other batch sizes")
+    assert batches.wrong == ((3,) if lie else ())
+    assert set(batches.wrong) <= set(batches.asked)
 
 
 def test_a_file_without_masks_is_asked_for_none_and_is_said_to_be(validated: Callable) -> None:
@@ -466,6 +469,8 @@ def test_a_runtime_alone_is_compared_with_nothing(validated: Callable, monkeypat
     found = validated()
     assert (found.status, found.not_asked["levels"]) == (0, "one runtime and level alone; nothing to compare")
     assert covered(found)["other runtimes"] == ("not asked", "reference was left out; openvino was left out")
+    [runtimes] = [each for each in found.covered if each.question == "other runtimes"]
+    assert (runtimes.asked, runtimes.wrong) == (("onnxruntime",), ())
     assert covered(found)["other levels"][0] == "not asked"
 
 

@@ -19,7 +19,7 @@ KINDS = get_args(FindingKind)
 MAKERS = {
     "Finding": None, "PhaseFinding": None, "Problem": None, "noted": 0, "_warning": 0, "_finding": 1,
     "layer_finding": 1, "rounding_finding": 1, "_order_finding": 1, "_of_run": 2, "error": 1, "warning": 1, "note": 1,
-    "add": 2, "BadTarget": 2,
+    "add": 2, "BadTarget": 2, "_problem": 3,
 }  # fmt: skip
 """What makes a finding → the place of the kind among its arguments; None: it has a name."""
 FACES = ("Finding", "PhaseFinding")

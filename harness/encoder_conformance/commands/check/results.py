@@ -52,6 +52,20 @@ class VariantResult(Frozen):
         return int(self.tally.unexpected > 0)
 
 
+UnaskedKind = Literal[
+    "argument", "mask-form", "packed-rows", "positions-beyond", "other-positions", "gradients", "way-back", "dropout",
+    "other-configuration", "initialisation",
+]  # fmt: skip
+
+
+class NotAsked(Frozen):
+    """What no verdict on a part covers: `said` in a few words, and for programs by its `kind` and facts."""
+
+    kind: UnaskedKind
+    said: Plain
+    about: About = Field(default_factory=dict)
+
+
 class PartResult(Frozen):
     """One module, or one part of a model. `at`: "" for the whole. `layer`: as what it was judged; None: it was not.
 
@@ -76,6 +90,8 @@ class PartResult(Frozen):
     """The layers of published encoders that it was read and proved to be, whatever their sizes."""
     variants: tuple[VariantResult, ...] = ()
     """Those of `--also`."""
+    not_asked: tuple[NotAsked, ...] = ()
+    """Of one that was judged."""
 
     @property
     def errors(self) -> list[Finding]:

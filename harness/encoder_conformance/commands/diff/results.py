@@ -5,6 +5,7 @@ from typing import Literal
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Plain, SourceLine
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
@@ -83,12 +84,14 @@ class DiffResult(Frozen):
 
 
 class OutputDifference(Frozen):
-    """One output of A beside B's in one case. `rms`: of their difference, in σ; None with a `problem`: no number."""
+    """One output of A beside B's in one case. `rms`: of their difference, in σ; None with a `problem`: no number.
+    `problem_kind`: the same for programs."""
 
     case: str
     output: str
     rms: float | None
     problem: str = ""
+    problem_kind: FindingKind | None = None
 
     @property
     def agrees(self) -> bool:

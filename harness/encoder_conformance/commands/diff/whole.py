@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from encoder_conformance.blackbox.comparing import judged, paired
+from encoder_conformance.blackbox.comparing import judged, kind_of_problem, paired
 from encoder_conformance.blackbox.first_apart import FirstApart
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, RaisedCase, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.diff.interface import interface_findings
 from encoder_conformance.commands.diff.results import OutputDifference, UnreadSide, WholeDiffResult
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument
 from encoder_conformance.protocol.description import WholeFile, WholeInput
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, SourceLine, noted
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.opening import is_unread
@@ -141,18 +142,26 @@ def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, 
         answer = one.outputs(each.case.inputs, "own")
         if isinstance(answer, Failure):
             problem = f"A raises {answer.message.splitlines()[0]}"
-            found.append(OutputDifference(case=each.case.name, output="", rms=None, problem=problem))
+            found.append(_problem(each, "", problem, "one-raises"))
             continue
         pairs, unpaired = paired(answer, each.outputs)
         for name, theirs in pairs.items():
             rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
             if has_more:  # no better than B, as an export may be than its source: it is another module
-                rms, problem = None, "no finite number in B where A has a number"
-            found.append(OutputDifference(case=each.case.name, output=name, rms=rms, problem=problem))
+                found.append(_problem(each, name, "no finite number in B where A has a number", "no-numbers"))
+            elif problem:
+                found.append(_problem(each, name, problem, kind_of_problem(answer[name], each.outputs[theirs])))
+            else:
+                found.append(OutputDifference(case=each.case.name, output=name, rms=rms))
         for name in unpaired:
             problem = f"B has no output of the shape {list(answer[name].shape)}"
-            found.append(OutputDifference(case=each.case.name, output=name, rms=None, problem=problem))
+            found.append(_problem(each, name, problem, "output-unpaired"))
     return pairs, tuple(found)
+
+
+def _problem(each: ExpectedOutputs, output: str, problem: str, kind: FindingKind) -> OutputDifference:
+    """An output that is no number away."""
+    return OutputDifference(case=each.case.name, output=output, rms=None, problem=problem, problem_kind=kind)
 
 
 def _notes(two: Source, measure: Measure, left_out: Sequence[str]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from encoder_conformance.blackbox.comparing import Outputs, judged, paired
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, RaisedCase, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
