@@ -56,9 +56,9 @@ FindingKind = Literal[
     "whole-in-line", "front-out-of-line",
     # Two black boxes, and a source.
     "output-differs", "output-shape-differs", "output-unpaired", "inputs-given-by-order", "input-guessed",
-    "mask-not-given", "first-step-apart", "first-step-unknown", "both-raise", "one-raises", "not-compared", "more-numbers-than-source", "rounded-from-source",
-    "source-answers-nothing", "source-does-not-run", "source-not-repeatable", "source-raises", "not-askable",
-    "differs-from-source",
+    "mask-not-given", "first-step-apart", "first-step-unknown", "both-raise", "one-raises", "not-compared",
+    "more-numbers-than-source", "rounded-from-source", "source-answers-nothing", "source-does-not-run",
+    "source-not-repeatable", "source-raises", "not-askable", "differs-from-source",
     # Files of integers, and narrow formats.
     "computes-with-integers", "scale-unusable", "stage-out-of-line", "stage-off-by-integers", "integers-not-looked-at",
     "products-saturate", "limit-without-integers", "rounding-not-measured", "no-numbers", "no-limit", "over-limit",
