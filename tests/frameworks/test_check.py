@@ -1,7 +1,6 @@
 """`conform check` on bare modules: what is read off them is right and proved, and bugs in them are named."""
 
 import hashlib
-import json
 import random
 import re
 import runpy
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from documents import read_document
 from products import daily
 from torch import nn
 
@@ -167,8 +167,7 @@ def test_16_bits_are_taken_and_the_map_is_proved_in_the_widest_format() -> None:
 def check(conform: Callable, target: str, *arguments: str) -> Any:
     target = f"{MODULES}:{target}" if ":" not in target else target
     ended = conform("check", target, "--jobs", "1", "--out", "report", *arguments)
-    path = ended.out / "check.json"
-    return ended, json.loads(path.read_text()) if path.is_file() else None
+    return ended, read_document(ended.out / "check.json")
 
 
 @pytest.mark.parametrize("target", [pytest.param("instance", marks=pytest.mark.release), "Einsum"])
@@ -182,6 +181,7 @@ def test_a_right_module_does_what_it_was_read_to_be(conform: Callable, target: s
     assert {("output", "float32"), ("gradients", "float64"), ("invariant", "float32")} <= asked
     assert any(record["case"].startswith("as-read-own/") for record in part["records"])
     assert all(record["outcome"] == "pass" for record in part["records"])
+    assert {"other-configuration", "initialisation"} <= {each["kind"] for each in part["not_asked"]}
 
 
 @pytest.mark.release
@@ -279,8 +279,11 @@ def test_two_parameters_that_are_one_are_not_the_stated_layer_s(conform: Callabl
     ended, _ = check(conform, "Tied")
     assert ended.status == 0
     assert "! attention.query.weight and attention.key.weight are the same numbers" in ended.stdout
-    ended, _ = check(conform, "Tied", "--layer", "pre-gelu")
+    ended, result = check(conform, "Tied", "--layer", "pre-gelu")
     assert ended.status == 1
+    tied = next(finding for finding in result["parts"][0]["findings"] if finding["kind"] == "parameters-tied")
+    due = {"parameters": ["attention.query.weight", "attention.key.weight"], "in_part": False, "transposed": False}
+    assert (tied["severity"], tied["about"]) == ("error", due)
     assert "✗ attention.query.weight and attention.key.weight are the same numbers" in ended.stdout
 
 
@@ -289,6 +292,16 @@ def test_a_bias_that_the_stated_layer_has_and_the_module_has_not(conform: Callab
     ended, _ = check(conform, "NoValueBias", "--layer", "post-relu")
     assert ended.status == 1
     assert "✗ it has no attention.value.bias, and post-relu has" in ended.stdout
+
+
+def test_a_program_is_told_what_is_otherwise_by_names_and_not_by_sentences(conform: Callable) -> None:
+    ended, result = check(conform, f"{MODULES.with_name('unread_modules.py')}:Parallel")
+    assert ended.status == 2, ended.stdout + ended.stderr
+    [part] = result["parts"]
+    [refused] = [finding for finding in part["findings"] if finding["kind"] == "layer-not-read"]
+    assert refused["about"]["features"] == part["described"]["not_read"]["features"] == ["parallel"]
+    assert refused["about"]["beyond"] is True
+    assert refused["severity"] == "error"
 
 
 @pytest.mark.release

@@ -269,9 +269,11 @@ def test_a_layer_that_trains_as_another_is_none() -> None:
 
 def test_a_frozen_parameter_is_named() -> None:
     assert FRAMEWORK.notes(MODULES["Post"]()) == ()
-    assert FRAMEWORK.notes(MODULES["Frozen"]()) == (
-        "frozen (requires_grad is False): q.bias; a copy where they are not is asked for their gradients",
+    [note] = FRAMEWORK.notes(MODULES["Frozen"]())
+    assert note.message == (
+        "frozen (requires_grad is False): q.bias; a copy where they are not is asked for their gradients"
     )
+    assert (note.severity, note.kind, note.about) == ("note", "parameter-frozen", {"names": ["q.bias"]})
 
 
 def test_what_cannot_be_compiled_here_is_not_judged_without() -> None:

@@ -1,11 +1,11 @@
 """`conform diff`: two layers with the same parameters, in any frameworks; which is off, where, and by what."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import read_document
 from safetensors.numpy import save_file
 
 MODULES = Path(__file__).with_name("bare_modules.py")
@@ -13,8 +13,7 @@ MODULES = Path(__file__).with_name("bare_modules.py")
 
 def diff(conform: Callable, first: str, second: str, *arguments: str | Path):
     ended = conform("diff", first, second, "--jobs", "1", "--out", "report", *arguments)
-    path = ended.out / "diff.json"
-    return ended, json.loads(path.read_text()) if path.is_file() else None
+    return ended, read_document(ended.out / "diff.json")
 
 
 @pytest.fixture
@@ -33,6 +32,9 @@ def test_the_one_that_is_off_is_named_with_its_bug(conform: Callable, own_inputs
     gradients = [each for each in found["apart"] if each["check"] == "gradients"]
     assert max(each["rms"] for each in gradients) > 100
     assert all(each["sides"][0] < 2 for each in found["apart"]), "A is what was read off it"
+    [finding] = found["findings"]
+    assert finding["kind"] == "mask-forms-disjoint"
+    assert finding["about"] == {"masks": ["mask", "mask"], "meanings": ["attend", "attend"]}
 
 
 @pytest.mark.release

@@ -1,18 +1,17 @@
 """`conform diff` of modules of which no layer is read: their outputs, as those of black boxes."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from documents import kinds_in, read_document
 
 MODULES = Path(__file__).with_name("unread_modules.py")
 
 
 def diff(conform: Callable, first: str, second: str):
     ended = conform("diff", f"{MODULES}:{first}", f"{MODULES}:{second}", "--jobs", "1", "--out", "report")
-    path = ended.out / "diff.json"
-    return ended, json.loads(path.read_text()) if path.is_file() else None
+    return ended, read_document(ended.out / "diff.json")
 
 
 @pytest.mark.release
@@ -27,6 +26,8 @@ def test_a_port_agrees_in_every_case_and_that_is_all_that_is_said(conform: Calla
     assert "no mask" in " ".join(found["cases"])
     assert "neither is known to be right" in ended.stdout
     assert "attention and the feed-forward network stand side by side" in found["unread"][0]
+    assert {each["side"]: each["features"] for each in found["unread_of"]}["A"] == ["parallel"]
+    assert "no-float64" in kinds_in(found)
 
 
 @pytest.mark.release
@@ -35,6 +36,7 @@ def test_another_computation_is_apart_everywhere(conform: Callable) -> None:
     assert ended.status == 1, ended.stdout + ended.stderr
     assert min(each["rms"] for each in found["apart"]) > 1e4
     assert any(each["message"].startswith("from ") for each in found["findings"]), "where A leaves B is said"
+    assert "first-step-apart" in kinds_in(found)
 
 
 @pytest.mark.release

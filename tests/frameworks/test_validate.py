@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from documents import as_its_schema_says
 from onnx import helper, numpy_helper, parser
 from rich.console import Console
 
@@ -613,7 +614,9 @@ def test_the_command(conform: Callable[..., Any], tmp_path: Path) -> None:
     path = polarity.planted(tmp_path)
     ended = conform("validate", path.relative_to(tmp_path), "--mask", "attend", "--json", *arguments)
     assert ended.status == 1, ended.stdout + ended.stderr
-    assert [finding["phase"] for finding in json.loads(ended.stdout)["findings"]] == ["masks"]
+    [finding] = as_its_schema_says(ended.stdout)["findings"]
+    assert (finding["phase"], finding["kind"]) == ("masks", "mask-meaning-unexpected")
+    assert finding["about"] == {"name": "mask", "meaning": "ignore", "expected": "attend"}
     path.write_bytes(path.read_bytes()[:500])
     ended = conform("validate", path, *arguments)
     assert ended.status == 2

@@ -10,7 +10,7 @@ from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.paths import SPECS, shown
 from tools import ROOT
 from tools.onnx_table import page as onnx
-from tools.pages import coverage, exit_statuses
+from tools.pages import coverage, exit_statuses, finding_kinds
 from tools.pages.frames import example_frames
 from tools.pages.schema import schema_files
 from tools.survey import page as findings
@@ -57,6 +57,7 @@ GENERATED: dict[str, Callable[[], Files]] = {
     "schemas": lambda: {path: content.encode() for path, content in schema_files().items()},
     "frames": example_frames,
     "exit-statuses": lambda: _text(exit_statuses.PAGE, exit_statuses.page()),
+    "finding-kinds": lambda: _text(finding_kinds.PAGE, finding_kinds.page()),
     "coverage": lambda: _text(coverage.PAGE, coverage.page()),
     "findings": _findings,
     "onnx": _onnx,

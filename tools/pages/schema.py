@@ -6,6 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from encoder_conformance.commands.check.results import CheckResult
+from encoder_conformance.commands.diff.results import DiffResult, WholeDiffResult
+from encoder_conformance.commands.validate.results import Validation
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.golden.store import Manifest
@@ -23,6 +26,9 @@ MODELS: tuple[type[BaseModel], ...] = (
     Layer, Situation, Deviation, Constants, Core, Published, Implementation, Manifest, Report,
 )  # fmt: skip
 
+DOCUMENTS: dict[str, Any] = {"check": CheckResult, "diff": DiffResult | WholeDiffResult, "validation": Validation}
+"""Documents of results, which are written and not read back: `check.json` → its model. Every field is there."""
+
 
 def schema_files() -> dict[Path, str]:
     """Path → content of each schema."""
@@ -37,7 +43,9 @@ def _model_schemas() -> dict[str, dict[str, Any]]:
     models = {model.__name__.lower(): model.model_json_schema() for model in MODELS}
     models["layer"] = _of_layer_file(models["layer"])
     wire: dict[str, Any] = {"request": Request, "answer": Started | Built | Initialised | Answer}
-    return models | {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
+    models |= {f"wire-{name}": TypeAdapter(union).json_schema() for name, union in wire.items()}
+    written = {name: TypeAdapter(model).json_schema(mode="serialization") for name, model in DOCUMENTS.items()}
+    return models | written
 
 
 def _of_layer_file(layer: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.spec.axes import Array
 
 LIMIT = 5.0
@@ -46,3 +47,12 @@ def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str,
     more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
     error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
     return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more
+
+
+def kind_of_problem(found: Array, right: Array) -> FindingKind:
+    """For programs, of an output that is none of the other's, both [*shape]: another shape, or no number where the
+    other has one; else there was nothing to compare."""
+    if found.shape != right.shape:
+        return "output-shape-differs"
+    mine, theirs = found.astype(np.float64), right.astype(np.float64)
+    return "no-numbers" if (np.isfinite(theirs) & ~np.isfinite(mine)).any() else "not-compared"

@@ -58,6 +58,12 @@ class FirstApart:
         return f"{self.made_by} ({'; '.join(taken)})" if taken else self.made_by
 
     @property
+    def about(self) -> dict[str, object]:
+        """Its facts, for a finding."""
+        computes = self.computes or None
+        return {"made_by": self.made_by, "value": self.value, "alike": self.alike, "computes": computes}
+
+    @property
     def also(self) -> str:
         """What it gives, to stand behind a sentence."""
         return f": it gives {self.computes}" if self.computes else ""

@@ -61,6 +61,17 @@ class ExpectedOutputs:
     sigma: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class RaisedCase:
+    """A case in which the source raises, and what."""
+
+    case: str
+    raised: str
+
+    def __str__(self) -> str:
+        return f"{self.case}: the source raises {self.raised}"
+
+
 class Measure:
     """What the source does, asked in float64, in the file's format, and disturbed.
 
@@ -72,7 +83,7 @@ class Measure:
 
     def __init__(self, source: Source, *, few: bool) -> None:
         self._source, self._seeds = source, range(2 if few else _DISTURBED)
-        self.failed: list[str] = []
+        self.failed: list[RaisedCase] = []
 
     def unfit(self, case: WholeCase) -> str:
         """Why its answers are no measure: it cannot be called so, or answers another thing each time."""
@@ -123,7 +134,7 @@ class Measure:
     def _asked(self, case: WholeCase, precision: Precision) -> Outputs | None:
         answer = self._source.outputs(case.inputs, precision)
         if isinstance(answer, Failure):
-            self.failed.append(f"{case.name}: the source raises {answer.message.splitlines()[0]}")
+            self.failed.append(RaisedCase(case.name, answer.message.splitlines()[0]))
             return None
         return answer
 

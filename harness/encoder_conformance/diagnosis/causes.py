@@ -174,6 +174,7 @@ def _diagnosis(name: str, kind: str, seen: Sequence[FailedCheck], a: str) -> Dia
         implementation=name,
         dtype=", ".join(sorted({each.task.dtype for each in seen})),
         confidence="seen",
+        cause="-".join(kind.replace("_", "-").split()),
         sentences=(sentence.format(seen=message, a=a),),
         advice=f"{ADVICE[kind]} ({', '.join(_clauses(first))})",
         first_stage=first.lost,

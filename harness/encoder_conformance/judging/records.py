@@ -159,6 +159,8 @@ class Diagnosis(Frozen):
     dtype: str
     confidence: Confidence
     """`seen`: a cause observed without the catalogue; `sentences` describe it and `advice` says what to do."""
+    cause: str = ""
+    """The name of a cause that is `seen`, for programs."""
     of: Literal["forward", "backward"] = "forward"
     """`backward`: of gradients, in layers whose forward pass conforms."""
     cut_short: bool = False

@@ -15,6 +15,8 @@ Layout = Literal["BSD", "SBD", "SD"]
 LAYOUTS: dict[Layout, str] = {
     "BSD": "[batch, sequence, d_model]", "SBD": "[sequence, batch, d_model]", "SD": "[sequence, d_model]"
 }  # fmt: skip
+PACKED = "[positions of all items, d_model]"
+"""The layout of x in rows of all items, one after the other, with the number of each item's."""
 _AXES = {
     **{"B": "batch", "H": "heads", "S": "sequence", "X": "batch · heads", "D": "d_model"},
     **{"d": "d_head", "e": "d_head / 2", "f": "2 · d_head"},

@@ -19,7 +19,7 @@ from encoder_conformance.protocol.arguments import (
     UnusableMask,
     XArgument,
 )
-from encoder_conformance.protocol.findings import PhaseFinding, Plain
+from encoder_conformance.protocol.findings import Finding, NotRead, PhaseFinding, Plain
 from encoder_conformance.protocol.quantised import Quantisation
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -35,6 +35,11 @@ Form = Literal[
 def as_text(value: Any) -> str:
     """A choice's value: float32's 9.99999974e-06 as the decimal 1e-05 that it stands for."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def decimal(value: Any) -> Any:
+    """A choice's value for programs: the number that `as_text` shows; what is none as it is."""
+    return float(as_text(value)) if isinstance(value, float) else value
 
 
 class Fact(Frozen):
@@ -200,15 +205,6 @@ class FileDescription(Description):
         return batch, sequence
 
 
-class NotRead(Frozen):
-    """Why the graph is no layer's; `where`: the line of source, if it is known. `beyond`: whether it is for what no
-    layer of the specification can be stated to have."""
-
-    problem: str
-    where: str
-    beyond: bool = False
-
-
 class ModuleSource(Frozen):
     """The own parameters of a module that one of the specification's is, and in which form, `times` a number and with
     `more` added. `shape`: of the own parameter, where it is one; `at`: the number of its first element that is held."""
@@ -311,7 +307,7 @@ class ModuleDescription(Description):
     always_causal: bool
     across_batch: bool
     stated: Layer | None
-    notes: tuple[str, ...]
+    notes: tuple[Finding, ...]
     not_read: NotRead | None
     unplaced: tuple[str, ...]
     parameters: dict[str, ModuleSource]

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from encoder_conformance.protocol.findings import Plain
+from encoder_conformance.protocol.findings import Plain, SourceLine
 from encoder_conformance.spec.strict import Frozen
 
 WayBackQuestion = Literal[
@@ -19,6 +19,8 @@ class WayBackAnswer(Frozen):
     outcome: Literal["pass", "fail", "unusual", "not-asked"]
     distance: float | None = None
     message: Plain = ""
+    source: SourceLine | None = None
+    """The line that makes it so, where that is known."""
 
 
 class WayBackAnswers(Frozen):

@@ -9,6 +9,7 @@ from itertools import combinations
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskForm, MaskMeaning
 from encoder_conformance.protocol.description import Description, FileDescription, ModuleDescription
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity
 
 Sides = tuple[str, str]
@@ -45,7 +46,8 @@ def compared(one: Description, two: Description, sides: Sides) -> Iterator[Findi
     """An error where the same call means another thing, a warning where one of them cannot be called so, and a note
     where it is called by another name or in fewer forms."""
     if one.x_layout != two.x_layout and one.x_layout and two.x_layout:
-        yield _finding("error", f"x: {one.x_layout} in {sides[0]}, {two.x_layout} in {sides[1]}")
+        message = f"x: {one.x_layout} in {sides[0]}, {two.x_layout} in {sides[1]}"
+        yield _finding("error", "x-layout-differs", message, layouts=[one.x_layout, two.x_layout])
     yield from _place_of_x(one, two, sides)
     yield from _without_masks(one, two, sides)
     ours, theirs = _masks(one), _masks(two)
@@ -58,7 +60,8 @@ def compared(one: Description, two: Description, sides: Sides) -> Iterator[Findi
         for mask in masks:
             if mask.name not in matched:
                 message = f"{mask.name} of {side} ({MEANINGS[mask.meaning]}) is like no argument of {other}"
-                yield _finding("warning", f"{message}: it was not compared")
+                message = f"{message}: it was not compared"
+                yield _finding("warning", "mask-unmatched", message, mask=mask.name, side=side)
 
 
 def _place_of_x(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
@@ -67,7 +70,8 @@ def _place_of_x(one: Description, two: Description, sides: Sides) -> Iterator[Fi
         behind = [bool(each.x.before) for each in (one, two)]
         if behind[0] != behind[1]:
             x, (side, other) = (one.x, sides) if behind[0] else (two.x, sides[::-1])
-            yield _finding("error", f"x: behind {x.before} in {side}, the first argument in {other}", _BY_PLACE)
+            message = f"x: behind {x.before} in {side}, the first argument in {other}"
+            yield _finding("error", "x-place-differs", message, _BY_PLACE, before=x.before, side=side)
 
 
 def _without_masks(one: Description, two: Description, sides: Sides) -> Iterator[Finding]:
@@ -75,7 +79,7 @@ def _without_masks(one: Description, two: Description, sides: Sides) -> Iterator
     if isinstance(one, ModuleDescription) and isinstance(two, ModuleDescription) and one.causal != two.causal:
         causal, other = sides if one.causal else sides[::-1]
         message = f"without a mask: no position sees a later one in {causal}, each sees all others in {other}"
-        yield _finding("error", message)
+        yield _finding("error", "causality-differs", message, causal=causal)
 
 
 @dataclass(frozen=True)
@@ -154,11 +158,16 @@ class _Pair:
         if opposite or (apart and not alike):
             form = (opposite or apart)[0]
             meanings = f"{self.one.text(form)} in {first}, {self.two.text(form)} in {second}"
-            yield _finding(self._severity, f"{name}: {meanings}", _given(form))
+            about = self._about | {"form": _form(form)}
+            yield _finding(self._severity, "mask-meaning-differs", f"{name}: {meanings}", _given(form), **about)
         elif not alike:
             yield self._disjoint(name, sides)
         else:
             yield from self._narrowed(name, sides, apart)
+
+    @property
+    def _about(self) -> dict[str, object]:
+        return {"masks": [self.one.name, self.two.name], "meanings": [self.one.meaning, self.two.meaning]}
 
     @property
     def is_placed(self) -> bool:
@@ -191,19 +200,22 @@ class _Pair:
         severity: Severity = "error" if opposite and same else "warning" if opposite or same else "note"
         first, second = (f"{mask.text(mask.own)} ({_form(mask.own)})" for mask in (self.one, self.two))
         meanings = f"{first} in {sides[0]}, {second} in {sides[1]}"
-        return _finding(severity, f"{name}: {meanings}; no form is taken by both")
+        message = f"{name}: {meanings}; no form is taken by both"
+        return _finding(severity, "mask-forms-disjoint", message, "", **self._about)
 
     def _narrowed(self, name: str, sides: Sides, apart: list[tuple[str, str]]) -> Iterator[Finding]:
         if apart:
             meanings = f"{self.one.text(apart[0])} in {sides[0]}, {self.two.text(apart[0])} in {sides[1]}"
-            yield _finding("warning", f"{name}, as {_form(apart[0])}: {meanings}")
+            message, about = f"{name}, as {_form(apart[0])}: {meanings}", self._about | {"form": _form(apart[0])}
+            yield _finding("warning", "mask-meaning-differs", message, "", **about)
         if self.one.name != self.two.name:
-            yield _finding("note", f"{name} are the same mask")
+            yield _finding("note", "mask-renamed", f"{name} are the same mask", "", **self._about)
         if self.one.whole and self.two.whole:
             for mask, other, side in ((self.one, self.two, sides[0]), (self.two, self.one, sides[1])):
                 alone = [_form(form) for form, meanings in mask.forms.items() if meanings and form not in other.forms]
                 if alone:
-                    yield _finding("note", f"{name}: {side} alone takes {', '.join(alone)}")
+                    message, about = f"{name}: {side} alone takes {', '.join(alone)}", {"side": side, "forms": alone}
+                    yield _finding("note", "mask-form-one-sided", message, "", **self._about, **about)
 
 
 def _pairs(ours: list[_Mask], theirs: list[_Mask]) -> Iterator[_Pair]:
@@ -230,7 +242,8 @@ def _exchanged(pairs: list[_Pair], sides: Sides) -> Iterator[Finding]:
         if (first.one.place, second.one.place) == (second.two.place, first.two.place):
             ours, theirs = (_in_order(masks) for masks in ((first.one, second.one), (first.two, second.two)))
             message = f"masks are in another order: {ours} in {sides[0]}, {theirs} in {sides[1]}"
-            yield _finding("error", message, _BY_PLACE)
+            masks = [[first.one.name, second.one.name], [first.two.name, second.two.name]]
+            yield _finding("error", "masks-order-differs", message, _BY_PLACE, masks=masks)
 
 
 def _in_order(masks: tuple[_Mask, _Mask]) -> str:
@@ -245,5 +258,5 @@ def _given(form: tuple[str, str]) -> str:
     return f"given as {_form(form)}; each was asked in its own way, and so the numbers do not show it"
 
 
-def _finding(severity: Severity, message: str, hint: str = "") -> Finding:
-    return Finding(severity=severity, message=message, hint=hint)
+def _finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object) -> Finding:
+    return Finding(severity=severity, kind=kind, message=message, hint=hint, about=about)

@@ -109,7 +109,7 @@ class ModuleWorker:
             self.examined(at)
             answer = self.session.describe(Vary(variant=variant))
         if isinstance(answer, Failure):
-            return Problem(message=answer.message, hint="")
+            return Problem(message=answer.message, hint="", kind="form-not-made")
         return Problem.model_validate(answer[0]["problem"]) if "problem" in answer[0] else None
 
     def turn_to(self, at: str | None) -> None:

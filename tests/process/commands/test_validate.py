@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from documents import as_its_schema_says, kinds_in
 from products import of_a_release
 from rich.console import Console
 from safetensors.numpy import save_file
@@ -174,7 +175,9 @@ def validated(fake: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             model, layer, parameters, None, runtimes, {}, limit, strict, limits=limits or WorkerLimits()
         )
         quiet = Progress(begin=lambda what, total: None, step=lambda what: None)
-        return validate(asked, tmp_path / "out", 2, quiet, folder)
+        found = validate(asked, tmp_path / "out", 2, quiet, folder)
+        as_its_schema_says(found.model_dump_json())
+        return found
 
     return of
 
@@ -239,7 +242,7 @@ def test_the_layout_and_each_choice_are_said(validated: Callable) -> None:
 
 @pytest.mark.parametrize(("strict", "status"), [(False, 0), (True, 1)])
 def test_a_warning_fails_where_it_is_told_to(validated: Callable, strict: bool, status: int) -> None:
-    warning = {"phase": "layer", "severity": "warning", "message": "unusual", "hint": ""}
+    warning = {"phase": "layer", "severity": "warning", "kind": "unusual-choice", "message": "unusual", "hint": ""}
     found = validated(says={"findings": [warning]}, strict=strict)
     assert found.status == status
     assert json.loads(found.model_dump_json())["status"] == status
@@ -448,6 +451,9 @@ def test_where_one_size_is_fixed_the_other_is_asked(
     said = covered(found)
     assert [": ".join(said[name]) for name in ("other batch sizes", "other lengths")] == [batch, length]
     assert (found.status == 0) == (not lie)
+    batches = next(each for each in found.covered if each.question == "other batch sizes")
+    assert batches.wrong == ((3,) if lie else ())
+    assert set(batches.wrong) <= set(batches.asked)
 
 
 def test_a_file_without_masks_is_asked_for_none_and_is_said_to_be(validated: Callable) -> None:
@@ -464,14 +470,18 @@ def test_a_runtime_alone_is_compared_with_nothing(validated: Callable, monkeypat
     found = validated()
     assert (found.status, found.not_asked["levels"]) == (0, "one runtime and level alone; nothing to compare")
     assert covered(found)["other runtimes"] == ("not asked", "reference was left out; openvino was left out")
+    [runtimes] = [each for each in found.covered if each.question == "other runtimes"]
+    assert (runtimes.asked, runtimes.wrong) == (("onnxruntime",), ())
     assert covered(found)["other levels"][0] == "not asked"
 
 
 def test_a_file_that_is_not_understood_has_no_phase_ticked_that_asks_it(validated: Callable) -> None:
-    says = {"layer": None, "findings": [{"phase": "layer", "severity": "error", "message": "no softmax", "hint": ""}]}
+    finding = {"phase": "layer", "severity": "error", "kind": "layer-not-read", "message": "no softmax", "hint": ""}
+    says = {"layer": None, "findings": [finding]}
     found = validated(says=says)
     assert (found.status, found.judged, found.runtimes, found.covered) == (2, False, (), ())
     assert errors(found) == {"layer": ["no softmax"]}
+    assert kinds_in(as_its_schema_says(found.model_dump_json())) == {"layer-not-read"}
     assert [line[0] for line in printed(found) if line[2:].startswith(("loads", "shapes", "cost"))] == ["–", "–"]
     assert [line for line in printed(found) if line.startswith("✓")][-1].startswith("✓ dimensions")
 

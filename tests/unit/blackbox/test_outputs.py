@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoder_conformance.blackbox.comparing import judged
+from encoder_conformance.blackbox.comparing import judged, kind_of_problem
 
 ONES, NOTHING = np.ones((2, 3)), np.full((2, 3), np.nan)
 PADDED = np.stack([np.ones(3), np.full(3, np.nan)])
@@ -23,3 +23,17 @@ PADDED = np.stack([np.ones(3), np.full(3, np.nan)])
 )
 def test_each_is_judged(found: object, right: object, rms: object, problem: str, more: bool) -> None:
     assert judged(found, right, 1e-4) == (rms, problem, more)
+
+
+@pytest.mark.parametrize(
+    ("found", "right", "kind"),
+    [
+        (ONES[:1], ONES, "output-shape-differs"),
+        (PADDED, ONES, "no-numbers"),
+        (NOTHING, NOTHING, "not-compared"),
+        (ONES, NOTHING, "not-compared"),
+    ],
+)
+def test_a_program_is_told_why_there_is_no_number(found: np.ndarray, right: np.ndarray, kind: str) -> None:
+    assert kind_of_problem(found, right) == kind
+    assert judged(found, right, 1e-4)[0] is None

@@ -76,7 +76,7 @@ def test_one_cause_is_one_line_however_many_formats_and_parts_show_it() -> None:
 
 def test_a_cell_is_a_table_of_what_was_found_and_escapes_whatever_the_module_says() -> None:
     hostile = "<script>alert(1)</script>"
-    finding = Finding(severity="error", message=hostile)
+    finding = Finding(severity="error", kind="layer-not-read", message=hostile)
     variant = VariantResult(word="half", said="", format="float16", problem=hostile)
     wrong = part(hostile, "float32", findings=(finding,), variants=(variant,))
     page = table_of(check(wrong, target=hostile))

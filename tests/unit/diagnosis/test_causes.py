@@ -72,6 +72,7 @@ def test_a_cause_is_said_where_it_is_seen_and_nothing_speaks_against_it(kind: st
     own = SENTENCES[kind].format(a="The forward pass is right, and a", seen=shows.message or shows.lost or "refusal")
     [alone] = causes("it", [shows], (), lambda dtype, layer: True)
     assert alone.sentences == (own,)
+    assert alone.cause == kind.replace(" ", "-").replace("_", "-")
     both = [each.sentences[0] for each in causes("it", [shows, against], (), lambda dtype, layer: True)]
     assert own not in both
 

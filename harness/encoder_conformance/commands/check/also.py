@@ -18,6 +18,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.errors import InputError, nearest
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.variants import VARIANTS, ModuleVariant
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -71,19 +72,20 @@ class Beside:
             else:
                 yield self._made(variant, module)
 
-    def _unfit(self, variant: ModuleVariant) -> str:
-        """Why the part has no such variant that could be judged; "" where it may have."""
+    def _unfit(self, variant: ModuleVariant) -> Problem | None:
+        """Why the part has no such variant that could be judged; None where it may have."""
         if self.found.layer is None or not self.found.records:
-            return "the module itself could not be judged"
+            return Problem(message="the module itself could not be judged", hint="", kind="module-not-judged")
         framework = self.found.described.framework
         if framework in variant.frameworks:
-            return ""
+            return None
         own = [each.word for each in VARIANTS.values() if framework in each.frameworks]
-        return f"a module of {framework} has none; it has {listed(own)}"
+        message = f"a module of {framework} has none; it has {listed(own)}"
+        return Problem(message=message, hint="", kind="form-not-of-framework")
 
     def _made(self, variant: ModuleVariant, module: ModuleWorker) -> VariantResult:
         if refused := module.vary(self.subject.at, variant.word):
-            return _left_out(variant, refused.message)
+            return _left_out(variant, refused)
         try:
             return self._judged(variant)
         finally:
@@ -139,10 +141,11 @@ def _of_backend(variant: ModuleVariant, with_backend: Callable[[str], PartResult
     try:
         part = with_backend(variant.backend)
     except InputError as error:
-        return _left_out(variant, error.problem)
+        return _left_out(variant, Problem(message=error.problem, hint="", kind="form-not-made"))
     records = tuple(record for record in part.records if record.check == "output" and record.dtype == variant.dtype)
     if not records:
-        return _left_out(variant, part.errors[0].message if part.errors else "it was asked nothing there")
+        message = part.errors[0].message if part.errors else "it was asked nothing there"
+        return _left_out(variant, Problem(message=message, hint="", kind="form-not-made"))
     wrong = any(record.outcome not in EXPECTED for record in records)
     first = next((each.stage for each in part.records if each.check == "stages" and each.stage), None)
     return VariantResult(
@@ -155,8 +158,14 @@ def _of_backend(variant: ModuleVariant, with_backend: Callable[[str], PartResult
     )
 
 
-def _left_out(variant: ModuleVariant, problem: str) -> VariantResult:
-    return VariantResult(word=variant.word, said=variant.said, format=variant.asked_as, problem=problem)
+def _left_out(variant: ModuleVariant, problem: Problem) -> VariantResult:
+    return VariantResult(
+        word=variant.word,
+        said=variant.said,
+        format=variant.asked_as,
+        problem=problem.message,
+        problem_kind=problem.kind,
+    )
 
 
 def _of(made: Mapping[str, Expected], case: Case) -> Expected:

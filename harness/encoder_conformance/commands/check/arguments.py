@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
@@ -18,7 +19,7 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
         stated = is_stated and unusable.argument not in idle
         yield _of_unusable(unusable, described.framework, stated=stated)
     if not described.masks and not described.unusable_masks:
-        yield _finding("note", "no argument of it hides a position: it is judged without masks")
+        yield _finding("note", "no-mask", "no argument of it hides a position: it is judged without masks")
     for mask in described.masks:
         yield from _of_axes(mask)
         yield from _of_name(mask, stated=is_stated)
@@ -32,17 +33,23 @@ def reference_findings(described: ModuleDescription, reference: ModuleDescriptio
     """What is called otherwise than in `reference`, the module of this name whose layer it should be."""
     yield from compared(described, reference, ("the module", name))
     for argument in reference.judged_without:
-        yield _finding("warning", f"the layer of {name} is stated without its argument {argument}")
+        message = f"the layer of {name} is stated without its argument {argument}"
+        yield _finding("warning", "reference-without-argument", message, argument=argument)
 
 
 def _of_place(described: ModuleDescription) -> Iterator[Finding]:
     """x behind another argument: every call by place gives it as that."""
-    if (before := described.x.before) and described.stated is not None:
+    if not (before := described.x.before):
+        return
+    about = {"argument": described.x.argument, "before": before}
+    if described.stated is not None:
         message = f"{described.x.argument} stands behind {before}: a call by place gives x as {before}"
-        yield _finding("error", message, "x is the first argument of every layer that is known; it was given by name")
-    elif before:
+        hint = "x is the first argument of every layer that is known; it was given by name"
+        yield _finding("error", "x-behind-argument", message, hint, **about)
+    else:
         message = f"{described.x.argument} stands behind {before}, and was given by its name"
-        yield _finding("warning", message, f"a call by place, as every layer that is known takes, gives x as {before}")
+        hint = f"a call by place, as every layer that is known takes, gives x as {before}"
+        yield _finding("warning", "x-behind-argument", message, hint, **about)
 
 
 _HIDE_NOTHING = ("idle", "elsewhere")
@@ -59,22 +66,31 @@ def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding
             taken = f"; it is taken{only} alone" if some else ""
             forms = " in every form that was tried" if mask.kind == "refused" else ""
             message = f"{name} is refused{forms}: {mask.form}{at}: {mask.problem}{taken}"
-            return _finding("error", message, mask.where)
+            about = {"argument": name, "form": mask.form, "raising": mask.raising, "taken": mask.taken}
+            kind: FindingKind = "mask-refused" if mask.kind == "refused" else "mask-refused-at-sizes"
+            return _finding("error", kind, message, mask.where, **about)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
-            return _finding("error" if stated else "warning", f"{message}; it is judged without")
+            share = mask.leakage
+            severity: Severity = "error" if stated else "warning"
+            message = f"{message}; it is judged without"
+            return _finding(severity, "mask-hides-in-part", message, argument=name, form=mask.form, leakage=share)
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}): it is judged without"
-            return _finding("error" if stated or name.endswith("padding_mask") else "warning", message)
+            severity = "error" if stated or name.endswith("padding_mask") else "warning"
+            return _finding(severity, "mask-hides-nothing", message, argument=name, form=mask.form)
         case "elsewhere":
             message = f"{name} changes the output, and hides no position from attention ({mask.form})"
             known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
             hint = "what it flags is still attended to: a mask belongs to the scores, before their softmax"
-            return _finding("error" if known else "warning", f"{message}: it is judged without", hint)
+            severity, message = "error" if known else "warning", f"{message}: it is judged without"
+            return _finding(severity, "mask-not-of-scores", message, hint, argument=name, form=mask.form)
         case "replaces":
             message = f"{name} given as {mask.form} replaces the window: it is judged in a form that leaves the window"
-            return _finding("warning", message, f"a {name} of this form has to hide what lies beyond the window itself")
-    return _finding("warning", f"{name} is refused beside the other masks: it is judged without")
+            hint = f"a {name} of this form has to hide what lies beyond the window itself"
+            return _finding("warning", "mask-replaces-window", message, hint, argument=name, form=mask.form)
+    message = f"{name} is refused beside the other masks: it is judged without"
+    return _finding("warning", "mask-refused-beside-others", message, argument=name)
 
 
 def _listed(sizes: tuple[int, ...]) -> str:
@@ -85,7 +101,8 @@ def _listed(sizes: tuple[int, ...]) -> str:
 def _of_axes(mask: MaskArgument) -> Iterator[Finding]:
     if mask.keys_first:
         message = f"{mask.argument} {mask.shape} has keys on its last axis but one, and queries on its last"
-        yield _finding("error", message, "everywhere else it is [query, key]; it is judged with masks that lie turned")
+        hint = "everywhere else it is [query, key]; it is judged with masks that lie turned"
+        yield _finding("error", "mask-keys-first", message, hint, argument=mask.argument, axes=mask.axes)
 
 
 def _of_name(mask: MaskArgument, *, stated: bool) -> Iterator[Finding]:
@@ -95,7 +112,9 @@ def _of_name(mask: MaskArgument, *, stated: bool) -> Iterator[Finding]:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
             message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} wherever it is known"
             severity: Severity = "error" if stated else "warning"
-            yield _finding(severity, message, f"given as {form.text}; name it otherwise, or turn it round")
+            about = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
+            hint = f"given as {form.text}; name it otherwise, or turn it round"
+            yield _finding(severity, "mask-name-reversed", message, hint, **about)
             return
 
 
@@ -109,16 +128,20 @@ def _of_exchanged(described: ModuleDescription, *, stated: bool) -> Iterator[Fin
         if of_keys is not None:
             other = f"{of_keys.argument} is taken as {of_keys.shape} alone"
             message = f"{name}; {other}: a call by these names gives each as the other"
-            yield _finding(severity, message, "are the two exchanged? Each was given what it wants, by its name")
+            hint = "are the two exchanged? Each was given what it wants, by its name"
+            about = {"arguments": [mask.argument, of_keys.argument]}
+            yield _finding(severity, "masks-exchanged", message, hint, **about)
         elif mask.by_query:
-            yield _finding(severity, f"{name}, as a mask of this name is everywhere else")
+            message = f"{name}, as a mask of this name is everywhere else"
+            yield _finding(severity, "padding-mask-by-query", message, argument=mask.argument)
     places = {mask.argument: mask.place for mask in described.masks if mask.place is not None}
     for first, second in _TORCH_ORDER if described.framework == "PyTorch" else ():
         if first in places and second in places and places[first] > places[second]:
             message = (
                 f"{second} stands before {first}: a call by place, as of torch's own layer, gives each as the other"
             )
-            yield _finding("warning", message, "both were given by their names, and so the numbers do not show it")
+            hint = "both were given by their names, and so the numbers do not show it"
+            yield _finding("warning", "masks-order-unusual", message, hint, arguments=[second, first])
 
 
 def _is_of_keys(mask: MaskArgument) -> bool:
@@ -147,24 +170,28 @@ def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
     others = [form for form in mask.forms if form.axes == mask.axes and {form.dtype, mask.dtype} == {*_TRUTH}]
     own = f"{mask.dtype} {mask.shape}"
     for form in others:
+        about = {"argument": mask.argument, "form": form.text, "own": own}
         if not form.meanings:
             message = f"{mask.argument} is taken as {form.text}, too, and does not hide so what it hides as {own}"
-            yield _finding("warning", message, "a call with that goes on with another mask, or without any")
+            hint = "a call with that goes on with another mask, or without any"
+            yield _finding("warning", "mask-form-hides-nothing", message, hint, **about)
         elif mask.meaning not in form.meanings:
             message = (
                 f"{mask.argument}: {MEANINGS[mask.meaning]} as {own}, and {MEANINGS[form.meanings[0]]} as {form.text}"
             )
-            yield _finding("warning", message)
+            yield _finding("warning", "mask-forms-disagree", message, **about)
 
 
 def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:
     name = argument.argument
     if argument.changes:
         message = f"{name} was not given, and changes the output where it is ({argument.form})"
-        yield _finding("warning", message, f"it is judged without {name}")
+        hint, about = f"it is judged without {name}", {"argument": name, "form": argument.form}
+        yield _finding("warning", "argument-not-given", message, hint, **about)
     elif argument.matters:
-        yield _finding("note", f"{name} was not given: no array that was tried is taken. It is judged without {name}")
+        message = f"{name} was not given: no array that was tried is taken. It is judged without {name}"
+        yield _finding("note", "argument-not-taken", message, argument=name)
 
 
-def _finding(severity: Severity, message: str, hint: str = "") -> Finding:
-    return Finding(severity=severity, message=message, hint=hint)
+def _finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object) -> Finding:
+    return Finding(severity=severity, kind=kind, message=message, hint=hint, about=about)

@@ -12,6 +12,7 @@ from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.diagnosis.observations import Observations
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.loop import judge
@@ -92,7 +93,7 @@ class Checking:
             found = self.module.examined(path, like=True)
             if isinstance(found, Problem):
                 problem = problem or found
-                self._refused.append(RefusedPart(at=path, message=found.message, hint=found.hint))
+                self._refused.append(RefusedPart(at=path, **dict(found)))
                 continue
             part = self._part(path, found)
             described = part.described
@@ -153,6 +154,8 @@ class Checking:
             like=part.like,
             published=_published(part.described),
         )
+        if records or part.like:
+            found = found.model_copy(update={"not_asked": tuple(not_asked(found))})
         if not request.also or part.described.same_as:
             return found
         beside = Beside(subject, found, cases, choice.names if choice else (), golden, request, self._progress)

@@ -132,4 +132,6 @@ def _finding(names: Sequence[str], cases: int) -> Finding:
     said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}" for name in names)
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
-    return Finding(severity="warning", message=f"a choice of its own, {said}", hint=hint)
+    about = {"deviations": [*names], "cases": cases}
+    message = f"a choice of its own, {said}"
+    return Finding(severity="warning", kind="choice-of-its-own", message=message, hint=hint, about=about)

@@ -5,14 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
-from encoder_conformance.protocol.description import ModuleDescription, as_text
-from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.description import ModuleDescription, as_text, decimal
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import Finding, Severity, source_of
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
 from encoder_conformance.spec.words import listed
 
 _NEEDLESS = "attention.key.bias"
-_SEVERITIES: Mapping[str, Severity] = {"fail": "error", "unusual": "warning", "not-asked": "note"}
+_WAY_BACK: Mapping[str, tuple[Severity, FindingKind]] = {
+    "fail": ("error", "way-back-wrong"),
+    "unusual": ("warning", "way-back-unusual"),
+    "not-asked": ("note", "way-back-not-asked"),
+}
 _SOFTMAX = "a softmax does not change where all scores of a query move alike"
 
 
@@ -54,7 +59,10 @@ def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:
     """An error for each question about gradients that came out wrong, and a note of what could not be asked."""
     for answer in answers:
         if answer.outcome != "pass" and answer.message:
-            yield Finding(severity=_SEVERITIES[answer.outcome], message=answer.message)
+            severity, kind = _WAY_BACK[answer.outcome]
+            about: dict[str, object] = {"question": answer.name, "distance": answer.distance}
+            about |= {"source": answer.source} if answer.source else {}
+            yield Finding(severity=severity, kind=kind, message=answer.message, about=about)
 
 
 def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
@@ -62,16 +70,19 @@ def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
         message = (
             f"it was given in {', '.join(described.wrappers)}: that and the module in it, which is read, are asked"
         )
-        yield Finding(severity="note", message=message)
+        about = {"wrappers": described.wrappers}
+        yield Finding(severity="note", kind="given-in-wrapper", message=message, about=about)
     if described.left_out:
         message = (
             f"the whole was given in {', '.join(described.left_out)}: this part is asked by itself, and not in that"
         )
-        yield _warning(message, "what was compiled together is judged where the layer alone is compiled, and named")
+        hint = "what was compiled together is judged where the layer alone is compiled, and named"
+        yield _warning("part-of-wrapper", message, hint, wrappers=described.left_out)
     for other in described.other_answers:
         given = f" where {', '.join(other.masks)} is given" if other.masks else ""
         message = f"{other.way} differ: its outputs are {other.apart:.2g} of their size apart{given}"
-        yield Finding(severity="error", message=message, hint="it is judged as it was given")
+        answer, hint = other.model_dump(), "it is judged as it was given"
+        yield Finding(severity="error", kind="ways-of-calling-differ", message=message, hint=hint, about=answer)
 
 
 def _of_formats(described: ModuleDescription, dtypes: Sequence[str]) -> Iterator[Finding]:
@@ -83,7 +94,9 @@ def _of_formats(described: ModuleDescription, dtypes: Sequence[str]) -> Iterator
     how = f"it is asked in {given}, as it was given" if given in dtypes else "it is not asked as it was given"
     others = [dtype for dtype in dtypes if dtype != given]
     copies = f", and a copy of it is asked in {listed(others)}" if others else ""
-    yield Finding(severity="note", message=f"its parameters are in {parameters}: {how}{copies}")
+    message = f"its parameters are in {parameters}: {how}{copies}"
+    about = {"formats": described.formats, "given": given, "asked": dtypes}
+    yield Finding(severity="note", kind="formats-asked", message=message, about=about)
 
 
 def _some(names: Sequence[str]) -> str:
@@ -98,7 +111,8 @@ def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
         hint = "in evaluation an output depends on x, masks and weights alone"
         if chance.drawn:
             hint += ": is there a dropout that eval() does not reach, or a weight that is drawn in each call?"
-        yield Finding(severity="error", message=message, hint=hint)
+        about = {"drawn": chance.drawn, "apart": chance.apart, "first_in": chance.seen or None}
+        yield Finding(severity="error", kind="answers-not-repeatable", message=message, hint=hint, about=about)
 
 
 def _of_kept(described: ModuleDescription) -> Iterator[Finding]:
@@ -109,15 +123,19 @@ def _of_kept(described: ModuleDescription) -> Iterator[Finding]:
     changed = f"{listed(kept.names)} {'are' if len(kept.names) > 1 else 'is'} changed {when}" + (
         f" ({kept.by})" if kept.by else ""
     )
+    about = {"names": kept.names, "once": kept.once, "apart": kept.apart}
     if kept.apart:
         message = f"its answers depend on earlier calls: two outputs for one x differ by {kept.apart:.2g} of their size"
         hint = "in evaluation an output depends on x, masks and weights alone; it is judged as before its first call"
-        yield Finding(severity="error", message=f"{message}; {changed}", hint=hint)
-    elif kept.once:
-        yield Finding(severity="note", message=f"{changed}, and no output that was asked depends on it")
-    else:
+        kind: FindingKind = "answers-depend-on-earlier-calls"
+        message = f"{message}; {changed}"
+        yield Finding(severity="error", kind=kind, message=message, hint=hint, about=about)
+        return
+    message, hint = f"{changed}, and no output that was asked depends on it", ""
+    if not kept.once:
         hint = "two calls at once write into the same, and of a buffer a checkpoint differs after each evaluation"
-        yield _warning(f"{changed}, and no output that was asked depends on it", hint)
+    severity: Severity = "note" if kept.once else "warning"
+    yield Finding(severity=severity, kind="state-changed-by-calls", message=message, hint=hint, about=about)
 
 
 def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Finding]:
@@ -125,10 +143,13 @@ def _of_registration(described: ModuleDescription, part: bool) -> Iterator[Findi
         names = ", ".join(described.unregistered)
         message = f"it computes with weights that it does not register: {names}"
         hint = "no optimiser trains them and no state_dict has them: keep modules in nn.ModuleList or nn.ModuleDict"
-        yield Finding(severity="warning" if part else "error", message=message, hint=hint)
+        severity: Severity = "warning" if part else "error"
+        about = {"names": described.unregistered}
+        yield Finding(severity=severity, kind="weights-not-registered", message=message, hint=hint, about=about)
     if described.loose_tensors and not described.parameters:
         message = f"it computes with tensors that are no parameters: {', '.join(described.loose_tensors)}"
-        yield _warning(message, "a weight is an nn.Parameter, and registered")
+        hint = "a weight is an nn.Parameter, and registered"
+        yield _warning("tensors-not-parameters", message, hint, names=described.loose_tensors)
 
 
 def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Finding]:
@@ -140,11 +161,14 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
             where = _line(described, key)
             message = f"{key} is {as_text(value)} in the module{where}, and {as_text(expected)} in {stated.layer}"
             hint = "judged with the deviations that are declared" if declared else ""
-            yield Finding(severity="warning" if declared else "error", message=message, hint=hint)
+            severity: Severity = "warning" if declared else "error"
+            values = {"found": decimal(value), "stated": decimal(expected)}
+            about = {"key": key, **values, "layer": stated.layer, **_source(described, key)}
+            yield Finding(severity=severity, kind="choice-differs", message=message, hint=hint, about=about)
     elif read is not None:
         for each in unusual(read):
             hint = "if intended, pass --layer; otherwise fix it"
-            yield _warning(str(each), hint)
+            yield _warning("unusual-choice", str(each), hint, choice=each.choice)
 
 
 def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
@@ -156,17 +180,24 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
             continue
         if own in described.idle_here:
             message = f"what {described.given_by} makes of {own} changes nothing where it is called with ids alone"
-            yield _warning(message, "it was not asked where other inputs of the model make more of it")
+            hint = "it was not asked where other inputs of the model make more of it"
+            yield _warning("parameter-idle-here", message, hint, name=own)
         else:
-            yield _warning(f"the parameter {own} changes nothing in the layer that was read")
+            yield _warning(
+                "parameter-unused", f"the parameter {own} changes nothing in the layer that was read", name=own
+            )
     yield from _of_absent(described)
     for own, name in described.unread:
         beside = f"{own.rpartition('.')[0]}.weight"
         where = _line(described, beside)
-        yield _warning(f"{own} is read nowhere{where}, and sounds like {name}, which it is judged as")
+        message, source = f"{own} is read nowhere{where}, and sounds like {name}", _source(described, beside)
+        yield _warning(
+            "parameter-not-read", f"{message}, which it is judged as", "", name=own, parameter=name, **source
+        )
     for name in described.proof.inert if described.proof else ():
         if not name.endswith(_NEEDLESS):
-            yield _warning(f"{name} changes nothing, in the module as in the oracle")
+            message = f"{name} changes nothing, in the module as in the oracle"
+            yield _warning("parameter-without-effect", message, parameters=[name])
 
 
 def _of_places(described: ModuleDescription) -> Iterator[Finding]:
@@ -174,13 +205,15 @@ def _of_places(described: ModuleDescription) -> Iterator[Finding]:
     for own, place, other in described.read_twice:
         line = _line(described, own)
         message = f"{own} is read for {place} too{line}, and {other}, which sounds like it, is read nowhere"
-        yield _warning(message, f"it is judged with {other} as {place}")
+        about = {"name": own, "parameter": place, "instead_of": other, **_source(described, own)}
+        yield _warning("parameter-read-twice", message, f"it is judged with {other} as {place}", **about)
     for own, place, sounds in described.misnamed:
         stated = described.stated is not None and described.searched is None
         severity: Severity = "error" if stated or _exchanged(described, place, sounds) else "warning"
         message = f"{own} does the work of {place}, and its name is that of {sounds}{_line(described, own)}"
         hint = "are two of them swapped? Their numbers alone cannot tell"
-        yield Finding(severity=severity, message=message, hint=hint)
+        about = {"name": own, "parameter": place, "sounds_like": sounds, **_source(described, own)}
+        yield Finding(severity=severity, kind="parameter-misnamed", message=message, hint=hint, about=about)
 
 
 def _exchanged(described: ModuleDescription, place: str, sounds: str) -> bool:
@@ -195,22 +228,30 @@ def _line(described: ModuleDescription, *names: str) -> str:
     return f" ({found})" if found else ""
 
 
+def _source(described: ModuleDescription, name: str) -> dict[str, object]:
+    """`source`, the line that reads an own parameter, or makes a key of the layer so; {} where it is not known."""
+    return source_of(described.lines.get(name, ""))
+
+
 def _of_values(described: ModuleDescription) -> Iterator[Finding]:
     """Parameters that are others with something added, or one tensor with others."""
     for name, source in described.parameters.items():
         if source.more:
             hint = f"what another has as {name} is to be loaded less {source.more:g}"
-            yield _warning(f"{name} is {source.own} + {source.more:g}", hint)
+            message, about = f"{name} is {source.own} + {source.more:g}", {"parameter": name, "name": source.own}
+            yield _warning("parameter-plus-number", message, hint, **about, number=source.more)
         if source.times != 1:
             hint = f"what another has as {name} is to be loaded divided by {source.times:g}"
-            yield _warning(f"{name} is {source.own} × {source.times:g}", hint)
+            message, about = f"{name} is {source.own} × {source.times:g}", {"parameter": name, "name": source.own}
+            yield _warning("parameter-times-number", message, hint, **about, number=source.times)
         if source.own in described.untrained:
             message = (
                 f"{described.given_by} makes what it gives of {source.own} without a gradient: no training moves it"
             )
-            yield _warning(message, f"the gradient by {name} is not judged")
+            hint = f"the gradient by {name} is not judged"
+            yield _warning("parameter-untrained", message, hint, parameter=name, name=source.own)
     for alias, first in described.aliases.items():
-        yield _warning(f"{alias} and {first} are one tensor")
+        yield _warning("parameter-aliased", f"{alias} and {first} are one tensor", names=[alias, first])
     for one, other in described.tied:
         in_part = described.parameters[one].own != described.parameters[other].own
         same = "in part the same numbers" if in_part else "the same numbers"
@@ -220,7 +261,9 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
             message += f", and two parameters in {described.stated.layer}"
         severity: Severity = "error" if described.stated is not None else "warning"
         hint = "their gradients cannot be distinguished, and are not judged"
-        yield Finding(severity=severity, message=message, hint=hint)
+        turned = described.is_turned(one, other)
+        tie = {"parameters": [one, other], "in_part": in_part, "transposed": turned}
+        yield Finding(severity=severity, kind="parameters-tied", message=message, hint=hint, about=tie)
 
 
 def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
@@ -233,7 +276,9 @@ def _of_absent(described: ModuleDescription) -> Iterator[Finding]:
         else:
             severity, note = "warning", ""
         hint = f"it is taken for {int(name.endswith('gain'))}"
-        yield Finding(severity=severity, message=f"it has no {name}{note}", hint=hint)
+        about = {"names": [name]}
+        message = f"it has no {name}{note}"
+        yield Finding(severity=severity, kind="parameter-absent", message=message, hint=hint, about=about)
 
 
 def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
@@ -241,14 +286,16 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         message = "without a mask no position sees a later one; it is judged with masks that say what is seen"
         if described.always_causal:
             message = "no position sees a later one, whatever masks it is given: it is judged with a causal mask"
-        yield _warning(message, "an encoder sees both ways; a decoder does not")
+        kind: FindingKind = "causal-built-in" if described.always_causal else "causal-without-mask"
+        yield _warning(kind, message, "an encoder sees both ways; a decoder does not")
     if described.across_batch and (described.chance is None or described.chance.drawn):
         hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
-        yield Finding(severity="error", message="an item of the batch changes another", hint=hint)
+        message, kind = "an item of the batch changes another", "items-influence-each-other"
+        yield Finding(severity="error", kind=kind, message=message, hint=hint)
     if described.padded_item_is_nan:
         message = "an item that is padding alone gives NaN, and so does every gradient of its batch"
         hint = "keep such items out of the batch; their gradients are not judged"
-        yield _warning(message, hint)
+        yield _warning("fully-masked-rows-undefined", message, hint)
 
 
 _STATE_IT = "say what it should be with --layer, and it is judged as that"
@@ -259,30 +306,36 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         where = f" ({described.not_read.where})" if described.not_read.where else ""
         severity: Severity = "warning" if described.stated else "error"
         hint = "" if described.stated or described.not_read.beyond else _STATE_IT
-        yield Finding(severity=severity, message=f"{described.not_read.problem}{where}", hint=hint)
+        message = f"{described.not_read.problem}{where}"
+        yield Finding(
+            severity=severity, kind="layer-not-read", message=message, hint=hint, about=described.not_read.about
+        )
     if described.stated is not None and not described.parameters:
         message = f"no map of its parameters to those of {described.stated.layer} fits, by number and shape"
-        yield Finding(severity="error", message=message, hint="is it that layer, and with these sizes?")
+        hint, about = "is it that layer, and with these sizes?", {"layer": described.stated.layer}
+        yield Finding(severity="error", kind="no-parameter-map", message=message, hint=hint, about=about)
     if described.unplaced:
         names = ", ".join(described.unplaced)
-        yield _warning(f"computed from several parameters, and so not to be given: {names}")
+        message = f"computed from several parameters, and so not to be given: {names}"
+        yield _warning("parameter-computed", message, names=described.unplaced)
     yield from _of_heads(described)
     proof = described.proof
     if proof is not None and not proof.holds:
         wrong = f"; moved alone, these change something else: {', '.join(proof.wrong)}" if proof.wrong else ""
         message = f"the live module is not what was read off it: {proof.problem or 'see the parameters'}{wrong}"
-        yield _warning(message)
+        yield _warning("not-what-was-read", message, wrong=proof.wrong, rms=proof.rms)
     if described.searched is not None and described.searched.deviation is None:
         message = (
             f"none of {described.searched.maps} maps of its parameters, with any of {described.searched.deviations} "
             "deviations, gives its output: the map is by names and shapes alone"
         )
-        yield _warning(message)
+        searched = described.searched
+        yield _warning("map-not-found", message, maps=searched.maps, deviations=searched.deviations)
     if described.narrow_inside:
         message = "in float64 it is no more exact than in float32: something in it is cast. It is judged in float32"
-        yield Finding(severity="note", message=message)
+        yield Finding(severity="note", kind="float64-no-more-exact", message=message)
     for note in described.notes:
-        yield Finding(severity="note", message=note)
+        yield note.model_copy(update={"severity": "note", "hint": ""})
 
 
 def _of_heads(described: ModuleDescription) -> Iterator[Finding]:
@@ -290,11 +343,12 @@ def _of_heads(described: ModuleDescription) -> Iterator[Finding]:
     if layer is not None and not described.heads_known:
         message = "its number of heads is not known: no attribute says it, and neither its graph nor its channels tell"
         hint = "state it: --layer with a YAML file that has attention.num_heads and the other sizes"
-        yield Finding(severity="error", message=message, hint=hint)
+        yield Finding(severity="error", kind="heads-not-known", message=message, hint=hint)
     elif layer is not None and described.heads_denied is not None:
         message = f"it computes with {layer.attention.num_heads} heads, and its attributes say {described.heads_denied}"
-        yield _warning(message, "it is judged with the heads that it computes with")
+        about = {"heads": layer.attention.num_heads, "said": described.heads_denied}
+        yield _warning("heads-denied", message, "it is judged with the heads that it computes with", **about)
 
 
-def _warning(message: str, hint: str = "") -> Finding:
-    return Finding(severity="warning", message=message, hint=hint)
+def _warning(kind: FindingKind, message: str, hint: str = "", **about: object) -> Finding:
+    return Finding(severity="warning", kind=kind, message=message, hint=hint, about=about)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from encoder_conformance.protocol.description import Description, ModuleDescription, ModuleSource
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
@@ -70,7 +71,8 @@ def _apart(mine: Sources, theirs: Sources, sides: tuple[str, str], known: Iterab
         here, there = _said(names, mine), _said(others.get(own, []), theirs)
         if here != there and there and own not in known:
             message = f"{own} holds {here}{sides[0]}, and {there}{sides[1]}"
-            yield Finding(severity="error", message=message, hint=_HINT)
+            about = {"name": own, "holds": names, "other_holds": others.get(own, [])}
+            yield Finding(severity="error", kind="map-differs", message=message, hint=_HINT, about=about)
 
 
 def _said(names: Iterable[str], sources: Sources) -> str:
@@ -104,7 +106,8 @@ def _unlike_kin(described: ModuleDescription, reference: Sources) -> Iterator[Fi
             if described.stated is not None and reference:
                 theirs = {name: source for name, source in likes.items() if source is not None}
                 message += f"; in {described.stated.layer} {_used(odd, like, theirs)}"
-            yield Finding(severity=severity, message=message, hint=_HINT)
+            about = {"names": [kin[name].own for name in odd], "parameters": odd, "like": kin[like].own}
+            yield Finding(severity=severity, kind="weight-unlike-kin", message=message, hint=_HINT, about=about)
 
 
 def _usual(square: list[str], others: set[str]) -> str | None:
@@ -159,11 +162,11 @@ def _unlike_names(sources: Sources) -> Iterator[Finding]:
     for weight, order in weights.items():
         if (named := _named(weight)) and order != [part for part in named if part in order]:
             message = f"{weight} holds {', '.join(order)}, in this order, and its name says {', '.join(named)}"
-            yield Finding(severity="warning", message=message, hint=_HINT)
+            yield _order_finding("warning", "fused-order-unlike-name", message, weight, order, named)
         for bias, other in biases.items():
             if set(other) <= set(order) and other != [part for part in order if part in other]:
                 message = f"{bias} holds {', '.join(other)}, in this order, and {weight} {', '.join(order)}"
-                yield Finding(severity="warning", message=message, hint=_HINT)
+                yield _order_finding("warning", "bias-order-unlike-weight", message, bias, other, order)
 
 
 def _orders_apart(mine: Sources, theirs: Sources, name: str) -> Iterator[Finding]:
@@ -173,7 +176,15 @@ def _orders_apart(mine: Sources, theirs: Sources, name: str) -> Iterator[Finding
         other, expected = due.get((_kind(own, mine), frozenset(order)), (own, order))
         if order != expected:
             message = f"{own} holds {', '.join(order)}, in this order, and {other} of {name} {', '.join(expected)}"
-            yield Finding(severity="error", message=message, hint=_HINT)
+            yield _order_finding("error", "fused-order-differs", message, own, order, expected)
+
+
+def _order_finding(
+    severity: Severity, kind: FindingKind, message: str, own: str, order: list[str], due: list[str]
+) -> Finding:
+    """Of a fused parameter that holds its parts in another order than is `due`."""
+    about = {"name": own, "order": order, "due": due}
+    return Finding(severity=severity, kind=kind, message=message, hint=_HINT, about=about)
 
 
 def _orders(sources: Sources) -> dict[str, list[str]]:

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.description import ModuleDescription
-from encoder_conformance.protocol.findings import Finding, Plain
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import About, Finding, Plain
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -18,7 +21,8 @@ from encoder_conformance.spec.strict import Frozen
 class VariantResult(Frozen):
     """A variant of the module, as `--also` names it (`word`), and what it is (`said`).
 
-    `format`: by whose rounding it is judged. `problem`: why it was not. `first_stage`: the first that is wrong, of
+    `format`: by whose rounding it is judged. `problem`: why it was not, and `problem_kind` that for a
+    program. `first_stage`: the first that is wrong, of
     those that its submodules show.
     """
 
@@ -26,6 +30,7 @@ class VariantResult(Frozen):
     said: Plain
     format: DtypeName
     problem: Plain = ""
+    problem_kind: FindingKind | None = None
     records: tuple[Record, ...] = ()
     asked: tuple[Asked, ...] = ()
     first_stage: str | None = None
@@ -45,6 +50,20 @@ class VariantResult(Frozen):
         if self.problem or not self.tally.applicable:
             return 2
         return int(self.tally.unexpected > 0)
+
+
+UnaskedKind = Literal[
+    "argument", "mask-form", "packed-rows", "positions-beyond", "other-positions", "gradients", "way-back", "dropout",
+    "other-configuration", "initialisation",
+]  # fmt: skip
+
+
+class NotAsked(Frozen):
+    """What no verdict on a part covers: `said` in a few words, and for programs by its `kind` and facts."""
+
+    kind: UnaskedKind
+    said: Plain
+    about: About = Field(default_factory=dict)
 
 
 class PartResult(Frozen):
@@ -71,6 +90,8 @@ class PartResult(Frozen):
     """The layers of published encoders that it was read and proved to be, whatever their sizes."""
     variants: tuple[VariantResult, ...] = ()
     """Those of `--also`."""
+    not_asked: tuple[NotAsked, ...] = ()
+    """Of one that was judged."""
 
     @property
     def errors(self) -> list[Finding]:
@@ -101,11 +122,13 @@ class PartResult(Frozen):
 
 
 class RefusedPart(Frozen):
-    """A part of a model that was found to be a layer, and cannot be called."""
+    """A part of a model that was found to be a layer, and cannot be called. `kind`, `about`: why, for a program."""
 
     at: str
+    kind: FindingKind
     message: str
     hint: str
+    about: About = Field(default_factory=dict)
 
 
 class CheckResult(Frozen):

@@ -7,7 +7,6 @@ from rich.table import Table
 
 from encoder_conformance.commands.check.covered import sizes_text
 from encoder_conformance.commands.check.results import CheckResult, PartResult
-from encoder_conformance.commands.check.unasked import not_asked
 from encoder_conformance.commands.check.verdict import around, choices, closing
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import MEANINGS
@@ -39,10 +38,10 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
         for line in closing(part, result.parts[:place]):
             status = part.status if line.status is None else line.status
             show_line(screen, line.text, "bold red" if status else "bold green")
-    for (message, hint), refused in groupby(result.refused, lambda each: (each.message, each.hint)):
+    for (kind, message, hint), refused in groupby(result.refused, lambda each: (each.kind, each.message, each.hint)):
         show_line(screen, "")
         _row(screen, "module", in_short(each.at for each in refused))
-        show_finding(screen, Finding(severity="error", message=message, hint=hint))
+        show_finding(screen, Finding(severity="error", kind=kind, message=message, hint=hint))
         show_line(screen, "It could not be judged: see above.", "bold red")
     if left := around(result):
         show_line(screen, "")
@@ -217,7 +216,7 @@ def _show_asked(screen: Console, part: PartResult) -> None:
         sizes = f"{sizes_text(each.lengths)} positions, {sizes_text(each.items)} items"
         masked = f"with masks up to {each.longest_masked} positions" if each.longest_masked else "without masks"
         _row(screen, label, f"{each.dtype}: {sizes}, {masked}: {', '.join(each.checks)}")
-    _row(screen, "not asked", ", ".join(not_asked(part)))
+    _row(screen, "not asked", ", ".join(each.said for each in part.not_asked))
 
 
 def _row(screen: Console, label: str, text: str, evidence: str = "") -> None:

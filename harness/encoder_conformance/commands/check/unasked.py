@@ -2,40 +2,45 @@
 
 from collections.abc import Iterator
 
-from encoder_conformance.commands.check.results import PartResult
-from encoder_conformance.protocol.arguments import MaskArgument
+from encoder_conformance.commands.check.results import NotAsked, PartResult, UnaskedKind
+from encoder_conformance.protocol.arguments import PACKED, MaskArgument
 from encoder_conformance.protocol.way_back import WayBackQuestion
 from encoder_conformance.spec.words import listed
 
 _OF_DROPOUT: tuple[WayBackQuestion, ...] = "dropout", "dropout-compiled"
-_NEVER = "another configuration than the one it was made in", "initialisation"
 
 
-def not_asked(part: PartResult) -> Iterator[str]:
-    """Each in a few words."""
+def not_asked(part: PartResult) -> Iterator[NotAsked]:
     for name in part.without:
-        yield f"with {name}"
+        yield _not_asked("argument", f"with {name}", argument=name)
     for mask in part.described.masks:
         yield from _other_forms(mask)
-    if any("positions of all items" in said for said in part.described.called):
-        yield "packed rows of unequal lengths"
-    lengths = part.described.lengths
+    if part.described.x.layout == PACKED:
+        yield _not_asked("packed-rows", "packed rows of unequal lengths")
+    yield from _other_lengths(part.described.lengths)
+    back = [each.dtype for each in part.asked if "gradients" not in each.checks]
+    if back:
+        yield _not_asked("gradients", f"gradients in {listed(back)}", formats=back)
+    for answer in part.way_back:
+        if answer.outcome == "not-asked" and answer.message and answer.name not in _OF_DROPOUT:
+            yield _not_asked("way-back", answer.name.replace("-", " "), question=answer.name)
+    if drops_unasked(part):
+        yield _not_asked("dropout", "the distribution of dropout")
+    yield _not_asked("other-configuration", "another configuration than the one it was made in")
+    yield _not_asked("initialisation", "initialisation")
+
+
+def _other_lengths(lengths: tuple[int, ...]) -> Iterator[NotAsked]:
+    """`lengths`: the numbers of positions, up to 65, that it takes; (): any."""
     if lengths and lengths == tuple(range(1, len(lengths) + 1)):
-        yield f"more than {len(lengths)} positions, which what it was given has no numbers for"
+        said = f"more than {len(lengths)} positions, which what it was given has no numbers for"
+        yield _not_asked("positions-beyond", said, most=len(lengths))
     elif lengths:
         step = lengths[0]
         whole = len(lengths) > 1 and all(length % step == 0 for length in lengths)
         taken = f"multiples of {step}" if whole and step > 1 else listed([*map(str, lengths)])
-        yield f"other numbers of positions than {taken}, of 1 to 65 the only ones that it takes"
-    back = [each.dtype for each in part.asked if "gradients" not in each.checks]
-    if back:
-        yield f"gradients in {listed(back)}"
-    for answer in part.way_back:
-        if answer.outcome == "not-asked" and answer.message and answer.name not in _OF_DROPOUT:
-            yield f"{answer.name.replace('-', ' ')}"
-    if drops_unasked(part):
-        yield "the distribution of dropout"
-    yield from _NEVER
+        said = f"other numbers of positions than {taken}, of 1 to 65 the only ones that it takes"
+        yield _not_asked("other-positions", said, taken=lengths)
 
 
 def drops_unasked(part: PartResult) -> bool:
@@ -44,8 +49,13 @@ def drops_unasked(part: PartResult) -> bool:
     return not asked.issuperset(_OF_DROPOUT if part.described.wrappers else _OF_DROPOUT[:1])
 
 
-def _other_forms(mask: MaskArgument) -> Iterator[str]:
+def _other_forms(mask: MaskArgument) -> Iterator[NotAsked]:
     """Forms that it takes and means something by, and was asked about one key alone."""
     forms = [form.text for form in mask.forms if form.meanings and (form.dtype, form.axes) != (mask.dtype, mask.axes)]
     if forms:
-        yield f"{mask.argument} as {listed(forms)}, but for one hidden key"
+        said = f"{mask.argument} as {listed(forms)}, but for one hidden key"
+        yield _not_asked("mask-form", said, argument=mask.argument, forms=forms)
+
+
+def _not_asked(kind: UnaskedKind, said: str, **about: object) -> NotAsked:
+    return NotAsked(kind=kind, said=said, about=about)

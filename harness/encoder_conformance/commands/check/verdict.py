@@ -1,6 +1,5 @@
 """The last lines of a check: the verdict, its causes, the place in the source, the number, and what to run next."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,10 +13,6 @@ from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.words import listed, more_choices
-
-_PLACE = re.compile(r"\(([\w./-]+\.py:\d+)")
-_OURS = "encoder_conformance/"
-"""Part of a place that is no line of the user's, but of this program, which calls the module."""
 
 
 def choices(layer: Layer) -> str:
@@ -158,12 +153,12 @@ def _cause(found: Diagnosis, formats: str) -> str:
 
 
 def _place(part: PartResult) -> str:
-    """The line of source that the first error names; else of a key in which it is another, or of the first stage that
-    is wrong."""
+    """The line of source of the first error that has one; else of a key in which it is another, or of the first
+    stage that is wrong."""
     described = part.described
     for finding in (*part.errors, *part.warnings):
-        if found := next((each for each in _PLACE.findall(finding.message) if _OURS not in each), ""):
-            return str(found)
+        if source := finding.about.get("source"):
+            return f"{source['file']}:{source['line']}"
     read, stated = described.layer, described.stated
     keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
     stages = [each.first_stage for each in part.diagnoses if each.first_stage]

@@ -14,6 +14,7 @@ def interface_findings(first: Description | None, second: Description | None, dt
     for side, described in (("A", first), ("B", second)):
         if isinstance(described, ModuleDescription):
             for finding in (*answering_findings(described, (dtype,)), *argument_findings(described)):
-                yield finding.model_copy(update={"message": f"{side}: {finding.message}"})
+                about = {**finding.about, "side": side}
+                yield finding.model_copy(update={"message": f"{side}: {finding.message}", "about": about})
     if first is not None and second is not None:
         yield from compared(first, second, ("A", "B"))

@@ -5,7 +5,8 @@ from typing import Literal
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
-from encoder_conformance.protocol.findings import Finding, Plain
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import Finding, Plain, SourceLine
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.outcome import EXPECTED
@@ -83,16 +84,27 @@ class DiffResult(Frozen):
 
 
 class OutputDifference(Frozen):
-    """One output of A beside B's in one case. `rms`: of their difference, in σ; None with a `problem`: no number."""
+    """One output of A beside B's in one case. `rms`: of their difference, in σ; None with a `problem`: no number.
+    `problem_kind`: the same for programs."""
 
     case: str
     output: str
     rms: float | None
     problem: str = ""
+    problem_kind: FindingKind | None = None
 
     @property
     def agrees(self) -> bool:
         return not self.problem and self.rms is not None and self.rms <= LIMIT
+
+
+class UnreadSide(Frozen):
+    """A side that no layer was read off. `features`: the names of what is otherwise, where they are known; `source`:
+    the line that shows it."""
+
+    side: Literal["A", "B"]
+    features: tuple[str, ...] = ()
+    source: SourceLine | None = None
 
 
 class WholeDiffResult(Frozen):
@@ -103,6 +115,7 @@ class WholeDiffResult(Frozen):
     version: Literal[1] = 1
     sides: tuple[Plain, Plain]
     unread: tuple[Plain, ...]
+    unread_of: tuple[UnreadSide, ...] = ()
     outputs: dict[str, str]
     apart: tuple[OutputDifference, ...]
     cases: tuple[str, ...]

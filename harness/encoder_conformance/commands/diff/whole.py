@@ -5,18 +5,20 @@ B is called in float64, and σ is measured on it, as on the source of a file (`b
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
-from encoder_conformance.blackbox.comparing import judged, paired
+from encoder_conformance.blackbox.comparing import judged, kind_of_problem, paired
 from encoder_conformance.blackbox.first_apart import FirstApart
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.diff.interface import interface_findings
-from encoder_conformance.commands.diff.results import OutputDifference, WholeDiffResult
+from encoder_conformance.commands.diff.results import OutputDifference, UnreadSide, WholeDiffResult
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument
 from encoder_conformance.protocol.description import WholeFile, WholeInput
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import Finding, SourceLine, noted
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.subjects.opening import is_unread
 from encoder_conformance.subjects.subject import Subject, SubjectRequest
@@ -51,6 +53,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
     return WholeDiffResult(
         sides=(first.name, second.name),
         unread=tuple(f"{side.name}: {_why(side)}" for side in (first, second) if is_unread(side)),
+        unread_of=(*_unread("A", first), *_unread("B", second)),
         outputs=outputs,
         apart=apart,
         cases=tuple(each.case.name for each in expected),
@@ -58,11 +61,27 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
         findings=(
             *interface_findings(first.description, second.description, HELD),
             *_notes(two, measure, left_out),
-            *(Finding(severity="warning", message=f"B's output {name!r} has none in A beside it") for name in beside),
+            *map(_beside, beside),
             *_first_apart(one, two, apart, [each.case for each in expected]),
             *_unanswered(one, [case for case in cases if case.name not in answered], measure.failed),
         ),
     )
+
+
+def _beside(name: str) -> Finding:
+    message = f"B's output {name!r} has none in A beside it"
+    return Finding(severity="warning", kind="output-unpaired", message=message, about={"output": name, "side": "B"})
+
+
+def _unread(mark: Literal["A", "B"], side: Subject) -> Iterator[UnreadSide]:
+    """What a program is told of a side that no layer was read off."""
+    if not is_unread(side):
+        return
+    reason = side.as_module.not_read
+    if reason is None:
+        yield UnreadSide(side=mark)
+    else:
+        yield UnreadSide(side=mark, features=reason.features, source=SourceLine.of(reason.where))
 
 
 def _why(side: Subject) -> str:
@@ -123,29 +142,38 @@ def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, 
         answer = one.outputs(each.case.inputs, "own")
         if isinstance(answer, Failure):
             problem = f"A raises {answer.message.splitlines()[0]}"
-            found.append(OutputDifference(case=each.case.name, output="", rms=None, problem=problem))
+            found.append(_problem(each, "", problem, "one-raises"))
             continue
         pairs, unpaired = paired(answer, each.outputs)
         for name, theirs in pairs.items():
             rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
             if has_more:  # no better than B, as an export may be than its source: it is another module
-                rms, problem = None, "no finite number in B where A has a number"
-            found.append(OutputDifference(case=each.case.name, output=name, rms=rms, problem=problem))
+                found.append(_problem(each, name, "no finite number in B where A has a number", "no-numbers"))
+            elif problem:
+                found.append(_problem(each, name, problem, kind_of_problem(answer[name], each.outputs[theirs])))
+            else:
+                found.append(OutputDifference(case=each.case.name, output=name, rms=rms))
         for name in unpaired:
             problem = f"B has no output of the shape {list(answer[name].shape)}"
-            found.append(OutputDifference(case=each.case.name, output=name, rms=None, problem=problem))
+            found.append(_problem(each, name, problem, "output-unpaired"))
     return pairs, tuple(found)
+
+
+def _problem(each: ExpectedOutputs, output: str, problem: str, kind: FindingKind) -> OutputDifference:
+    """An output that is no number away."""
+    return OutputDifference(case=each.case.name, output=output, rms=None, problem=problem, problem_kind=kind)
 
 
 def _notes(two: Source, measure: Measure, left_out: Sequence[str]) -> Iterator[Finding]:
     """How B was given what A takes, and what was not compared."""
     if two.given:
         said = ", ".join(f"{name!r} as {argument}" for name, argument in two.given.items())
-        yield Finding(severity="note", message=f"B was given {said}, in order: their names differ")
+        yield noted("inputs-given-by-order", f"B was given {said}, in order: their names differ", given=two.given)
     if measure.widest != "float64":
-        yield Finding(severity="note", message="B was compared in float32: it has no float64, or no numbers in it")
+        yield noted("no-float64", "B was compared in float32: it has no float64, or no numbers in it", side="B")
     for name in left_out:
-        yield Finding(severity="warning", message=f"{name} was not given: its shape has heads in it, or no items")
+        message = f"{name} was not given: its shape has heads in it, or no items"
+        yield Finding(severity="warning", kind="mask-not-given", message=message, about={"argument": name})
 
 
 def _first_apart(
@@ -162,24 +190,27 @@ def _first_apart(
         hint = "values are paired by their numbers; what the two spell otherwise has no pair"
         yield Finding(
             severity="note",
+            kind="first-step-apart",
             message=f"from {found} on, nothing of A is what B computes ({case.name}){found.also}",
             hint=hint,
+            about={"case": case.name, **found.about},
         )
     elif found is not None:
-        yield Finding(severity="note", message=f"the first step apart is not known: {found}")
+        yield noted("first-step-unknown", f"the first step apart is not known: {found}", case=case.name)
 
 
-def _unanswered(one: Source, cases: Sequence[WholeCase], failed: Sequence[str]) -> Iterator[Finding]:
+def _unanswered(one: Source, cases: Sequence[WholeCase], failed: Sequence[RaisedCase]) -> Iterator[Finding]:
     """The cases that B raises in: an error where A answers. `failed`: what it raises, in the order of the cases."""
     kinds: dict[tuple[str, bool], list[str]] = {}
     for case, why in zip(cases, failed, strict=True):
-        raised = why.removeprefix(f"{case.name}: the source raises ").split("   ")[0]  # without its frames
+        raised = why.raised.split("   ")[0]  # without its frames
         both = isinstance(one.outputs(case.inputs, "own"), Failure)
         kinds.setdefault((raised, both), []).append(case.name)
     for (raised, both), names in kinds.items():
         more = f" and {len(names) - _SHOWN} more cases" if len(names) > _SHOWN else ""
-        where = "; ".join(names[:_SHOWN]) + more
+        where, about = "; ".join(names[:_SHOWN]) + more, {"cases": names}
         if both:
-            yield Finding(severity="note", message=f"not compared, since both raise in {where}: {raised}")
+            yield noted("both-raise", f"not compared, since both raise in {where}: {raised}", **about)
         else:
-            yield Finding(severity="error", message=f"A answers in {where}, and B raises {raised}")
+            message = f"A answers in {where}, and B raises {raised}"
+            yield Finding(severity="error", kind="one-raises", message=message, about={**about, "side": "B"})

@@ -59,7 +59,7 @@ def compare_saved(
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
     found = compared(source.target, expected, files, measure.failed)
     if not found.verdicts:
-        raise InputError("; ".join(found.not_compared), where=where)
+        raise InputError("; ".join(found.why_not), where=where)
     return found
 
 

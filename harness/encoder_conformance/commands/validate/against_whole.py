@@ -7,13 +7,14 @@ from pathlib import Path
 
 from encoder_conformance.blackbox.comparing import Outputs, judged, paired
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Source, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.messages import Call
 from encoder_conformance.spec.dtypes import dtype_named
 from encoder_conformance.subjects.starting import new_session
@@ -41,9 +42,9 @@ def compare_whole(
     description = file.description
     name = request.target if request.at is None else f"{request.target} at {request.at}"
     if session is None:
-        return WholeComparison(name, not_compared=("a checkpoint does not run",))
+        return WholeComparison(name, not_compared=(noted("source-does-not-run", "a checkpoint does not run"),))
     if (why := unasked(description)) or description.whole is None:
-        return WholeComparison(name, not_compared=(why,) if why else ())
+        return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
     few = is_large(description)
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
@@ -51,13 +52,13 @@ def compare_whole(
     progress.begin(f"the whole file and {name}", len(cases) + 1)
     found = Measure(called, few=few)
     if problem := found.unfit(cases[0]):
-        return WholeComparison(name, not_compared=(problem,))
+        return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
     answered = compared(name, expected, files, found.failed)
     notes = tuple(_notes(called, found, inputs))
-    return replace(answered, notes=notes, first_apart="" if few else _first_apart(answered, called, file, runs))
+    return replace(answered, notes=notes, first_apart=None if few else _first_apart(answered, called, file, runs))
 
 
 def is_large(description: FileDescription, times: int = 1) -> bool:
@@ -70,32 +71,40 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
     return description.file.bytes * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
 
 
-def _first_apart(whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> str:
+def _first_apart(
+    whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]
+) -> Finding | None:
     """Where the file leaves its source, by the values of both inside."""
     off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
     session = next((run.session for run in runs if run.session is not None), None)
     if not off or session is None:
-        return ""
+        return None
     worst = max(off, key=lambda each: each.rms or 0.0).case
     case = next(each for each in whole.cases if each.name == worst)
     own = Source(SubjectRequest(str(file.request.model.absolute())), session, source.held)
     found = where_apart(own, source, case)
     if found is None:
-        return ""
+        return None
+    hint = "values are paired by their numbers; what the two spell otherwise has no pair"
     if isinstance(found, str):
-        return f"the first step apart is not known: {found}"
-    return f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
+        said = noted("first-step-unknown", f"the first step apart is not known: {found}", case=case.name)
+    else:
+        message = f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
+        said = noted("first-step-apart", message, case=case.name, **found.about)
+    return said.model_copy(update={"hint": hint})
 
 
-def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[str]:
+def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
     """What was guessed of the inputs, and what the source is no measure for."""
     if source.given:
         said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
-        yield f"the source was given {said}, in order: their names are not the file's"
+        message = f"the source was given {said}, in order: their names are not the file's"
+        yield noted("inputs-given-by-order", message, given=source.given)
     if measure.widest != "float64":
-        yield "the source was compared in float32: it has no float64, or no numbers in it"
+        yield noted("no-float64", "the source was compared in float32: it has no float64, or no numbers in it")
     for name in inputs.guessed:
-        yield f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
+        message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
+        yield noted("input-guessed", message, input=name)
 
 
 def unasked(description: FileDescription) -> str:
@@ -136,18 +145,23 @@ def _called(session: Session, model: Path, inputs: Outputs) -> Outputs | Failure
     return {name: tensors[name] for name in called.outputs}
 
 
+def _raised(failed: Sequence[RaisedCase]) -> tuple[Finding, ...]:
+    return tuple(noted("source-raises", str(each), case=each.case) for each in failed)
+
+
 def compared(
     source: str,
     expected: Sequence[ExpectedOutputs],
     files: Sequence[tuple[RuntimeRun, Mapping[str, Outputs | Failure]]],
-    failed: Sequence[str],
+    failed: Sequence[RaisedCase],
 ) -> WholeComparison:
     """Each output of each run beside what is expected. `failed`: cases in which nothing is, and why."""
     if not expected:
-        return WholeComparison(source, not_compared=tuple(failed) or ("the source answers nothing",))
+        nothing = noted("source-answers-nothing", "the source answers nothing")
+        return WholeComparison(source, not_compared=_raised(failed) or (nothing,))
     shown = next((each for _, run in files for each in run.values() if not isinstance(each, Failure)), None)
     if shown is None:
-        return WholeComparison(source, not_compared=("no runtime runs the file",))
+        return WholeComparison(source, not_compared=(noted("runtime-does-not-run", "no runtime runs the file"),))
     first = expected[0]
     pairs, unpaired = paired(shown, first.outputs)
     verdicts, better = list[WholeVerdict](), list[str]()
@@ -164,6 +178,10 @@ def compared(
                 rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
-    said = [*failed, *(f"the output {name!r} has no counterpart in the source" for name in unpaired)]
+    lone = (
+        noted("output-unpaired", f"the output {name!r} has no counterpart in the source", output=name)
+        for name in unpaired
+    )
+    said = [*_raised(failed), *lone]
     cases = [each.case for each in expected]
     return WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)))

@@ -36,7 +36,7 @@ def beside_source(
         except InputError as problem:
             measured = rounding_of(subject, runs, made_from, own, logs, progress)
             if not whole.verdicts and measured.rounding is None:
-                why = "; ".join((problem.problem, *whole.not_compared))
+                why = "; ".join((problem.problem, *whole.why_not))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
             answers = answers_of_runtimes(subject, runs, asking)
             judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from encoder_conformance.commands.validate.evidence import Answers, ValidationEvidence
 from encoder_conformance.commands.validate.results import Covered, Question
@@ -15,6 +16,8 @@ from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.situation import Situation
 
 _OF_PADDING = ("padding_content", "padding_length")
+Names = Sequence[int | str]
+"""Sizes, situations, runtimes or levels."""
 Held = list[tuple[Situation, bool]]
 """Situations that were asked, and whether every runtime is in line there."""
 
@@ -44,13 +47,18 @@ def _covered_by(whole: WholeComparison) -> Iterator[Covered]:
     yield _asked("other levels", levels, [name for name in levels if name in off])
 
 
-def _asked(question: Question, asked: Sequence[object], wrong: Sequence[object], least: int = 2) -> Covered:
+def _asked(question: Question, asked: Names, wrong: Names, least: int = 2) -> Covered:
     """`least`: how many have to be asked for an answer."""
     if len(asked) < least:
         said = f"{asked[0]} alone was" if asked else "none was"
-        return Covered(question=question, answer="not asked", said=said)
+        return Covered(question=question, answer="not asked", said=said, asked=tuple(asked))
     said = f"wrong at {_listed(wrong)}; asked: {_listed(asked)}" if wrong else _listed(asked)
-    return Covered(question=question, answer="no" if wrong else "yes", said=said)
+    return _answered(question, said, asked, wrong)
+
+
+def _answered(question: Question, said: str, asked: Names, wrong: Names) -> Covered:
+    answer: Literal["yes", "no"] = "no" if wrong else "yes"
+    return Covered(question=question, answer=answer, said=said, asked=tuple(asked), wrong=tuple(wrong))
 
 
 def _covered(evidence: ValidationEvidence, answers: Answers) -> Iterator[Covered]:
@@ -81,27 +89,32 @@ def _held(answers: Answers, cases: Iterable[Case]) -> Held:
 def _sizes(question: Question, held: Held, axis: Size, description: FileDescription) -> Covered:
     """A size is wrong where no situation of it is right: another may be wrong of its mate."""
     if baked := description.baked.get(axis):
-        return Covered(question=question, answer="no", said=f"it runs at {axis} {baked} alone")
+        return Covered(question=question, answer="no", said=f"it runs at {axis} {baked} alone", asked=(baked,))
     sizes = [getattr(situation, axis) for situation, _ in held]
     known = sorted(set(sizes))
     if len(known) < 2:
         size = dict(zip(("batch", "sequence"), description.sizes(), strict=True))[axis]
         fixed = f"{axis} at {size}" if size else ""
         alone = f"{known[0]} alone was" if known else "none was"
-        return Covered(question=question, answer="not asked", said=f"the file fixes the {fixed}" if fixed else alone)
+        return Covered(
+            question=question,
+            answer="not asked",
+            said=f"the file fixes the {fixed}" if fixed else alone,
+            asked=tuple(known),
+        )
     right = {size for size, (_, holds) in zip(sizes, held, strict=True) if holds}
-    wrong = [str(size) for size in known if size not in right]
+    wrong: Names = [size for size in known if size not in right]
     wrong = wrong or [situation.situation for situation, holds in held if not holds]
     said = f"wrong at {_listed(wrong)}; asked: {_listed(known)}" if wrong else _listed(known)
-    return Covered(question=question, answer="no" if wrong else "yes", said=said)
+    return _answered(question, said, known, wrong)
 
 
 def _padding(held: Held, evidence: ValidationEvidence) -> Covered:
     if not held:
         return Covered(question="padding", answer="not asked", said=no_padding(evidence))
     wrong = [situation.situation for situation, holds in held if not holds]
-    said = f"wrong at {_listed(wrong)}" if wrong else _listed([situation.situation for situation, _ in held])
-    return Covered(question="padding", answer="no" if wrong else "yes", said=said)
+    asked = [situation.situation for situation, _ in held]
+    return _answered("padding", f"wrong at {_listed(wrong)}" if wrong else _listed(asked), asked, wrong)
 
 
 def _right_runs(evidence: ValidationEvidence, answers: Answers) -> dict[str, bool] | str:
@@ -156,10 +169,12 @@ def _places(
     if isinstance(right, str):
         return Covered(question=question, answer="not asked", said=right)
     if len(places) < 2:
-        return Covered(question=question, answer="not asked", said="; ".join(rest) or "there is no other")
+        return Covered(
+            question=question, answer="not asked", said="; ".join(rest) or "there is no other", asked=tuple(places)
+        )
     wrong = [place for place, runs in places.items() if not all(right[run] for run in runs)]
     said = f"wrong at {_listed(wrong)}" if wrong else _listed(list(places))
-    return Covered(question=question, answer="no" if wrong else "yes", said="; ".join([said, *rest]))
+    return _answered(question, "; ".join([said, *rest]), list(places), wrong)
 
 
 def _listed(names: Sequence[object]) -> str:

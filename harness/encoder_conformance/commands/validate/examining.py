@@ -44,6 +44,7 @@ def examined(request: ValidationRequest, runs: Sequence[RuntimeRun], logs: Path)
         raised = answer.outcome == Outcome.ERROR
         problem = "it could not be looked into" if raised else "looking into it did not end well"
         message = f"{problem}: {answer.message}"
-        finding = PhaseFinding(phase="file", severity="error", message=message, hint=str(run.session.log))
+        hint = str(run.session.log)
+        finding = PhaseFinding(phase="file", severity="error", kind="not-examined", message=message, hint=hint)
         return ExaminedFile(request, FileDescription(findings=(finding,)), {})
     return ExaminedFile(request, *answer)

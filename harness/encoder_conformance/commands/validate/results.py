@@ -38,11 +38,14 @@ Question = Literal["other batch sizes", "other lengths", "padding", "other runti
 
 
 class Covered(Frozen):
-    """Whether a file holds there. `said`: what was asked, what of it is wrong, or why nothing was asked."""
+    """Whether a file holds there. `said`: what was asked, what of it is wrong, or why nothing was asked. `asked`,
+    `wrong`: the same for programs: sizes, situations, runtimes or levels."""
 
     question: Question
     answer: Literal["yes", "no", "not asked"]
     said: Plain
+    asked: tuple[int | Plain, ...] = ()
+    wrong: tuple[int | Plain, ...] = ()
 
 
 class WholeResult(Frozen):

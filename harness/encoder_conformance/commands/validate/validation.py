@@ -143,7 +143,7 @@ def _whole_result(whole: WholeComparison) -> WholeResult:
         outputs=dict(whole.outputs),
         agrees=whole.agrees,
         rms=max((each.rms for each in whole.verdicts if each.rms is not None), default=None),
-        not_compared=tuple(whole.not_compared),
+        not_compared=tuple(whole.why_not),
     )
 
 

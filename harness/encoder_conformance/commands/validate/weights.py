@@ -22,6 +22,7 @@ from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.kinks import condition_at_kinks, kinked_rows
 from encoder_conformance.oracle.measured import sampled_conditions
 from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
@@ -33,9 +34,9 @@ _UNSEEN = "attention.key.bias"
 """Adds the same to every score of a row, so that no output ever shows it."""
 
 
-def layer_finding(severity: Severity, message: str, hint: str = "", deviation: str | None = None) -> PhaseFinding:
-    """A finding of the phase `layer`. `deviation`: the one of the catalogue that it is."""
-    return PhaseFinding(phase="layer", severity=severity, message=message, hint=hint, deviation=deviation)
+def layer_finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object) -> PhaseFinding:
+    """A finding of the phase `layer`."""
+    return PhaseFinding(phase="layer", severity=severity, kind=kind, message=message, hint=hint, about=about)
 
 
 def shared(parameters: Mapping[str, Array], description: FileDescription) -> Iterator[PhaseFinding]:
@@ -44,25 +45,29 @@ def shared(parameters: Mapping[str, Array], description: FileDescription) -> Ite
     for one, others in whole.items():
         message = f"{' and '.join([one, *others])} hold the same parameters"
         hint = "is each layer its own? ALBERT's are one; a stack that was never trained is a copy of one layer"
-        yield layer_finding("warning", message, hint)
+        yield layer_finding("warning", "layers-hold-same-parameters", message, hint, layers=[one, *others])
     own = {name: value for name, value in parameters.items() if name not in members and np.ptp(value)}
     for names in _groups(own, _digest):
         held = {source.initializer for name in names if (source := description.parameters.get(name))}
         one = held.pop() if len(held) == 1 else ""
         what = f"are one tensor, {one!r}" if one else "hold the same values"
-        yield _alike(names, what)
+        kind: FindingKind = "parameters-tied" if one else "parameters-alike"
+        yield _alike(names, what, kind)
     matrices = {name: value for name, value in own.items() if value.ndim == 2}
     for first, second in _transposed(matrices):
-        yield _alike((first, second), "hold the same values, the one transposed")
+        yield _alike((first, second), "hold the same values, the one transposed", how="transposed")
     # Their columns are compared in the order of their first elements.
     for names in _groups(matrices, lambda value: _digest(value[:, np.argsort(value[0], kind="stable")])):
         if len({_digest(matrices[name]) for name in names}) > 1:
-            yield _alike(names, "hold the same columns, in another order")
+            yield _alike(names, "hold the same columns, in another order", how="reordered")
 
 
-def _alike(names: tuple[str, ...], what: str) -> PhaseFinding:
+def _alike(
+    names: tuple[str, ...], what: str, kind: FindingKind = "parameters-alike", how: str = "equal"
+) -> PhaseFinding:
     hint = "in published encoders each has values of its own: was one projection exported for another?"
-    return layer_finding("warning", f"{' and '.join(names)} {what}", hint)
+    message = f"{' and '.join(names)} {what}"
+    return layer_finding("warning", kind, message, hint, parameters=names, how=how)
 
 
 def _digest(value: Array) -> bytes:
@@ -124,7 +129,8 @@ def without_effect(case: Case) -> Iterator[PhaseFinding]:
         why = f"{' and '.join(zeros)} {'is' if len(zeros) == 1 else 'are'} 0 everywhere" if zeros else ""
         message = f"{', '.join(dead)} {'changes' if len(dead) == 1 else 'change'} nothing in the output"
         hint = "was a weight lost on the way, or never loaded?"
-        yield layer_finding("warning", f"{message}{': ' if why else ''}{why}", hint)
+        message = f"{message}{': ' if why else ''}{why}"
+        yield layer_finding("warning", "parameter-without-effect", message, hint, parameters=dead, zeros=zeros)
 
 
 LARGE = 8_000_000
@@ -178,7 +184,8 @@ def sampled_note(subject: ExaminedFile, runs: Sequence[RuntimeRun], cases: Itera
     size = f"at up to {' × '.join(map(str, largest))} positions"
     message = f"its {million:.0f} million parameters are sampled: {names}, {size}, in {asked}"
     hint = f"σ comes from {RUNS} runs of the oracle; --runtime asks others; a file of fewer layers is judged in full"
-    return PhaseFinding(phase="numbers", severity="note", message=message, hint=hint)
+    about = {"parameters": parameter_count(subject.layer), "runs": [run.name for run in runs]}
+    return PhaseFinding(phase="numbers", severity="note", kind="sampled", message=message, hint=hint, about=about)
 
 
 def expected_of_sample(cases: Sequence[Case]) -> Mapping[str, Expected]:

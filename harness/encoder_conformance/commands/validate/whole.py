@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.protocol.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -35,11 +36,16 @@ class WholeComparison:
     cases: Sequence[WholeCase] = ()
     verdicts: Sequence[WholeVerdict] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
-    not_compared: Sequence[str] = ()
+    not_compared: Sequence[Finding] = ()
     better: Sequence[str] = ()
-    notes: Sequence[str] = ()
-    first_apart: str = ""
+    notes: Sequence[Finding] = ()
+    first_apart: Finding | None = None
     """The first step of the file that is none of the source's, and in which case; or why that is not known."""
+
+    @property
+    def why_not(self) -> list[str]:
+        """Why nothing, or what of it was not compared, in words."""
+        return [each.message for each in self.not_compared]
 
     @property
     def apart(self) -> list[WholeVerdict]:

@@ -42,7 +42,7 @@ def diagnose_backward(
     )
     if arranged := _rearranged([case for group in groups for case in group]):
         advice = "Look at how gradients are named and laid out where they are handed over"
-        return diagnosis(confidence="seen", sentences=arranged, advice=advice)
+        return diagnosis(confidence="seen", cause="gradients-rearranged", sentences=arranged, advice=advice)
     equations = tuple(dict.fromkeys(each for one in found if one for each in one))
     explained = bool(found) and all(found)
     equations = equations if explained else ()

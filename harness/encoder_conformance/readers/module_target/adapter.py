@@ -11,6 +11,7 @@ import numpy as np
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
+from encoder_conformance.protocol.findings import Problem, noted
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, ExaminedBefore
@@ -67,7 +68,7 @@ class ModuleTarget(ModuleAdapter):
         try:
             description, tensors = self.examined(message)
         except BadTarget as error:
-            return {"description": {"problem": {"message": error.problem, "hint": error.hint}}}, {}
+            return {"description": {"problem": error.as_problem().model_dump(mode="json")}}, {}
         return {"description": description}, tensors
 
     def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
@@ -91,7 +92,7 @@ class ModuleTarget(ModuleAdapter):
             return answer
         found = self.read(whole, message)
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
-        found.notes += (said,) if said else ()
+        found.notes += (noted("model-made-narrower", said, arguments=message["arguments"]),) if said else ()
         self.examination = found
         if message["at"]:
             self.before = [*self.before, ExaminedBefore(message["at"], whole, found)][-_REMEMBERED:]
@@ -125,7 +126,8 @@ class ModuleTarget(ModuleAdapter):
         assert self.parts is not None
         elements = framework.elements(whole)
         if path is None and elements > MOST_AS_ONE and len(self.parts.listed()) > 1:
-            raise BadTarget(f"it has {elements:,} parameters, and is not read as one", "--at names a layer of it")
+            problem, hint = f"it has {elements:,} parameters, and is not read as one", "--at names a layer of it"
+            raise BadTarget(problem, hint, "too-large-as-one", parameters=elements)
         for part, error in self.refused:
             if framework.are_alike(part, whole):
                 raise error
@@ -146,7 +148,8 @@ class ModuleTarget(ModuleAdapter):
                 form = self.examination.framework.in_form(bench.module, word)
                 replace(bench, module=form).output(bench.x())
         except ExecutionError as error:
-            return {"description": {"problem": {"message": str(error).splitlines()[0], "hint": ""}}}, {}
+            problem = Problem(message=str(error).splitlines()[0], hint="", kind="form-not-made")
+            return {"description": {"problem": problem.model_dump(mode="json")}}, {}
         return {"description": {}}, {}
 
     def loaded_target(self, message: dict[str, Any]) -> tuple[ModuleFramework, Any]:

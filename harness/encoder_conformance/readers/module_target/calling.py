@@ -46,7 +46,7 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     if not parameters and every:  # whatever it is called with
         return Signature(_X[0], (), named=every[0].kind == every[0].VAR_KEYWORD)
     if not parameters:
-        raise BadTarget(f"{name} takes no argument", "an encoder layer takes x")
+        raise BadTarget(f"{name} takes no argument", "an encoder layer takes x", "takes-no-x")
     first = _x_of(parameters)
     others = [p for p in parameters if p is not first]
     by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
@@ -58,7 +58,8 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     random = [each for each in needed if flags and each in RANDOM]
     if second := next((each for each in needed if each in _SECOND and each not in random), None):
         problem = f"it is a layer of a decoder: {name} needs {second} beside {first.name}, which it attends to"
-        raise BadTarget(f"{problem}{_line_of(forward)}", "the layers of encoders are judged, which take one sequence")
+        hint = "the layers of encoders are judged, which take one sequence"
+        raise BadTarget(f"{problem}{_line_of(forward)}", hint, "takes-several-inputs", arguments=[first.name, second])
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
     free = any(p.kind == p.VAR_KEYWORD for p in every)

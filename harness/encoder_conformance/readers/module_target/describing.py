@@ -3,11 +3,12 @@
 from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
-from encoder_conformance.protocol.description import ModuleDescription, ModuleSource, NotRead
+from encoder_conformance.protocol.description import ModuleDescription, ModuleSource
+from encoder_conformance.protocol.findings import NotRead
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import misnamed
-from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND
 
 
 def described(found: Examination) -> ModuleDescription:
@@ -52,9 +53,11 @@ def described(found: Examination) -> ModuleDescription:
 
 
 def _not_read(found: Examination) -> NotRead | None:
-    problem = found.exported.problem
-    beyond = any(SENTENCES[feature][0] in problem for feature in BEYOND)
-    return NotRead(problem=problem, where=found.exported.where, beyond=beyond) if problem else None
+    exported = found.exported
+    if not exported.problem:
+        return None
+    beyond = any(feature in BEYOND for feature in exported.features)
+    return NotRead(problem=exported.problem, where=exported.where, beyond=beyond, features=exported.features)
 
 
 def _of_arguments(found: Examination) -> dict[str, Any]:

@@ -4,17 +4,23 @@ import traceback
 from pathlib import Path
 
 from encoder_conformance.platform.paths import PACKAGE, ROOT
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import Problem
 
 _OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
 _FRAMES = 3
 
 
 class BadTarget(Exception):
-    """The target names no module that can be judged: what is wrong, and what to do."""
+    """The target names no module that can be judged: what is wrong, and what to do. `about`: the facts of that."""
 
-    def __init__(self, problem: str, hint: str = "") -> None:
+    def __init__(self, problem: str, hint: str = "", kind: FindingKind = "not-callable", **about: object) -> None:
         super().__init__(problem)
-        self.problem, self.hint = problem, hint
+        self.problem, self.hint, self.kind, self.about = problem, hint, kind, about
+
+    def as_problem(self) -> Problem:
+        """As the harness is told it."""
+        return Problem(message=self.problem, hint=self.hint, kind=self.kind, about=self.about)
 
 
 def error_line(error: BaseException) -> str:

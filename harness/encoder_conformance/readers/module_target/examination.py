@@ -9,6 +9,7 @@ import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.protocol.description import Chance, Kept, LiveProof, MapSearch, OtherAnswer
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -104,7 +105,7 @@ class Examination:
     tied: tuple[tuple[str, str], ...] = ()
     read_twice: tuple[tuple[str, str, str], ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     given: tuple[str, ...] = ()
     """The arguments that its model gives it beside x."""
     given_by: str = ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from encoder_conformance.protocol.description import Fact
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
@@ -17,6 +18,7 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import RH, Array, Elementwise, P
 from encoder_conformance.spec.layer import Layer
 
@@ -35,8 +37,8 @@ class Exported:
     """The yield of an export. `layer` None: `problem` says which part is no layer's, `where` its source line.
 
     `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
-    `traced`: whether the graph was followed, and what was found is no layer. `named`: whether the problem is known by a
-    name of what is otherwise. `taken_for`: what was read as something that it is not quite.
+    `traced`: whether the graph was followed, and what was found is no layer. `features`: the names of what
+    is otherwise, where the problem is known by some. `taken_for`: what was read as something that it is not quite.
     """
 
     layer: Layer | None = None
@@ -46,9 +48,9 @@ class Exported:
     unplaced: tuple[str, ...] = ()
     problem: str = ""
     where: str = ""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     traced: bool = False
-    named: bool = False
+    features: tuple[Feature, ...] = ()
     taken_for: tuple[str, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
     """Own parameter that the graph reads, or key of the layer → the line of source."""
@@ -79,11 +81,13 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     lines = SourceLines(model, module.library)
     errors = [finding.message for finding in findings.errors()]
-    notes = tuple(finding.message for finding in findings.in_order() if finding.severity != "error")
+    others = (finding for finding in findings.in_order() if finding.severity != "error")
+    notes = tuple(noted(finding.kind, finding.message, **finding.about) for finding in others)
     if inferred is None or inferred.layer is None or errors:
         problem = "; ".join(errors) or "no layer was found in its graph"
         where = lines.of_problem(problem)
-        return Exported(problem=problem, where=where, notes=notes, traced=True, named=bool(findings.features))
+        features = tuple(dict.fromkeys(findings.features))
+        return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
     taken_for = tuple(finding.message for finding in findings.in_order() if finding.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}

@@ -36,7 +36,8 @@ def format_as_given(module: LiveModule, x: Array) -> DtypeName | None:
     named = " and ".join(_narrowest_first(held))
     said = problem or f"it answers in {computed}"
     hint = "give it in one format, and that is judged: .to(torch.float32), say"
-    raise BadTarget(f"its parameters are in {named}, and so it takes no x in one of these: {said}", hint)
+    problem = f"its parameters are in {named}, and so it takes no x in one of these: {said}"
+    raise BadTarget(problem, hint, "takes-no-x", formats=sorted(held))
 
 
 def _narrowest_first(names: Iterable[str]) -> list[str]:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from encoder_conformance.protocol.arguments import PACKED
+
 Shape = tuple[int, ...]
 
 
@@ -80,7 +82,7 @@ FORMS: Mapping[str, FormOfX] = {
     "BDHW": FormOfX("[batch, d_model, height, width]", _channels_map, _from_channels_map),
     "SD": FormOfX("[sequence, d_model], item by item", lambda x, _: x[0], lambda y, *_: y[None]),
     "TD": FormOfX(
-        "[positions of all items, d_model]",
+        PACKED,
         lambda x, arrays: arrays.reshaped(x, (int(x.shape[0]) * int(x.shape[1]), int(x.shape[2]))),
         _reshaped,
     ),

@@ -46,21 +46,26 @@ def first_x(runner: LiveModule) -> Array:
         else:
             return x
     if not problems:
-        raise BadTarget(f"{runner.type_name} has no parameters", "an encoder layer has norms and weights")
+        raise BadTarget(
+            f"{runner.type_name} has no parameters", "an encoder layer has norms and weights", "no-parameters"
+        )
     if missing := [name for name, value in runner.signature.fixed.items() if value is None]:
         problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {problems[0]}"
         hook = "def conform_inputs(batch, sequence) in its file, which gives a dict"
-        raise BadTarget(problem, f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}")
+        hint = f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}"
+        raise BadTarget(problem, hint, "needs-arguments", arguments=missing)
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
-        raise BadTarget(problem, problems[0])
+        raise BadTarget(problem, problems[0], "takes-no-x")
     if unmasked := next((name for name in runner.signature.masks if _is_about(name, problems[0])), None):
         hint = f"a layer takes x alone: give {unmasked} a default that allows every key"
-        raise BadTarget(f"it takes no x without {unmasked}, whose default None it cannot do with: {problems[0]}", hint)
+        problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {problems[0]}"
+        raise BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
-    raise BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {problems[0]}")
+    problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones"
+    raise BadTarget(problem, f"{hint}: {problems[0]}", "takes-no-x")
 
 
 def _is_about(name: str, problem: str) -> bool:
@@ -73,7 +78,8 @@ def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:
     try:
         return semantics_of(probe_of(runner, x.shape))
     except ExecutionError as error:
-        raise BadTarget(f"it takes one x {list(x.shape)}, and not another: {error}") from None
+        problem = f"it takes one x {list(x.shape)}, and not another: {error}"
+        raise BadTarget(problem, "", "takes-no-x", taken=x.shape) from None
 
 
 def probe_of(runner: LiveModule, shape: tuple[int, ...], masks: tuple[Port, ...] = ()) -> ProbeRun:

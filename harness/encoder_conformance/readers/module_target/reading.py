@@ -28,7 +28,7 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
     longer = export_and_infer(module, replace(semantics, S=_MANY)) if at_any_length else exported
     others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
     read = next((each for each in others if each.layer is not None and not each.unplaced), exported)
-    return longer if read.unplaced and longer.named else read
+    return longer if read.unplaced and longer.features else read
 
 
 def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
@@ -39,13 +39,13 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
         if several.endswith(TABLE):
             problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
         return replace(exported, problem=problem)
-    if exported.layer is not None or exported.named:
+    if exported.layer is not None or exported.features:
         return exported
     if not (seen := module.beyond({"x": x})):
         return exported
     feature, where = next(iter(seen.items()))
     problem = f"not an encoder layer as the specification knows it: {SENTENCES[feature][0]}"
-    return replace(exported, problem=problem, where=where or exported.where, named=True)
+    return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
 
 
 def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
@@ -56,7 +56,8 @@ def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:
     given = f", for which its model gives it {', '.join(module.supplied)}" if module.supplied else ""
     only = f"it takes {x.shape[1]} positions, and no {SEQUENCE}{given}"
     problem = only if exported.layer is not None else f"{exported.problem}; {only}"
-    raise BadTarget(problem, "layers are judged at several lengths")
+    about = {"taken": x.shape[1], "refused": SEQUENCE, "features": exported.features}
+    raise BadTarget(problem, "layers are judged at several lengths", "one-length-alone", **about)
 
 
 def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
@@ -73,4 +74,4 @@ def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exp
         fact = Fact(key="attention.window", value=window.model_dump(), evidence=evidence)
         return replace(exported, layer=with_window(exported.layer, window), facts=(*exported.facts, fact))
     problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({reach})"
-    return Exported(problem=problem, notes=exported.notes)
+    return Exported(problem=problem, notes=exported.notes, features=("window",))

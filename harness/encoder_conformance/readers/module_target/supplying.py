@@ -68,7 +68,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
         return module, first_x(bare)
     except BadTarget as error:
         likeliest = likeliest_problem(bare) if by_itself else ""
-        raise BadTarget(likeliest or error.problem, error.hint) from None
+        raise BadTarget(likeliest or error.problem, error.hint, error.kind, **error.about) from None
 
 
 def _as_told(module: LiveModule, told: Told) -> LiveModule:

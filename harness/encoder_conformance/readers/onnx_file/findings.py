@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Severity
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 
@@ -13,26 +14,37 @@ class Findings:
     found: list[PhaseFinding] = field(default_factory=list)
     features: list[Feature] = field(default_factory=list)
 
-    def error(self, phase: Phase, message: str, hint: str = "", deviation: str | None = None) -> None:
-        """`deviation`: the one that it is, if it is one of the catalogue."""
-        self.add(phase, "error", message, hint, deviation)
+    def error(self, phase: Phase, kind: FindingKind, message: str, hint: str = "", **about: object) -> None:
+        """`about`: the facts of the message, by name."""
+        self.add(phase, "error", kind, message, hint, **about)
 
-    def warning(self, phase: Phase, message: str, hint: str = "") -> None:
-        self.add(phase, "warning", message, hint)
+    def warning(self, phase: Phase, kind: FindingKind, message: str, hint: str = "", **about: object) -> None:
+        self.add(phase, "warning", kind, message, hint, **about)
 
-    def note(self, phase: Phase, message: str, hint: str = "") -> None:
-        self.add(phase, "note", message, hint)
+    def note(self, phase: Phase, kind: FindingKind, message: str, hint: str = "", **about: object) -> None:
+        self.add(phase, "note", kind, message, hint, **about)
 
     def of_runtime(self, runtime: str, message: str, hint: str) -> None:
         """That a runtime does not run the file: where another does, that is no error of the file."""
-        told = PhaseFinding(phase="loads", severity="error", message=message, hint=hint, runtimes=(runtime,))
-        if told not in self.found:
-            self.found.append(told)
+        kind: FindingKind = "runtime-does-not-run"
+        runtimes = (runtime,)
+        self.take(
+            PhaseFinding(phase="loads", severity="error", kind=kind, message=message, hint=hint, runtimes=runtimes)
+        )
 
-    def add(self, phase: Phase, severity: Severity, message: str, hint: str = "", deviation: str | None = None) -> None:
-        finding = PhaseFinding(phase=phase, severity=severity, message=message, hint=hint, deviation=deviation)
+    def add(
+        self, phase: Phase, severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object
+    ) -> None:
+        """A finding whose severity depends on what else is known."""
+        self.take(PhaseFinding(phase=phase, severity=severity, kind=kind, message=message, hint=hint, about=about))
+
+    def take(self, finding: PhaseFinding) -> None:
+        """Each once."""
         if finding not in self.found:
             self.found.append(finding)
+
+    def has(self, kind: FindingKind) -> bool:
+        return any(finding.kind == kind for finding in self.found)
 
     def errors(self, *phases: Phase) -> list[PhaseFinding]:
         return [f for f in self.found if f.severity == "error" and (not phases or f.phase in phases)]

@@ -24,7 +24,7 @@ def write_fixed(path: Path, new: Path, inspection: Inspection) -> tuple[str, ...
     if first_problem(model):
         sort_nodes(model)
         done.append("its nodes are in order")
-    if any("stale value_info" in finding.hint for finding in inspection.findings.found):
+    if inspection.findings.has("stated-shape-wrong"):
         del model.graph.value_info[:]
         done.append("shapes that contradicted its operators are gone")
     named = _name_axes(model, inspection)

@@ -113,11 +113,11 @@ def inspect(
     except UnreadableFile as reason:
         *others, last = reason.problems
         for problem in others:
-            inspection.findings.error("file", problem)
-        inspection.findings.error("file", last, reason.hint)
+            inspection.findings.error("file", "file-unreadable", problem)
+        inspection.findings.error("file", "file-unreadable", last, reason.hint)
     except MemoryError:
         message = "it takes more memory than a file of its size may"
-        inspection.findings.error("loads", message, "is a size in it absurd?")
+        inspection.findings.error("loads", "too-much-memory", message, "is a size in it absurd?", step="load")
     return inspection
 
 
@@ -142,7 +142,8 @@ def _inspect(
         return
     if kinds := without_attention(graph):
         message = f"it is no Transformer encoder: there is no attention in it; it is made of {kinds}"
-        findings.error("layer", message, "attention multiplies queries with keys: no product here is of two values")
+        hint = "attention multiplies queries with keys: no product here is of two values"
+        findings.error("layer", "no-attention", message, hint)
         return
     if _is_whole_model(graph):  # of which the encoder is taken; each copy is as large as the weights
         inspection.model = model = graph.original
@@ -184,7 +185,10 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
     for cut in cuts(graph):
         graph.forget_numbers()
         tried = replace(inspection, findings=Findings(list(before.found)), model=cut.model, cut=cut)
-        tried.findings.note("interface", *_said(cut))
+        ends = {"x": cut.x, "output": cut.output}
+        tried.findings.note(
+            "interface", "encoder-cut-out", *_said(cut), **ends, inputs=cut.inputs, left_aside=cut.after
+        )
         tried.graph = _graph(cut.model, tried.findings, copied=False)
         tried.model = tried.graph.original if tried.graph else None
         if tried.graph is not None:
@@ -199,7 +203,8 @@ def _inspect_encoder(inspection: Inspection, graph: Graph, expected: MaskMeaning
                 continue
             if layers and first.inferred is not None:
                 what = f"{first.inferred.final_norm_apart}: it is not judged"
-                tried.findings.note("layer", what, "the encoder is judged up to what that norm takes")
+                hint = "the encoder is judged up to what that norm takes"
+                tried.findings.note("layer", "final-norm-not-judged", what, hint)
             first = tried
             if thoroughly and tried.semantics is not None:
                 give_freed_memory_back()  # the trace and the runs of the cut, each as large as the weights
@@ -245,17 +250,18 @@ def _inspect_interface(
         sizes = [port.name for port in interface.masks if interface.output.name not in graph.depending_on(port.name)]
         if inspection.cut is not None and sizes:
             message = f"the encoder does not run by itself: it computes sizes from those of {', '.join(sizes)}"
-            findings.error("loads", f"{message}: {error}", "export the encoder layers by themselves")
+            hint = "export the encoder layers by themselves"
+            findings.error("loads", "encoder-does-not-run-alone", f"{message}: {error}", hint, needs=sizes)
             return
         message = f"it runs at no batch and sequence that was tried: {error}"
-        findings.error("loads", message, "see what it says of its shapes")
+        findings.error("loads", "file-does-not-run", message, "see what it says of its shapes")
         return
     semantics = inspection.semantics
     check_dimensions(interface, semantics.layout, findings)
     inspection.baked = check_free_sizes(interface, semantics, runner, findings)
     _check_run(semantics, runner, findings)
     if said := said_of_angles(interface):
-        findings.note("interface", *said)
+        findings.note("interface", "angles-are-inputs", *said, names=[*names_of_angles(interface)])
     taken_before = inspection.cut.inputs if inspection.cut else ()
     check_masks(graph, semantics, expected, findings, taken_before)
     inspection.inferred = inferred = infer_layer(graph, semantics, runner, findings, verified=thoroughly)
@@ -270,7 +276,8 @@ def _graph(model: onnx.ModelProto, findings: Findings, *, copied: bool = True) -
     except MemoryError:
         raise
     except Exception as error:
-        findings.error("checker", f"its constants cannot be read: {str(error)[:300]}", "export it again")
+        message = f"its constants cannot be read: {str(error)[:300]}"
+        findings.error("checker", "constants-unreadable", message, "export it again")
         return None
     return graph
 
@@ -294,6 +301,7 @@ def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Finding
         findings.of_runtime("onnxruntime", message, hint)
     if semantics.across_batch:
         hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
-        findings.error("layer", "an item of the batch changes another", hint)
+        findings.error("layer", "items-influence-each-other", "an item of the batch changes another", hint)
     if semantics.isolated:
-        findings.error("layer", "no position changes another: there is no attention in it, or all is hidden")
+        message = "no position changes another: there is no attention in it, or all is hidden"
+        findings.error("layer", "positions-isolated", message)

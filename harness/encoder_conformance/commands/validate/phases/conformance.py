@@ -7,6 +7,7 @@ from encoder_conformance.commands.validate.evidence import Answers, Assessment, 
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Phase, PhaseFinding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -59,7 +60,9 @@ def _findings(phase: Phase, evidence: ValidationEvidence, answers: Answers) -> I
     if echoes:
         count = f"{len(echoes)} of {len(answers.cases[phase])}"
         message = f"{count} situations go wrong as no-mask does: see numbers"
-        yield PhaseFinding(phase=phase, severity="warning", message=message)
+        kind: FindingKind = "situations-wrong-without-mask"
+        about = {"cases": sorted(echoes)}
+        yield PhaseFinding(phase=phase, severity="warning", kind=kind, message=message, about=about)
 
 
 def _failures(case: Case, answers: Answers) -> dict[str, Record]:
@@ -108,7 +111,30 @@ def _finding(
     message = f"{names}{size}, {where}: {record.outcome.value}: {record.message}"
     hint = node if record.check == "stages" else ""
     out = record.outcome == Outcome.FAIL and record.check != "invariant"
-    return PhaseFinding(phase=phase, severity="error", message=message, hint=hint, runtimes=runs, out_of_line=out)
+    return PhaseFinding(
+        phase=phase,
+        severity="error",
+        kind=_kind(record),
+        message=message,
+        hint=hint,
+        runtimes=runs,
+        out_of_line=out,
+        about={
+            "situations": [situation.situation for situation in situations],
+            "outcome": record.outcome.value,
+            "stage": record.stage,
+            "rms": record.rms,
+            "max": record.max,
+        },
+    )
+
+
+def _kind(record: Record) -> FindingKind:
+    if record.outcome.state == "no answer":
+        return "no-answer"
+    if record.outcome != Outcome.FAIL:
+        return "other-outcome"
+    return "relation-broken" if record.check == "invariant" else "out-of-line"
 
 
 def diagnoses(evidence: ValidationEvidence) -> tuple[Diagnosis, ...]:

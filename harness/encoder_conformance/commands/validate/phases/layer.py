@@ -13,7 +13,8 @@ from encoder_conformance.commands.validate.weights import layer_finding, shared,
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.layer_differences import differences
-from encoder_conformance.protocol.description import FileDescription, InitializerSource
+from encoder_conformance.protocol.description import FileDescription, InitializerSource, decimal
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
@@ -64,10 +65,10 @@ def _summary(description: FileDescription) -> str:
 def _unlike(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if subject.is_understood and subject.misfit and subject.request.layer:
         message = f"the file's parameters are not those of {subject.request.layer.layer}: {subject.misfit}"
-        yield layer_finding("error", message)
-    for key, message in _unlike_stated(subject).items():
-        if key != EMPTY_ROWS:
-            yield layer_finding("error", message, deviation=_that_chooses(subject, key))
+        yield layer_finding("error", "parameters-unlike-layer", message, layer=subject.request.layer.layer)
+    for finding in _unlike_stated(subject):
+        if finding.about["key"] != EMPTY_ROWS:
+            yield finding
     if subject.can_be_judged and subject.request.parameters is not None:
         yield from _compared(subject.request.parameters, subject.parameters, subject.description.parameters)
 
@@ -79,7 +80,7 @@ def _unproved(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
     told = any(record.outcome in (Outcome.FAIL, Outcome.DEVIATES) for record in records)
     if proved is not None and not proved.value and not told:
         message = f"the file does not compute what was read off its graph: {proved.evidence}"
-        yield layer_finding("error", message, "compare it with what it was made from")
+        yield layer_finding("error", "not-what-was-read", message, "compare it with what it was made from")
 
 
 def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
@@ -90,27 +91,33 @@ def _unstated(evidence: ValidationEvidence) -> Iterator[PhaseFinding]:
         epsilon = epsilon_of(inferred.norm.epsilon, subject.rounded)
         norm = inferred.norm.model_copy(update={"epsilon": epsilon})
         for each in unusual(inferred.model_copy(update={"norm": norm})):
-            yield layer_finding("warning", str(each), "if intended, pass --layer; otherwise fix it")
+            hint = "if intended, pass --layer; otherwise fix it"
+            yield layer_finding("warning", "unusual-choice", str(each), hint, choice=each.choice)
     if inferred is not None and subject.request.parameters is None:
         yield from shared(subject.parameters, subject.description)
         if answers is not None and (case := answers.cases["numbers"][0]).situation.sequence > 1:
             yield from without_effect(case)
 
 
-def _unlike_stated(subject: ExaminedFile) -> dict[str, str]:
-    """Choice → how the file's layer differs there from the stated one."""
+def _unlike_stated(subject: ExaminedFile) -> Iterator[PhaseFinding]:
+    """One for each choice in which the file's layer differs from the stated one, its `key`."""
     stated, description = subject.request.layer, subject.description
     if stated is None or description.layer is None or subject.misfit or not subject.is_understood:
-        return {}
-    messages = {}
+        return
     for key, expected, own in differences(description.layer, stated):
         is_free = key == EMPTY_ROWS and "unspecified" in (own, expected)
         is_given = key == THETA and description.fact("angles") is not None
         if not is_free and not is_given and not _is_rounded(subject, own, expected):
             fact = description.fact(key)
             where = f" ({fact.evidence})" if fact else ""
-            messages[key] = f"{key} is {own} in the file{where}, and {expected} in {stated.layer}"
-    return messages
+            yield PhaseFinding(
+                phase="masks" if key == EMPTY_ROWS else "layer",
+                severity="error",
+                kind="choice-differs",
+                message=f"{key} is {own} in the file{where}, and {expected} in {stated.layer}",
+                deviation=_that_chooses(subject, key),
+                about={"key": key, "found": decimal(own), "stated": decimal(expected), "layer": stated.layer},
+            )
 
 
 def _that_chooses(subject: ExaminedFile, key: str) -> str | None:
@@ -150,12 +157,17 @@ def _compared(
             expected, difference, step = stated[name].astype(narrow).astype(value.dtype), "", 0.0
         if not np.array_equal(expected, value):
             others = {other: theirs for other, theirs in stated.items() if other != name}
-            if said := _moved(value, expected, others, step) or difference:
-                yield layer_finding("error", f"{name} {said}", "compare what was exported")
+            moved = _moved(value, expected, others, step)
+            if said := moved[1] if moved else difference:
+                hint, message = "compare what was exported", f"{name} {said}"
+                yield layer_finding(
+                    "error", moved[0] if moved else "parameter-badly-rounded", message, hint, parameters=[name]
+                )
             else:
                 others_numbers[name] = _distance(value, expected)
     if others_numbers:
-        yield layer_finding("error", _far(others_numbers, len(parameters)), "compare what was exported")
+        message, hint = _far(others_numbers, len(parameters)), "compare what was exported"
+        yield layer_finding("error", "parameter-values-differ", message, hint, distances=others_numbers)
 
 
 def unlike_rounding(value: Array, made_from: Array, step: float, format: str) -> str:
@@ -189,16 +201,18 @@ def _systematic(given: Array, due: Array, step: float) -> str:
     return ""
 
 
-def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> str:
-    """Whose numbers it holds, or how its own are arranged otherwise, each up to `step`; "" where neither is so."""
+def _moved(value: Array, expected: Array, others: Mapping[str, Array], step: float) -> tuple[FindingKind, str] | None:
+    """Whose numbers it holds, or how its own are arranged otherwise, of one shape, each up to `step`; None where
+    neither is so."""
     if alike := [name for name, other in others.items() if _same(other, value, step)]:
-        return f"holds {alike[0]}"
+        return "parameter-holds-another", f"holds {alike[0]}"
     if expected.ndim == 2 and _same(expected.T, value, step):
-        return "is transposed"
+        return "parameter-transposed", "is transposed"
     order = _order(value, expected)
     if order is not None and _same(expected[..., order], value, step):
-        return f"holds its {'columns' if value.ndim == 2 else 'numbers'} in another order, as of other heads"
-    return ""
+        what = "columns" if value.ndim == 2 else "numbers"
+        return "parameter-reordered", f"holds its {what} in another order, as of other heads"
+    return None
 
 
 def _order(value: Array, expected: Array) -> list[int] | None:
@@ -239,15 +253,18 @@ def _one_for_all(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     if names := list(map(repr, subject.description.mask_inputs)):
         message = f"{' and '.join(names)} is one for all items: items of different lengths cannot be padded"
         hint = "export with a mask [batch, sequence], or [batch, 1, sequence, sequence], to give it such batches"
-        yield PhaseFinding(phase="masks", severity="note", message=message, hint=hint)
+        about = {"names": [*subject.description.mask_inputs]}
+        yield PhaseFinding(
+            phase="masks", severity="note", kind="mask-one-for-all", message=message, hint=hint, about=about
+        )
 
 
 def _empty_rows(subject: ExaminedFile) -> Iterator[PhaseFinding]:
     """The file's result for an item that is padding alone, against the stated layer, which may forbid NaN."""
-    if message := _unlike_stated(subject).get(EMPTY_ROWS):
-        yield PhaseFinding(phase="masks", severity="error", message=message)
+    yield from (finding for finding in _unlike_stated(subject) if finding.about["key"] == EMPTY_ROWS)
     rows = {layer.attention.fully_masked_row for layer in (subject.description.layer, subject.layer) if layer}
     if subject.can_be_judged and rows == {"nan"}:
         message = "an item that is padding alone gives NaN: a softmax over -inf alone is 0/0"
         hint = "keep such items out of the batch, or export with a large negative number in the place of -inf"
-        yield PhaseFinding(phase="masks", severity="warning", message=message, hint=hint)
+        kind: FindingKind = "fully-masked-rows-undefined"
+        yield PhaseFinding(phase="masks", severity="warning", kind=kind, message=message, hint=hint)

@@ -7,7 +7,7 @@ import numpy as np
 
 from encoder_conformance.commands.validate.evidence import Answers, Assessment, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.rounding.said import findings as rounding_findings
-from encoder_conformance.commands.validate.rounding.said import summary
+from encoder_conformance.commands.validate.rounding.said import rounding_finding, summary
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.judging.relative import relative_error
 from encoder_conformance.judging.simulate import continued_with_noise
@@ -39,7 +39,7 @@ def assess(evidence: ValidationEvidence) -> Assessment:
         findings += rounding_findings(rounding, subject.request.limit)
     elif subject.request.limit is not None:
         message = "--limit holds the error of a file with integer weights, and this one has none"
-        findings.append(PhaseFinding(phase="reduction", severity="note", message=message))
+        findings.append(rounding_finding("note", "limit-without-integers", message))
     if evidence.not_rounded and subject.integers:
         findings.append(_not_measured(evidence))
     if fact := subject.description.fact("integers"):
@@ -51,7 +51,7 @@ def assess(evidence: ValidationEvidence) -> Assessment:
 
 def _not_measured(evidence: ValidationEvidence) -> PhaseFinding:
     message = f"its rounding was not measured from its first input to its last output: {evidence.not_rounded}"
-    return PhaseFinding(phase="reduction", severity="warning", message=message)
+    return rounding_finding("warning", "rounding-not-measured", message)
 
 
 def _is_of_float16(subject: ExaminedFile) -> bool:
@@ -109,7 +109,8 @@ def stages_from_operands(evidence: ValidationEvidence, answers: Answers) -> Iter
         hint += "float16's converter leaves in float32 what op_block_list or node_block_list names"
         out = f"{stage}, from its own operands, is out of what {computed_in} explains"
         message = f"{out}: {problem} ({', '.join(names)})"
-        yield PhaseFinding(phase="reduction", severity="error", message=message, hint=hint)
+        about = {"stage": stage, "runs": names, "rms": verdict.rms, "max": verdict.max, "format": computed_in}
+        yield rounding_finding("error", "stage-out-of-line", message, hint, **about)
 
 
 def _first_out_of_line(run: RuntimeRun, answers: Answers, format: Format) -> TensorVerdict | None:

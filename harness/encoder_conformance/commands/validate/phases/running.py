@@ -15,7 +15,8 @@ from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.oracle.expected import ExpectedTensor
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.description import FileDescription
-from encoder_conformance.protocol.findings import PhaseFinding
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import Phase, PhaseFinding, Severity
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 
@@ -40,13 +41,30 @@ def _load_findings(answers: Answers, description: FileDescription) -> Iterator[P
     for run in answers.runs:  # also of the numbers that integers stand for: where they do not run, nothing is judged
         if isinstance(run.found, Missing):
             message = f"{run.name} was not asked: {run.found.reason}"
-            yield PhaseFinding(phase="loads", severity="note", message=message, hint=run.found.hint)
+            about = {"runtime": run.runtime, "level": run.level}
+            yield PhaseFinding(
+                phase="loads",
+                severity="note",
+                kind="runtime-not-asked",
+                message=message,
+                hint=run.found.hint,
+                about=about,
+            )
         elif run.lacks_operators_of(description):
             message, hint = _without_operators(run, description)
-            yield PhaseFinding(phase="loads", severity="note", message=message, hint=hint, runtimes=(run.name,))
+            yield _of_run("loads", "note", "runtime-lacks-operators", message, hint, run.name)
         elif run.failure:
             message = f"{run.name}: {run.failure}"
-            yield PhaseFinding(phase="loads", severity="error", message=message, runtimes=(run.name,))
+            yield _of_run("loads", "error", "runtime-does-not-run", message, "", run.name)
+
+
+def _of_run(
+    phase: Phase, severity: Severity, kind: FindingKind, message: str, hint: str, name: str, **about: object
+) -> PhaseFinding:
+    """What one run alone shows."""
+    return PhaseFinding(
+        phase=phase, severity=severity, kind=kind, message=message, hint=hint, runtimes=(name,), about=about
+    )
 
 
 def _without_operators(run: RuntimeRun, description: FileDescription) -> tuple[str, str]:
@@ -85,7 +103,8 @@ def _level_findings(largest: dict[str, Difference], first: str) -> Iterator[Phas
             message = f"{name} and {first} differ in {case}: {problem}"
             hint = "deploy with a level that is right (SessionOptions.graph_optimization_level), or name what it fuses "
             hint += "in disabled_optimizers"
-            yield PhaseFinding(phase="levels", severity="error", message=message, hint=hint, runtimes=(name,))
+            about = {"beside": first, "case": case, "rms": verdict.rms, "max": verdict.max}
+            yield _of_run("levels", "error", "levels-differ", message, hint, name, **about)
 
 
 def _largest_differences(answers: Answers, evidence: ValidationEvidence) -> dict[str, Difference]:
@@ -144,7 +163,8 @@ def _history_findings(wrong: list[RuntimeRun]) -> Iterator[PhaseFinding]:
         if run.history_script:
             hint = f"{run.history_script} shows it in the runtime alone; {hint}"
         message = f"{run.name}: {run.dependence}"
-        yield PhaseFinding(phase="history", severity="error", message=message, hint=hint, runtimes=(run.name,))
+        about = vars(run.dependence) if run.dependence else {}
+        yield _of_run("history", "error", "depends-on-history", message, hint, run.name, **about)
 
 
 def cost(evidence: ValidationEvidence) -> Assessment:

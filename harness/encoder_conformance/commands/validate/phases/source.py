@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from encoder_conformance.commands.validate.evidence import Assessment, Compared, ValidationEvidence
 from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
 from encoder_conformance.subjects.interfaces import compared as compared_interfaces
 from encoder_conformance.subjects.subject import Subject
@@ -66,7 +67,7 @@ def _unmapped(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFi
         shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
         message = f"{source.name} has no tensor that is {shown}, by values or by name"
         hint = "rename it, or export from another checkpoint; its values were not compared"
-        yield _finding("warning", message, hint)
+        yield _finding("warning", "parameter-without-source", message, hint, parameters=missing)
 
 
 def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
@@ -77,12 +78,13 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
         if masks and not description.mask_inputs:
             message = f"{source.name} hides positions by {', '.join(masks)}, and the file takes no mask"
             hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
-            yield _finding("error", message, hint)
+            yield _finding("error", "mask-missing", message, hint, masks=[*masks])
         else:
             yield from _called_otherwise(evidence, source)
     if evidence.subject.rounded_as or evidence.subject.integers:
         narrow = evidence.subject.integers or evidence.subject.rounded_as
-        yield _finding("note", f"the file holds {narrow}, and {source.name} what that is rounded from")
+        message = f"the file holds {narrow}, and {source.name} what that is rounded from"
+        yield _finding("note", "rounded-from-source", message, format=narrow)
     yield from _operators(evidence, source)
 
 
@@ -91,7 +93,8 @@ def _called_otherwise(evidence: ValidationEvidence, source: Subject) -> Iterator
     if source.description is None:
         return
     for found in compared_interfaces(evidence.description, source.description, ("the file", source.name)):
-        yield _finding(found.severity, found.message, _TURNED if found.severity == "error" else found.hint)
+        hint = _TURNED if found.severity == "error" else found.hint
+        yield _finding(found.severity, found.kind, found.message, hint, **found.about)
 
 
 def _operators(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
@@ -105,13 +108,15 @@ def _operators(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseF
             ", ".join(f"{domain} {version}" for domain, version in sorted(opsets.items()))
             for opsets in (other.file.opsets, description.file.opsets)
         )
-        yield _finding("note", f"opsets: {before} in {source.name}, {after} in the file")
+        message, opsets = f"opsets: {before} in {source.name}, {after} in the file", description.file.opsets
+        yield _finding("note", "opsets-differ", message, source=other.file.opsets, file=opsets)
     own, theirs = description.operators, other.operators
     gone = [f"{theirs[op]} {op}" for op in theirs if op not in own]
     new = [f"{own[op]} {op}" for op in own if op not in theirs]
     if gone or new:
         parts = [f"{', '.join(names)} {what}" for names, what in ((gone, "gone"), (new, "new")) if names]
-        yield _finding("note", f"operators: {'; '.join(parts)}")
+        lost, added = ([op for op in one if op not in two] for one, two in ((theirs, own), (own, theirs)))
+        yield _finding("note", "operators-differ", f"operators: {'; '.join(parts)}", gone=lost, new=added)
 
 
 _SENTENCES = {
@@ -127,7 +132,7 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
     """One finding for all cases that differ from the same tensor on."""
     if source.session is not None and evidence.answers is not None and not compared:
         message = f"{source.name} answered nothing that the file answered, too"
-        yield _finding("warning", message, f"the worker's log: {source.session.log}")
+        yield _finding("warning", "source-answers-nothing", message, f"the worker's log: {source.session.log}")
     shared: dict[tuple[str, tuple[bool, bool]], list[Compared]] = defaultdict(list)
     stages = {each.case.id for each in compared if each.check == "stages" and not each.agrees}
     for each in compared:
@@ -143,8 +148,10 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
         hint = f"in the file {tensor} is made by {anchor.node} ({anchor.tensor})" if anchor else ""
         severity: Severity = "warning" if off == (False, True) else "error"
         whose = _SENTENCES[off].format(source=source.name)
-        yield _finding(severity, f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}", hint)
+        message = f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}"
+        about = {"tensor": tensor, "rms": worst.rms, "max": worst.max, "file_is_off": off[0], "source_is_off": off[1]}
+        yield _finding(severity, "differs-from-source", message, hint, **about, cases=[each.case.id for each in cases])
 
 
-def _finding(severity: Severity, message: str, hint: str = "") -> PhaseFinding:
-    return PhaseFinding(phase="source", severity=severity, message=message, hint=hint)
+def _finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object) -> PhaseFinding:
+    return PhaseFinding(phase="source", severity=severity, kind=kind, message=message, hint=hint, about=about)

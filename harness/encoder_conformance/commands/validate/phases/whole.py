@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
-from encoder_conformance.protocol.findings import PhaseFinding, Severity
+from encoder_conformance.protocol.findings import Finding, PhaseFinding, noted
 
 _SHOWN = 4
 
@@ -17,7 +17,7 @@ def assess(evidence: ValidationEvidence) -> Assessment:
     if whole is None:
         return Assessment(not_asked="no source was named (--against)")
     if not whole.verdicts:
-        return Assessment(not_asked=f"not compared: {'; '.join(whole.not_compared) or 'the file could not be read'}")
+        return Assessment(not_asked=f"not compared: {'; '.join(whole.why_not) or 'the file could not be read'}")
     return Assessment(_summary(whole), [*_apart(whole), *_notes(whole)])
 
 
@@ -43,7 +43,15 @@ def _apart(whole: WholeComparison) -> Iterator[PhaseFinding]:
         what = f"the output {output!r}" if output else "the file"
         who = f"{', '.join(alone)}: " if alone else ""
         message = f"{who}{what} is not that of {whole.source}: {_cases(verdicts)}"
-        yield _finding("error", message, _hint(whole, verdicts), alone)
+        yield PhaseFinding(
+            phase="whole",
+            severity="error",
+            kind="output-differs",
+            message=message,
+            hint=_hint(whole, verdicts),
+            runtimes=alone,
+            about={"output": output, "cases": sorted({each.case for each in verdicts})},
+        )
 
 
 def _cases(verdicts: list[WholeVerdict]) -> str:
@@ -70,17 +78,15 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
 
 
 def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
-    for note in whole.notes:
-        yield _finding("note", note)
-    if whole.first_apart:
-        yield _finding(
-            "note", whole.first_apart, "values are paired by their numbers; what the two spell otherwise has no pair"
-        )
+    for note in (*whole.notes, *([whole.first_apart] if whole.first_apart else ())):
+        yield _finding(note)
     for why in whole.not_compared:
-        yield _finding("warning", f"not compared: {why}")
+        told = why.model_copy(update={"severity": "warning", "message": f"not compared: {why.message}"})
+        yield _finding(told)
     if whole.better:
-        yield _finding("note", f"the file has numbers where its source has none: {', '.join(whole.better)}")
+        message = f"the file has numbers where its source has none: {', '.join(whole.better)}"
+        yield _finding(noted("more-numbers-than-source", message, cases=whole.better))
 
 
-def _finding(severity: Severity, message: str, hint: str = "", runtimes: tuple[str, ...] = ()) -> PhaseFinding:
-    return PhaseFinding(phase="whole", severity=severity, message=message, hint=hint, runtimes=runtimes)
+def _finding(found: Finding) -> PhaseFinding:
+    return PhaseFinding(phase="whole", **dict(found))

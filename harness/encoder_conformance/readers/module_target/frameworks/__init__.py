@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
 from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
@@ -43,10 +44,10 @@ class ModuleFramework(ABC):
         raise ExecutionError(f"{self.name} has no {word}")
 
     @abstractmethod
-    def notes(self, module: Any) -> tuple[str, ...]:
+    def notes(self, module: Any) -> tuple[Finding, ...]:
         """Says what that copy is not."""
 
-    def folded(self, module: Any) -> tuple[Any, tuple[str, ...]] | None:
+    def folded(self, module: Any) -> tuple[Any, tuple[Finding, ...]] | None:
         """A copy whose weights that are computed of others are one each, and what is to be said of it; None where it
         has none."""
         return None

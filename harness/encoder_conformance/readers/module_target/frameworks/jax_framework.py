@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.jax_variants import in_form
@@ -30,7 +31,8 @@ class JaxFramework(ModuleFramework):
 
     def refuse_unfit(self, module: Any) -> None:
         if not jax.tree.leaves(self.arrays(module)):
-            raise BadTarget(f"{type(module).__name__} has no parameters", "an encoder layer has norms and weights")
+            hint = "an encoder layer has norms and weights"
+            raise BadTarget(f"{type(module).__name__} has no parameters", hint, "no-parameters")
 
     @abstractmethod
     def arrays(self, module: Any) -> Any:
@@ -39,7 +41,7 @@ class JaxFramework(ModuleFramework):
     def in_form(self, module: LiveModule, word: str) -> LiveModule:
         return in_form(module, word)
 
-    def notes(self, module: Any) -> tuple[str, ...]:
+    def notes(self, module: Any) -> tuple[Finding, ...]:
         return ()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.protocol.description import Kept
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.calling_lines import line_in
@@ -311,10 +312,12 @@ class _Keras(ModuleFramework):
     def refuse_unfit(self, module: Any) -> None:
         parts = [part for _, part in walk(self.tree, module)]
         if any(getattr(part, "quantization_mode", None) for part in parts):
-            raise BadTarget("a quantised layer holds integers, of which σ says nothing", "check the layer before")
+            problem = "a quantised layer holds integers, of which σ says nothing"
+            raise BadTarget(problem, "check the layer before", "no-layer-by-kind")
         convolution = next((part.name for part in parts if type(part).__name__.startswith("Conv")), None)
         if convolution and not any(isinstance(part, keras.layers.Dense) for part in parts):
-            raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
+            problem = f"{convolution} is a convolution, and no part of an encoder layer"
+            raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])
 
     def live(self, module: Any) -> LiveModule:
         if isinstance(module, keras.Model) and getattr(module, "inputs", None):
@@ -328,14 +331,15 @@ class _Keras(ModuleFramework):
         inputs = [each for each in model.inputs if len(each.shape) == 3 and "float" in str(each.dtype)]
         if not inputs:
             shapes = ", ".join(f"{each.name} {list(each.shape)}" for each in model.inputs)
-            raise BadTarget(f"it takes {shapes}, and no x [batch, sequence, d_model]", "--at names a part of a model")
+            problem = f"it takes {shapes}, and no x [batch, sequence, d_model]"
+            raise BadTarget(problem, "--at names a part of a model", "takes-no-x")
         signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
         x = np.random.default_rng(0).normal(size=(BATCH, SEQUENCE, inputs[0].shape[-1])).astype(np.float32)
         openings = (_WithEveryInput(model, signature.x, number) for number in (1, 0))
         made = [KerasModule(model, signature, _values(model), call) for call in openings]
         return next((each for each in made if _mixes(each, x)), made[0])
 
-    def notes(self, module: Any) -> tuple[str, ...]:
+    def notes(self, module: Any) -> tuple[Finding, ...]:
         return ()
 
     @contextmanager

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
@@ -112,7 +113,7 @@ class _PyTorch(ModuleFramework):
         for name, each in walk(self.tree, module):
             if any(word in f"{type(each).__module__}.{type(each).__name__}".lower() for word in _QUANTISED):
                 problem = f"{name or 'it'} is {type(each).__name__}: a quantised module holds integers, of which σ"
-                raise BadTarget(f"{problem} says nothing", "check the module before")
+                raise BadTarget(f"{problem} says nothing", "check the module before", "no-layer-by-kind")
         if any(value.is_meta for value in module.parameters()):
             problem = "its parameters are on the device 'meta' and have no numbers"
             raise BadTarget(problem, "give them some: module.to_empty")
@@ -120,11 +121,12 @@ class _PyTorch(ModuleFramework):
         convolution = next((name for name, kind in kinds.items() if kind.startswith("Conv") and name), None)
         linear = "Conv1D" in kinds.values() or any(_is_linear(each) for each in module.modules())
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
-            raise BadTarget(f"{convolution} is a convolution, and no part of an encoder layer")
+            problem = f"{convolution} is a convolution, and no part of an encoder layer"
+            raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])
         if not list(module.parameters()) and not is_built_later(module):
             held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
             hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
-            raise BadTarget(f"{type(module).__name__} has no parameters", hint)
+            raise BadTarget(f"{type(module).__name__} has no parameters", hint, "no-parameters")
 
     def elements(self, module: nn.Module) -> int:
         return sum(value.numel() for value in module.parameters())
@@ -157,12 +159,15 @@ class _PyTorch(ModuleFramework):
     def in_form(self, module: LiveModule, word: str) -> LiveModule:
         return in_form(module, word)
 
-    def notes(self, module: nn.Module) -> tuple[str, ...]:
+    def notes(self, module: nn.Module) -> tuple[Finding, ...]:
         devices = {value.device.type for value in module.parameters()} - {"cpu"}
-        moved = (f"its parameters are on {each}; a copy of it is judged, on the CPU" for each in sorted(devices))
+        moved = (
+            noted("moved-to-cpu", f"its parameters are on {each}; a copy of it is judged, on the CPU", device=each)
+            for each in sorted(devices)
+        )
         return (*moved, *_frozen(module))
 
-    def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[str, ...]] | None:
+    def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[Finding, ...]] | None:
         return folded(module)
 
     def parts(self, module: nn.Module) -> PartsOfModule:
@@ -184,12 +189,13 @@ class _PyTorch(ModuleFramework):
             torch.set_float32_matmul_precision(precision)
 
 
-def _frozen(module: nn.Module) -> Iterator[str]:
+def _frozen(module: nn.Module) -> Iterator[Finding]:
     """Which of its parameters are trained by nobody: a copy gives their gradients all the same."""
     names = [name for name, value in module.named_parameters() if not value.requires_grad]
     if names:
         some = listed([*names[:_MOST_NAMED], *([f"{more} more"] if (more := len(names) - _MOST_NAMED) > 0 else [])])
-        yield f"frozen (requires_grad is False): {some}; a copy where they are not is asked for their gradients"
+        said = f"frozen (requires_grad is False): {some}; a copy where they are not is asked for their gradients"
+        yield noted("parameter-frozen", said, names=names)
 
 
 _MOST_NAMED = 4

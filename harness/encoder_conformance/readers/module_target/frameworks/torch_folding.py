@@ -8,6 +8,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import copy_of, is_compiled
 
 _SAME = 1e-10
@@ -15,7 +16,7 @@ _SAME = 1e-10
 _HOOKS = (WeightNorm, SpectralNorm)
 
 
-def folded(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]] | None:
+def folded(module: nn.Module) -> tuple[nn.Module, tuple[Finding, ...]] | None:
     """A copy that holds such weights as they come out, and what is to be said of it; None where it has none."""
     if is_compiled(module):
         return None
@@ -23,8 +24,12 @@ def folded(module: nn.Module) -> tuple[nn.Module, tuple[str, ...]] | None:
     parametrised = [*_unparametrised(copied), *_without_hooks(copied)]
     adapted = [*_maps_in_one(copied)]
     notes = [
-        f"{', '.join(names)} {how}: read and judged as one weight each, and gradients by what it is made of were not "
-        "asked"
+        noted(
+            "parameter-folded",
+            f"{', '.join(names)} {how}: read and judged as one weight each, and gradients by what it is made of were "
+            "not asked",
+            names=names,
+        )
         for names, how in (
             (parametrised, "is computed by a parametrisation"),
             (adapted, "is a linear map with an adapter beside it (LoRA), folded"),

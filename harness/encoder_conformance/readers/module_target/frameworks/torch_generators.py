@@ -14,6 +14,7 @@ from torch import Tensor
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_tensor
 from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.live import Feeds
 
@@ -37,7 +38,8 @@ def generator_answer(calls: Mapping[str, Callable[..., Tensor]], feeds: Feeds) -
             if first[name] == other[name] or (lines and first[name] != again[name]):
                 at = f" ({lines[0]})" if lines else ""
                 text = f"{mode} each call sets where {said} random numbers begin{at}, and so the program's other draws"
-                return WayBackAnswer(name="generators", outcome="fail", message=text)
+                source = SourceLine.of(lines[0]) if lines else None
+                return WayBackAnswer(name="generators", outcome="fail", message=text, source=source)
     return WayBackAnswer(name="generators", outcome="pass")
 
 

@@ -18,7 +18,7 @@ def select_interface(graph: Graph, findings: Findings) -> Interface | None:
     results = [p for p in outputs if p.dtype in FLOATS]
     if not results:
         hint = "an encoder layer gives [batch, sequence, d_model]"
-        findings.error("interface", "no output holds floating-point numbers", hint)
+        findings.error("interface", "no-float-output", "no output holds floating-point numbers", hint)
         return None
     if not floats:
         _report_no_floats(graph, inputs, results, findings)
@@ -43,7 +43,8 @@ def _report_no_floats(graph: Graph, inputs: list[Port], results: list[Port], fin
             "validate the file from the embedding's output on: onnx.utils.extract_model(path, 'layers.onnx', "
             f"{cut}) cuts that out; or export the layers by themselves, as conform export does"
         )
-    findings.error("interface", f"no floating-point input [batch, sequence, d_model]: {takes}", hint)
+    message = f"no floating-point input [batch, sequence, d_model]: {takes}"
+    findings.error("interface", "no-float-input", message, hint, inputs=[port.name for port in inputs])
 
 
 def _select_x(graph: Graph, floats: list[Port], results: list[Port], findings: Findings) -> Port:
@@ -62,8 +63,11 @@ def _select_x(graph: Graph, floats: list[Port], results: list[Port], findings: F
         findings.add(
             "interface",
             "warning" if alone else "error",
+            "x-ambiguous",
             f"x may be {alike}; {ranked[0].name!r} is taken",
             "name it x" if alone else "an encoder layer takes one sequence; a decoder takes its memory, too",
+            taken=ranked[0].name,
+            candidates=[p.name for p in ranked if rank(p)[:3] == rank(ranked[0])[:3]],
         )
     return ranked[0]
 
@@ -73,7 +77,8 @@ def _select_output(graph: Graph, x: Port, results: list[Port], findings: Finding
     values = graph.depending_on(x.name)
     dependent = [p for p in results if p.name in values]
     if not dependent:
-        findings.error("interface", f"no output depends on {x.name!r}", "is it the input that is meant?")
+        message = f"no output depends on {x.name!r}"
+        findings.error("interface", "output-independent-of-x", message, "is it the input that is meant?", x=x.name)
         return None
     width = x.shape[-1] if x.shape else None
     fitting = [
@@ -87,8 +92,11 @@ def _select_output(graph: Graph, x: Port, results: list[Port], findings: Finding
     if not fitting:
         findings.error(
             "interface",
+            "output-shape-unlike-x",
             f"no output has the shape of x, {x}: {'; '.join(map(str, dependent))}",
             "an encoder layer gives as many features as it takes; name what comes after it as an output of its own",
+            x=x.name,
+            outputs=[p.name for p in dependent],
         )
         return None
     named = [p for p in fitting if p.name.lower() in OUTPUT_NAMES]
@@ -98,7 +106,8 @@ def _select_output(graph: Graph, x: Port, results: list[Port], findings: Finding
         else max(fitting, key=lambda p: _depth(graph, p.name))
     )
     if len(results) > 1:
-        findings.note("interface", f"of {len(results)} outputs {best.name!r} is taken for the layer's")
+        message = f"of {len(results)} outputs {best.name!r} is taken for the layer's"
+        findings.note("interface", "output-chosen", message, output=best.name, outputs=[p.name for p in results])
     return best
 
 

@@ -132,7 +132,8 @@ def _check_alike(described: list[dict[str, Fact]], findings: Findings) -> None:
             if one != other:
                 differ = f"{key} is {one} in layer 0, {other} in layer {number}"
                 hint = "the specification's stack is of layers that are equal in their choices (E-14)"
-                findings.error("layer", f"the layers of the stack differ: {differ}", hint)
+                about = {"key": key, "layer": number, "found": other, "first": one}
+                findings.error("layer", "layers-differ", f"the layers of the stack differ: {differ}", hint, **about)
 
 
 def _value(facts: Mapping[str, Fact], key: str) -> Any:
@@ -144,7 +145,7 @@ def _value(facts: Mapping[str, Fact], key: str) -> Any:
 
 def _check_final_norm(final: TracedNorm | None, choices: dict[str, Any], findings: Findings) -> None:
     if apart := final_norm_apart(final, choices["norm.kind"], choices["norm.epsilon"]):
-        findings.error("layer", apart, "in the specification they are equal (E-14)")
+        findings.error("layer", "final-norm-differs", apart, "in the specification they are equal (E-14)")
 
 
 def final_norm_apart(final: TracedNorm | None, kind: str, epsilon: float) -> str:
@@ -159,15 +160,18 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
     """Reports what the layer language cannot say of this layer, or not exactly."""
     shared = _shared(layer)
     if any(shared) and not all(shared):
-        findings.error("layer", f"{where}some of query, key and value are shared by the heads, and some are not")
+        message = f"{where}some of query, key and value are shared by the heads, and some are not"
+        findings.error("layer", "heads-shared-in-part", message, shared=dict(zip(PROJECTED, shared, strict=True)))
     _check_norms(layer, format, where, findings)
     activation, constant = layer.first(Activation), layer.first(Weights).constant
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
         message = f"{where}the activation is no {activation.function} exactly: off by up to {activation.error:.2g}"
-        findings.warning("layer", message, "it is taken for one")
+        about = {"activation": activation.function, "off": activation.error}
+        findings.warning("layer", "activation-approximate", message, "it is taken for one", **about)
     if constant is not None and np.isneginf(constant).all(-2).any():
         hides = ", and hides some" if np.isneginf(constant).any() else ""
-        findings.warning("masks", f"{where}the file adds constants of its own to the scores{hides}")
+        message = f"{where}the file adds constants of its own to the scores{hides}"
+        findings.warning("masks", "constant-added-to-scores", message, hides=bool(hides))
 
 
 def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Findings) -> None:
@@ -176,17 +180,23 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
     if len(kinds) > 1 or len({np.float32(form.epsilon) for form in forms.values()}) > 1:
         each = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
         count = "two norms" if len(forms) == 2 else "norms"
-        findings.error("layer", f"{where}the {count} differ: {each}", "in the specification they are equal")
+        message, hint = f"{where}the {count} differ: {each}", "in the specification they are equal"
+        norms = {name: {"kind": form.kind, "epsilon": form.epsilon} for name, form in forms.items()}
+        findings.error("layer", "norms-differ", message, hint, norms=norms)
     for name, form in forms.items():
         if not form.epsilon:
             findings.error(
                 "layer",
+                "epsilon-zero",
                 f"{where}{name} adds an epsilon of 0 ({form.evidence}): a row without variance gives NaN",
                 f"export with an epsilon that {format} holds; it is judged as one of {EPSILON_FOR_NONE:.0e}",
+                norm=name,
+                judged_as=EPSILON_FOR_NONE,
             )
         if form.error:
             message = f"{where}{name} is no {form.kind} exactly: {form.error:.2g} off, relatively"
-            findings.warning("layer", message, "it is taken for one")
+            about = {"norm": name, "norm_kind": form.kind, "off": form.error}
+            findings.warning("layer", "norm-approximate", message, "it is taken for one", **about)
 
 
 def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -> Iterator[Fact]:
@@ -300,7 +310,8 @@ def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterato
         one, other = factors.values()
         if abs(one - other) > 1e-6 * abs(one):
             both = " and ".join(f"{stage} by {factor:.6g}" for stage, factor in factors.items())
-            findings.error("layer", f"{where}the two residual sums weigh their branches otherwise: {both}", "see E-29")
+            message = f"{where}the two residual sums weigh their branches otherwise: {both}"
+            findings.error("layer", "residual-scales-differ", message, "see E-29", factors=factors)
         yield _fact("residual_scale", one, "what the sub-layers give is multiplied by it before the sums")
 
 
@@ -342,7 +353,8 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
     if (number := _whole_number(weights.scale, close)) is not None and not _is_classic(layer):
         return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
-    findings.warning("layer", message, "is the scale folded into the weights of query or key, or missing?")
+    hint = "is the scale folded into the weights of query or key, or missing?"
+    findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale)
     return _fact("attention.scale", "head_dim", evidence)
 
 

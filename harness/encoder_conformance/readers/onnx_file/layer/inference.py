@@ -79,15 +79,12 @@ def infer_layer(
     try:
         run = TracedRun.of(runner, semantics)
     except ExecutionError as error:
-        findings.error("layer", f"its inner values cannot be looked at: {error}")
+        findings.error("layer", "values-not-seen", f"its inner values cannot be looked at: {error}")
         return None
     try:
         inferred, described, far = _traced(graph, run, findings)
     except UnsupportedPattern as reason:
-        for each in (reason, *reason.others):
-            sentence, hint = _sentence(each)
-            findings.error("layer", f"not an encoder layer as the specification knows it: {sentence}", hint)
-            findings.features += [each.feature] if each.feature else []
+        _refuse(reason, findings)
         return None
     graph.forget_numbering()
     many = graph.model.ByteSize() > LARGE or sum(value.nbytes for value in run.values.values()) > LARGE
@@ -98,10 +95,13 @@ def infer_layer(
         inferred.layer = Layer.model_validate_json(json.dumps(described))
     except ValidationError as problem:
         errors = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in problem.errors())
-        findings.error("layer", f"the specification's language does not hold it: {errors}")
+        keys = [".".join(map(str, each["loc"])) for each in problem.errors()]
+        message = f"the specification's language does not hold it: {errors}"
+        findings.error("layer", "layer-not-expressible", message, keys=keys)
         return inferred
     if different := unlike(inferred.layer, {name: value.shape for name, value in inferred.values.items()}):
-        findings.error("layer", f"its parameters are not those of the layer that it looks like: {different}")
+        message = f"its parameters are not those of the layer that it looks like: {different}"
+        findings.error("layer", "parameters-unlike-layer", message)
         inferred.layer = None
         return inferred
     if verified and graph.quantised and (judged := judge_rounding(graph, inferred.stages, run.feeds, findings)):
@@ -130,7 +130,8 @@ def _traced(graph: Graph, run: TracedRun, findings: Findings) -> tuple[InferredL
     inferred.final_norm_apart = final_norm_apart(encoder.final_norm, norm["kind"], norm["epsilon"])
     _note_forms(inferred.parameters, findings)
     if graph.quantised:
-        findings.note("layer", "it computes with integers: the layer is that of the numbers that they stand for")
+        message = "it computes with integers: the layer is that of the numbers that they stand for"
+        findings.note("layer", "computes-with-integers", message)
     sizes = layer_sizes(with_attributes(described))
     B, S, heads = semantics.B, semantics.S, {"k": sizes.pop("K")}
     inferred.sizes = sizes | heads | {"B": B, "S": S, "Q": S, "K": S}
@@ -156,6 +157,16 @@ def _far(
     return far, choices
 
 
+def _refuse(reason: UnsupportedPattern, findings: Findings) -> None:
+    """An error for each place that no layer has."""
+    for each in (reason, *reason.others):
+        sentence, hint = _sentence(each)
+        message = f"not an encoder layer as the specification knows it: {sentence}"
+        features = [each.feature] if each.feature else []
+        findings.error("layer", "layer-not-read", message, hint, features=features)
+        findings.features += features
+
+
 def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
     """Names what is not supported, with the node that shows it, and what to do."""
     if reason.feature is None:
@@ -166,9 +177,11 @@ def _sentence(reason: UnsupportedPattern) -> tuple[str, str]:
 
 def _note_forms(parameters: dict[str, ParameterLocation], findings: Findings) -> None:
     if absent := [name for name, location in parameters.items() if location.form == "absent"]:
-        findings.note("layer", f"the file has no {', '.join(absent)}, which are taken for 0 (a gain for 1)")
+        message = f"the file has no {', '.join(absent)}, which are taken for 0 (a gain for 1)"
+        findings.note("layer", "parameter-absent", message, names=absent)
     if computed := [name for name, location in parameters.items() if location.form == "computed"]:
-        findings.note("layer", f"computed in the file, and so not to be given other values: {', '.join(computed)}")
+        message = f"computed in the file, and so not to be given other values: {', '.join(computed)}"
+        findings.note("layer", "parameter-computed", message, names=computed)
 
 
 def _verify(inferred: InferredLayer, run: TracedRun, far: FarRun | None) -> None:

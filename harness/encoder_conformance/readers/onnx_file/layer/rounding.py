@@ -31,6 +31,12 @@ SYSTEMATIC = 0.2
 """What a systematic error leaves unexplained, at most, where it is one."""
 
 
+_LOOK = (
+    "look at the scales and zero points on the way there; or sums of u8 by s8 saturate, as on processors without VNNI: "
+    "quantise with reduce_range=True"
+)
+
+
 def judge_rounding(graph: Graph, stages: Mapping[str, StageTensor], feeds: Tensors, findings: Findings) -> Fact | None:
     """An error for each stage that rounding does not explain; None where the file cannot be run in pieces."""
     tensors = list(dict.fromkeys(stage.tensor for stage in stages.values()))
@@ -41,7 +47,8 @@ def judge_rounding(graph: Graph, stages: Mapping[str, StageTensor], feeds: Tenso
         plain, rounded = (_from_operands(model, seen, feeds) for model in (graph.model, graph.rounded()))
     except (ExecutionError, KeyError, MemoryError) as error:
         message = f"what its integers do to each stage could not be looked at: {error or 'it takes too much memory'}"
-        findings.warning("reduction", message, "the relative error of the whole is all that is known of its rounding")
+        hint = "the relative error of the whole is all that is known of its rounding"
+        findings.warning("reduction", "integers-not-looked-at", message, hint)
         return None
     largest, right = 0.0, True
     producers = {output: node_label(node) for node in graph.original.graph.node for output in node.output}
@@ -56,12 +63,11 @@ def judge_rounding(graph: Graph, stages: Mapping[str, StageTensor], feeds: Tenso
             what, right = systematic(given, due), False
             if saturated and not what:  # which has a finding of its own
                 continue
-            findings.error(
-                "reduction",
-                f"{name} is further from its operands than its integers explain: {made}{f'; {what}' if what else ''}",
-                f"it is made by {producers[tensor]}: look at the scales and zero points on the way there; "
-                "or sums of u8 by s8 saturate, as on processors without VNNI: quantise with reduce_range=True",
-            )
+            message = f"{name} is further from its operands than its integers explain: {made}"
+            hint = f"it is made by {producers[tensor]}: {_LOOK}"
+            about = {"stage": name, "rms": rms(off), "rounding": size, "made_by": producers[tensor]}
+            message += f"; {what}" if what else ""
+            findings.error("reduction", "stage-off-by-integers", message, hint, **about)
     if saturated:
         _report_saturated(saturated, findings, harmless=right)
     evidence = (
@@ -76,10 +82,12 @@ def _report_saturated(saturated: Mapping[str, int], findings: Findings, *, harml
     findings.add(
         "reduction",
         "note" if harmless else "error",
+        "products-saturate",
         f"{len(saturated)} products of integers are not what they should be on this processor: "
         f"{node} is off by up to {off}: its sums are cut off at 16 bits",
         "processors without VNNI do that in ONNX Runtime (u8 by s8): quantise with reduce_range=True, or "
         "weights to uint8; where the file is deployed on others, validate it there",
+        products=saturated,
     )
 
 

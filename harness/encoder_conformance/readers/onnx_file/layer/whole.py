@@ -43,9 +43,8 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
         names = [cut.x, cut.output, *sorted(front.traced - feeds.keys() if front else ())]
         run = {**feeds, **values_of(graph.model, names, feeds)}
     except ExecutionError as error:
-        findings.error(
-            "interface", f"from its inputs on it does not run: {error}", "the encoder inside was judged alone"
-        )
+        message = f"from its inputs on it does not run: {error}"
+        findings.error("interface", "file-does-not-run", message, "the encoder inside was judged alone")
         return False
     if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
         return False
@@ -110,15 +109,17 @@ def _report(
     first = next((name for name, each in verdicts.items() if not each.conforms), None)
     if first == "before":
         message = f"{cut.x!r} is not {before}: {far['before']}"
-        findings.error("interface", message, "what stands before the encoder computes something else beside these rows")
+        hint = "what stands before the encoder computes something else beside these rows"
+        findings.error("interface", "front-out-of-line", message, hint, tensor=cut.x, rms=verdicts["before"].rms)
     elif first is not None and not quantised:
         message = f"from {inputs} to {cut.output!r} it is off: {far['output']}"
-        findings.error("interface", message, "the encoder inside was judged alone, see below")
+        hint, rms = "the encoder inside was judged alone, see below", verdicts["output"].rms
+        findings.error("interface", "whole-out-of-line", message, hint, tensor=cut.output, rms=rms)
     elif first is None:
         stands = f"{before}: {far['before']}; " if before else ""
-        findings.note(
-            "interface", f"as a whole, from {inputs} to {cut.output!r}: {stands}hidden states {far['output']}"
-        )
+        message = f"as a whole, from {inputs} to {cut.output!r}: {stands}hidden states {far['output']}"
+        rms = verdicts["output"].rms
+        findings.note("interface", "whole-in-line", message, inputs=cut.inputs, output=cut.output, rms=rms)
 
 
 def _described(graph: Graph, front: Front, run: Tensors) -> str:
@@ -150,9 +151,8 @@ def _check_positions(graph: Graph, front: Front, run: Tensors, findings: Finding
         if rows.ndim and rows.shape[-1] > 1 and not _in_order(rows) and not (placed and _is_one(rows)):
             taken = rows.reshape(-1, rows.shape[-1])[0][:6].tolist()
             message = f"positions take rows {taken} of {node.input[0]!r}, which are not one after the other"
-            findings.warning(
-                "interface", message, "position ids were folded from an example, or are computed otherwise"
-            )
+            hint = "position ids were folded from an example, or are computed otherwise"
+            findings.warning("interface", "positions-out-of-order", message, hint, table=node.input[0], rows=taken)
 
 
 def _feeds(graph: Graph, cut: Cut, front: Front | None, semantics: InputSemantics) -> Tensors | None:

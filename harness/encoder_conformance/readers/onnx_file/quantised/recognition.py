@@ -101,7 +101,8 @@ def check_scales(model: onnx.ModelProto, findings: Findings) -> bool:
     for name, (problem, nodes) in wrong.items():
         more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
         message = f"the scale {name!r} of {', '.join(nodes[:_SHOWN])}{more} {problem}"
-        findings.error("reduction", message, "quantise it again: no numbers were seen there, or the file was edited")
+        hint = "quantise it again: no numbers were seen there, or the file was edited"
+        findings.error("reduction", "scale-unusable", message, hint, scale=name, nodes=nodes)
     return not wrong
 
 

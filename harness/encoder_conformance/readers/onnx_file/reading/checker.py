@@ -20,24 +20,26 @@ def check_model(model: onnx.ModelProto, findings: Findings) -> None:
     try:
         onnx.checker.check_model(model, full_check=False)
     except MemoryError:
-        findings.error("checker", "checking it takes more memory than a file of its size may")
+        message = "checking it takes more memory than a file of its size may"
+        findings.error("checker", "too-much-memory", message, step="check")
         return
     except Exception as error:
         if not (findings.errors("operators") and "No Op registered" in str(error)):  # one problem, one finding
             message = f"onnx.checker: {error_text(error)}"
-            findings.error("checker", message, "the exporter wrote a model that is not valid")
+            findings.error("checker", "checker-refuses", message, "the exporter wrote a model that is not valid")
         return
     light = without_weights(model)
     try:
         onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True, data_prop=True)
     except MemoryError:
-        findings.error("checker", "inferring its shapes takes more memory than a file of its size may")
+        message = "inferring its shapes takes more memory than a file of its size may"
+        findings.error("checker", "too-much-memory", message, step="shape inference")
         return
     except Exception as error:
         custom = any(node.domain not in ONNX_DOMAINS for node in every_node(model))
         message = f"strict shape inference: {error_text(error)}"
         hint = "what the graph says of shapes contradicts its operators"
-        findings.add("checker", "warning" if custom else "error", message, hint)
+        findings.add("checker", "warning" if custom else "error", "shapes-contradict", message, hint)
     _check_stated_shapes(light, findings)
 
 
@@ -87,7 +89,11 @@ def _check_stated_shapes(model: onnx.ModelProto, findings: Findings) -> None:
         if other_rank or any(None not in pair and pair[0] != pair[1] for pair in zip(stated, inferred, strict=False)):
             findings.warning(
                 "checker",
+                "stated-shape-wrong",
                 f"{info.name!r} is stated as {stated}, and {inferred} follows from the inputs",
                 "a stale value_info, left over from another export: --fix drops it",
+                name=info.name,
+                stated=stated,
+                inferred=inferred,
             )
             return

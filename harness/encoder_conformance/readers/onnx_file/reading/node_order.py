@@ -27,7 +27,7 @@ def check_order(model: onnx.ModelProto, findings: Findings) -> None:
     except CycleError as circle:
         message = f"{problem}; {len(circle.args[1]) - 1} nodes are in a circle"
         raise UnreadableFile(message, hint="export it again") from None
-    findings.warning("file", problem, SORTED)
+    findings.warning("file", "nodes-out-of-order", problem, SORTED)
 
 
 def first_problem(model: onnx.ModelProto) -> str:

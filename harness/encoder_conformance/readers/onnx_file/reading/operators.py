@@ -25,7 +25,8 @@ def check_operators(model: onnx.ModelProto, findings: Findings) -> None:
     _check_other_domains(model, findings)
     if dropped := sum(node.op_type == "Dropout" and _trains(node, model) for node in every_node(model)):
         message = f"{dropped} Dropout nodes are in training mode: the file drops at random"
-        findings.error("operators", message, "call eval() on the module that is exported, the outermost one")
+        hint = "call eval() on the module that is exported, the outermost one"
+        findings.error("operators", "dropout-in-training", message, hint, nodes=dropped)
 
 
 def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
@@ -34,14 +35,16 @@ def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
     opset = next((opsets[domain] for domain in STANDARD if domain in opsets), None)
     newest = defs.onnx_opset_version()
     if opset is None and any(node.domain in STANDARD for node in every_node(model)):
-        findings.error("operators", "no opset is stated for ONNX's own operators", "add opset_import of the domain ''")
+        message = "no opset is stated for ONNX's own operators"
+        findings.error("operators", "opset-missing", message, "add opset_import of the domain ''")
         opset = 1
     if opset is not None and opset > newest:
         message = f"opset {opset} is newer than the installed onnx {onnx.__version__} knows, {newest}"
-        findings.error("operators", message, f"export with opset_version={newest}, or install a newer onnx")
+        hint = f"export with opset_version={newest}, or install a newer onnx"
+        findings.error("operators", "opset-too-new", message, hint, opset=opset, newest=newest)
     elif opset is not None and opset < 7:
         oldest = f"opset {opset} is older than any that ONNX Runtime promises to run, 7"
-        findings.warning("operators", oldest, "export with opset_version=17 or higher")
+        findings.warning("operators", "opset-old", oldest, "export with opset_version=17 or higher", opset=opset)
     return opset
 
 
@@ -56,21 +59,27 @@ def _check_schemas(model: onnx.ModelProto, opset: int | None, findings: Findings
             schema = defs.get_schema(node.op_type, version, node.domain if node.domain != "ai.onnx" else "")
         except defs.SchemaError:
             message = f"{node.op_type} is no operator of opset {version}{_since(node.op_type)}"
-            findings.error("operators", message, "export with another opset_version, one that has the operator")
+            hint = "export with another opset_version, one that has the operator"
+            findings.error("operators", "operator-unknown", message, hint, operator=node.op_type, opset=version)
         else:
             if schema.deprecated:
-                findings.warning("operators", f"{node.op_type} is deprecated in opset {version}")
+                message = f"{node.op_type} is deprecated in opset {version}"
+                about = {"operator": node.op_type, "opset": version}
+                findings.warning("operators", "operator-deprecated", message, **about)
 
 
 def _check_other_domains(model: onnx.ModelProto, findings: Findings) -> None:
     foreign = Counter((n.domain, n.op_type) for n in _without_own_functions(model) if n.domain not in ONNX_DOMAINS)
     for (domain, op), count in foreign.items():
         message = f"{count} of {op} from {domain!r}, which is not ONNX's own"
+        about = {"operator": op, "domain": domain, "nodes": count}
         if domain in ONNX_RUNTIME_DOMAINS:
             message += f"; ONNX Runtime {ort.__version__} has it, other runtimes do not"
-            findings.warning("operators", message, "keep the file from before ONNX Runtime optimised it")
+            hint = "keep the file from before ONNX Runtime optimised it"
+            findings.warning("operators", "operator-of-onnxruntime", message, hint, **about)
         else:
-            findings.error("operators", f"{message}: a custom operator", "export for ONNX's own operators")
+            message = f"{message}: a custom operator"
+            findings.error("operators", "operator-custom", message, "export for ONNX's own operators", **about)
 
 
 def _without_own_functions(model: onnx.ModelProto) -> list[onnx.NodeProto]:

@@ -17,7 +17,8 @@ def check_weights(graph: Graph, findings: Findings) -> bool:
     for name, value in graph.constants.items():
         if problem := _problem(value):
             finite = False
-            findings.error("layer", f"the weight {name!r} {list(value.shape)} holds {problem}", HINT)
+            message = f"the weight {name!r} {list(value.shape)} holds {problem}"
+            findings.error("layer", "weight-not-finite", message, HINT, name=name, shape=value.shape)
     _check_unused(graph, findings)
     return finite
 
@@ -45,4 +46,5 @@ def _check_unused(graph: Graph, findings: Findings) -> None:
     for name, value in graph.constants.items():
         if name not in reached and name in graph.original_initializers and value.dtype.kind in "fV" and value.size > 1:
             message = f"{name!r} {list(value.shape)} is stored, and no output depends on it"
-            findings.warning("layer", message, "was the node that takes it lost, a bias for one?")
+            hint = "was the node that takes it lost, a bias for one?"
+            findings.warning("layer", "parameter-unused", message, hint, name=name, shape=value.shape)
