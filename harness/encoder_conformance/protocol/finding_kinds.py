@@ -19,7 +19,8 @@ FindingKind = Literal[
     "d-model-not-fixed", "size-fixed", "size-baked-in", "sizes-one-symbol", "axis-misnamed", "sequence-first-unnamed",
     "positions-out-of-order", "argument-not-given", "argument-not-taken", "reference-without-argument",
     # Masks.
-    "no-mask", "mask-missing", "mask-refused", "mask-refused-at-sizes", "mask-refused-beside-others", "mask-replaces-window",
+    "no-mask", "mask-missing", "mask-refused", "mask-refused-at-sizes", "mask-refused-beside-others",
+    "mask-replaces-window",
     "mask-hides-in-part", "mask-hides-nothing", "mask-ignored", "mask-after-softmax", "mask-not-of-scores",
     "mask-sign-flipped", "mask-counted", "mask-sizes-only", "mask-meaning-unexpected", "mask-name-reversed",
     "mask-keys-first", "mask-form-hides-nothing", "mask-forms-disagree", "mask-one-for-all", "padding-mask-by-query",
