@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
@@ -201,7 +201,17 @@ def shown_progress() -> Iterator[Progress]:
         )
 
 
-class Duration(click.ParamType[float]):
+_T = TypeVar("_T")
+
+if TYPE_CHECKING:
+    _Of = click.ParamType
+else:
+
+    class _Of(click.ParamType, Generic[_T]):
+        """click's own says of what it is from 8.4 on alone."""
+
+
+class Duration(_Of[float]):
     """Seconds, or a number with s, m or h: 90, 30s, 5m."""
 
     name = "duration"
@@ -230,7 +240,7 @@ class Seed(click.IntRange):
         return seed
 
 
-class PartType(click.ParamType["Shard"]):
+class PartType(_Of["Shard"]):
     """A part of a plan: 2/3 is the second of three."""
 
     name = "part"
@@ -244,7 +254,7 @@ class PartType(click.ParamType["Shard"]):
         return Shard(number=int(match[1]), of=int(match[2]))
 
 
-class Size(click.ParamType[int]):
+class Size(_Of[int]):
     """Bytes, with a unit: 500MB, 4GiB."""
 
     name = "size"
