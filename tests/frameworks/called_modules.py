@@ -156,6 +156,7 @@ class Pointwise(Plain):
     def __init__(self) -> None:
         super().__init__()
         self.up, self.down = nn.Conv1d(_D, 24, 1), nn.Conv1d(24, _D, 1)
+        self.kernel_size = 1  # of no tuple, as a part of somebody's own has it
 
     def ffn(self, x: Tensor) -> Tensor:
         return self.down(F.gelu(self.up(x.transpose(1, 2)))).transpose(1, 2)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.readers.module_target.calling import signature_of
@@ -203,7 +204,7 @@ _MOST_NAMED = 4
 
 def _is_linear(part: nn.Module) -> bool:
     """A convolution of kernel 1 is a linear map, too."""
-    return isinstance(part, nn.Linear) or set(getattr(part, "kernel_size", (0,))) == {1}
+    return isinstance(part, nn.Linear) or (isinstance(part, _ConvNd) and set(part.kernel_size) == {1})
 
 
 FRAMEWORK = _PyTorch()
