@@ -114,6 +114,13 @@ def test_a_linear_map_in_another_form_is_read(kind: type) -> None:
     assert found.folded == (kind in (cases.Lora, cases.WeightNormed)) == bool(found.notes)
 
 
+def test_an_attribute_of_a_convolution_s_name_is_the_module_s_own() -> None:
+    module = cases.Pointwise()
+    framework = framework_of(module)
+    assert framework is not None
+    framework.refuse_unfit(module)
+
+
 def test_folding_leaves_the_module_as_it_is() -> None:
     module = cases.WeightNormed().eval()
     names, x = [name for name, _ in module.named_parameters()], torch.randn(1, 3, 16)
