@@ -158,6 +158,5 @@ def _named(differences: list[Difference]) -> list[UnsupportedPattern]:
     found = []
     for (what, feature), places in stages.items():
         where = " and ".join(dict.fromkeys(each.stage for each in places))
-        unknown = "" if feature else ": the layer language has no key for it"
-        found.append(UnsupportedPattern(f"{what} {where}, first at {places[0].name!r}{unknown}", feature))
+        found.append(UnsupportedPattern(f"{what} {where}, first at {places[0].name!r}", feature or "unkeyed"))
     return found
