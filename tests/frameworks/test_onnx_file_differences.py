@@ -246,6 +246,13 @@ def test_heads_that_share_keys_and_are_no_neighbours(tmp_path: Path) -> None:
     assert any("otherwise than in groups of neighbours" in each for each in found)
 
 
+def test_heads_that_are_mixed_are_named(tmp_path: Path) -> None:
+    mixed = "wt = Transpose<perm=[0,2,3,1]>(w)  wm = MatMul(wt, mix)  wh = Transpose<perm=[0,3,1,2]>(wm)"
+    mix = np.array([[1, 0.5, 0], [0, 1, 0.5], [0.25, 0, 1]])
+    [found] = errors(tmp_path, ("c = MatMul(w, vh)", f"{mixed}  c = MatMul(wh, vh)"), mix=mix)
+    assert "as talking heads are" in found
+
+
 @pytest.mark.parametrize(
     ("edit", "said"),
     [

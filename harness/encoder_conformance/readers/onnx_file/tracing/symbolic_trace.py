@@ -138,7 +138,7 @@ class SymbolicTrace(ValueTable):
         product, index, constant_operand = (product, a, b) if data == one else (product.swapped(), b, a)
         source = source.reshape(*constant_operand.shape)
         if isinstance(view.operation, Scores | Weights):
-            raise UnsupportedPattern("scores or weights of attention times a constant matrix")
+            raise UnsupportedPattern(f"at {node.output[0]!r}", "talking_heads")
         factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
         if abs(factor - 1) > CLOSE:
             raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")

@@ -10,6 +10,7 @@ Feature = Literal[
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
+    "talking_heads",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -96,6 +97,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "it chooses the largest of some values, as among experts or positions; the specification uses all",
         _SOURCE,
     ),
+    "talking_heads": (
+        "scores or weights of attention are multiplied with a matrix, as talking heads are; in the specification each "
+        "head attends by itself",
+        _SOURCE,
+    ),
     "unkeyed": ("the layer language has no key for what it does", _SOURCE),
     "fused": ("ONNX Runtime's optimiser fused attention or an embedding into one operator; it is not followed", _PLAIN),
     "integer_product": (
@@ -105,7 +111,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 }  # fmt: skip
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
-    *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed"),
+    *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
