@@ -248,7 +248,7 @@ def test_heads_that_share_keys_and_are_no_neighbours(tmp_path: Path) -> None:
 
 def test_heads_that_are_mixed_are_named(tmp_path: Path) -> None:
     mixed = "wt = Transpose<perm=[0,2,3,1]>(w)  wm = MatMul(wt, mix)  wh = Transpose<perm=[0,3,1,2]>(wm)"
-    mix = np.array([[1, 0.5, 0], [0, 1, 0.5], [0.25, 0, 1]])
+    mix = np.array([[1, 0.5, 0], [0, 1, 0.5], [0.25, 0, 1]], np.float32)
     [found] = errors(tmp_path, ("c = MatMul(w, vh)", f"{mixed}  c = MatMul(wh, vh)"), mix=mix)
     assert "as talking heads are" in found
 
