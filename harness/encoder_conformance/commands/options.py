@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -170,7 +170,8 @@ def _as_shown(text: str) -> str:
     return text if fits(text) else "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in text)
 
 
-def progress_bar() -> "ProgressBar":
+@contextmanager
+def progress_bar() -> Iterator["ProgressBar"]:
     """A progress bar on stderr, hidden if stderr is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -186,7 +187,9 @@ def progress_bar() -> "ProgressBar":
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    return ProgressBar(*columns, console=screen, transient=True, expand=True, disable=not screen.is_terminal)
+    bar = ProgressBar(*columns, console=screen, transient=True, expand=True, disable=not screen.is_terminal)
+    with bar if screen.is_terminal else nullcontext():  # rich before 15 ends what it did not show with an empty line
+        yield bar
 
 
 @contextmanager
