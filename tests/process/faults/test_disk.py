@@ -21,10 +21,12 @@ CASES = ("--case", "pre-gelu/mask-*", "--dtype", "float32")
 
 
 def run_on_a_disk_of(kilobytes: int, folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """`conform run` where no file can be larger: a write beyond that fails like one on a full disk."""
+    """`conform run` where no file can be larger: a write beyond that fails like one on a full disk, and Python leaves cut
+    bytecode behind, which is not compiled anew."""
     words = [PROGRAM, "run", "--impl", folder, *CASES, "--out", out]
     limited = ["bash", "-c", f'ulimit -f {kilobytes}; exec "$@"', "bash", *words]
-    return subprocess.run(limited, cwd=out.parent, capture_output=True, text=True, check=False, timeout=120)
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(limited, cwd=out.parent, env=env, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.parametrize("kilobytes", daily([8], [0, 1, 8, 20, 40]))
