@@ -21,8 +21,8 @@ CASES = ("--case", "pre-gelu/mask-*", "--dtype", "float32")
 
 
 def run_on_a_disk_of(kilobytes: int, folder: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """`conform run` where no file can be larger: a write beyond that fails like one on a full disk, and Python leaves cut
-    bytecode behind, which is not compiled anew."""
+    """`conform run` where no file can be larger: a write beyond that fails like one on a full disk. Bytecode would be
+    cut too, and never compiled anew."""
     words = [PROGRAM, "run", "--impl", folder, *CASES, "--out", out]
     limited = ["bash", "-c", f'ulimit -f {kilobytes}; exec "$@"', "bash", *words]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
