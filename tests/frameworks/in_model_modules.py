@@ -35,6 +35,21 @@ def turned(x: Tensor, rotary: Tensor) -> Tensor:
     return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)
 
 
+class QkNormed(Layer):
+    """Queries and keys are normed over each head, right before PyTorch's product, as in timm's vision transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_norm, self.k_norm = nn.LayerNorm(D // H), nn.LayerNorm(D // H)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = self.norm1(x)
+        q, k, v = (each(n).unflatten(-1, (H, -1)).transpose(1, 2) for each in (self.q, self.k, self.v))
+        attended = nn.functional.scaled_dot_product_attention(self.q_norm(q), self.k_norm(k), v)
+        x = x + self.o(attended.transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
 class Unwindowed(Layer):
     """Without a mask no position sees a later one."""
 

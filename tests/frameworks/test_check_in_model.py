@@ -39,6 +39,18 @@ def test_weights_too_small_to_be_seen_are_no_window() -> None:
     assert found.layer.attention.window is None
 
 
+def test_norms_of_queries_and_keys_right_before_a_scaled_product_are_read() -> None:
+    """The exporter puts the root of the scale behind each norm."""
+    torch.manual_seed(0)
+    found = examine(modules.QkNormed(), dtypes=("float32",))
+    assert found.layer is not None, found.exported.problem
+    norm = found.layer.attention.qk_norm
+    assert norm is not None
+    assert (norm.kind, norm.over, norm.shift) == ("layer_norm", "head", True)
+    assert found.proof is not None
+    assert found.proof.holds
+
+
 @pytest.mark.release
 def test_a_window_that_every_mask_takes_away_is_an_error(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", f"{FILE}:loses_its_window", "--jobs", "1", "--out", tmp_path / "out")

@@ -58,7 +58,7 @@ class TracedInput(Operation):
 
 @dataclass(frozen=True)
 class NormForm:
-    """Which norm it is. `error` is the relative distance from the specification's."""
+    """Which norm it is, times `factor`. `error` is the relative distance from the specification's."""
 
     kind: str
     epsilon: float
@@ -66,6 +66,7 @@ class NormForm:
     shift: WeightSource | None
     evidence: str
     error: float = 0.0
+    factor: float = 1.0
 
 
 @dataclass(eq=False)

@@ -40,6 +40,7 @@ def norm_of(of: Function, at: Rearrange, shape: tuple[int, ...], constants: list
 
     Every vector is tried as the gain and as the shift, with numbers drawn for it: the file's own two may be equal. If
     that is no norm, vectors of ones stay: a norm without a gain, which another follows, is written with such a one.
+    What follows may be a scale: an exporter of scaled products puts its root on queries and on keys.
     """
     vectors = [c for c in constants if c.name and c.source.value.size == shape[1] and (shape[1] > 1 or c.shape)]
     others = [c for c in vectors if not (c.source.value == 1).all()]
@@ -70,8 +71,12 @@ def _norm_with(
             continue
         g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
         found = NormForm(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.evidence)
-        if distance(observed, at(standardised(rows, kind, epsilon) * g + s)) <= CLOSE:
+        expected = at(standardised(rows, kind, epsilon) * g + s)
+        if distance(observed, expected) <= CLOSE:
             return found
+        factor = float(np.vdot(observed, expected) / np.vdot(expected, expected))
+        if factor > 0 and distance(observed, factor * expected) <= CLOSE:
+            return replace(found, factor=factor)
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
         if error < best.error:
             best = replace(found, error=error)

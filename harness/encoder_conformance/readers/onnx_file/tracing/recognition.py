@@ -194,7 +194,7 @@ def _norm(table: ValueTable, name: str, expression: Expression, function: Functi
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, expression.width, *sources
     norm = TracedNorm(operation.shape, name, _whole(operation), form, expression.width)
-    return View(table.intern(key, norm), expression.index)
+    return View(table.intern(key, norm), expression.index, form.factor)
 
 
 def _whole(operation: Operation) -> View:
