@@ -1,10 +1,10 @@
-"""Choices that a layer has no key for: the number that hides a position, and the formula of a variance.
+"""Choices that a layer has no key for: the number that hides a position, and the formula of a norm's deviation.
 
 Where a module that nobody stated is right but for these, it does what its owner wrote. That is verified, and said in a
 warning.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.declared import declared_from
@@ -15,18 +15,24 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
+from encoder_conformance.subjects.plan import plan
 from encoder_conformance.subjects.subject import Subject
 
 _OUTBID = "with scores of ten million it is outbid"
 _CANCELLED = "where features are far from zero little of the variance is left"
+_UNBIASED = "each normed feature is one part in 2 D smaller"
+_OUTSIDE = "where features hardly vary they come out otherwise"
 CHOICES = {
     **dict.fromkeys(("mask-filled-minus-1e9", "mask-added-minus-1e9", "mask-filled-lowest"), _OUTBID),
     **dict.fromkeys(("mask-filled-minus-1e20", "mask-added-minus-1e12", "mask-filled-minus-1e4"), _OUTBID),
     "mask-added-minus-1e4": _OUTBID,
     "norm-fast-variance": _CANCELLED,
+    "norm-unbiased-eps-outside-root": _UNBIASED,
+    "norm-unbiased-variance": _UNBIASED,
+    "norm-eps-outside-root": _OUTSIDE,
 }
-"""What hides, of the scores that occur, and a variance as E[x²] − E[x]² → where it shows. −10 is none: it leaves a part
-of what it hides."""
+"""What hides, of the scores that occur, and the formula of a norm's deviation → where it shows. −10 is none: it leaves
+a part of what it hides."""
 _ORDER = [*CHOICES]
 _OF_ROUNDING = ("norm-fast-variance",)
 """Whose error is one of rounding, and so in every format about as many of its σ. The catalogue foretells float32's."""
@@ -100,17 +106,35 @@ def judged_with(
 ) -> Chosen | None:
     """What failed, asked again and judged as these deviations predict it; None where that does not explain all."""
     assert subject.implementation is not None
-    failed = {record.case for record in records if record.outcome not in EXPECTED}
+    failed = {record.key: record for record in records if record.outcome not in EXPECTED}
+    wrong = {record.case for record in failed.values()}
     asked = {(record.dtype, record.check) for record in records}
     known = subject.implementation.model_copy(update={"deviations": declared_from(names)})
     again = Subject(**{**vars(subject), "implementation": known})
-    tasks = again.tasks([case for case in cases if case.id in failed])
-    tasks = [task for task in tasks if (task.dtype, task.check) in asked]
+    of_wrong = [case for case in cases if case.id in wrong]
+    tasks = [task for task in again.tasks(of_wrong) if (task.dtype, task.check) in asked]
     found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, Unseen())}
-    replaced = tuple(found.get(record.key, record) for record in records)
+    unjudged = dict(_not_judged(again, of_wrong, failed))
+    replaced = tuple({**unjudged, **found}.get(record.key, record) for record in records)
     if all(record.outcome in EXPECTED for record in replaced):
-        return Chosen(tuple(names), replaced, _finding(names, len(failed)))
+        return Chosen(tuple(names), replaced, _finding(names, len(wrong), len(unjudged)))
     return None
+
+
+def _not_judged(
+    subject: Subject, cases: Sequence[Case], failed: Mapping[tuple[str, ...], Record]
+) -> Iterator[tuple[tuple[str, ...], Record]]:
+    """What failed and has nothing to be judged by now: no gradient is specified for a deviation."""
+    assert subject.implementation is not None
+    why = {
+        (task.case.id, task.dtype, task.check): task.opt_out
+        for task in plan(subject.implementation, list(cases))
+        if task.opt_out
+    }
+    for key, record in failed.items():
+        if reason := why.get((record.case, record.dtype, record.check)):
+            changed = {"outcome": Outcome.UNSUPPORTED, "message": reason.text, "kind": reason.kind}
+            yield key, record.model_copy(update={**changed, "rms": None, "max": None, "stage": None, "tensors": ()})
 
 
 def _tried(fitting: Sequence[Sequence[tuple[str, ...]]]) -> Iterator[list[str]]:
@@ -128,10 +152,11 @@ def _choices_of(diagnosis: Diagnosis) -> tuple[tuple[str, ...], ...]:
     return tuple(several for several in found if several and set(several) <= CHOICES.keys())
 
 
-def _finding(names: Sequence[str], cases: int) -> Finding:
+def _finding(names: Sequence[str], cases: int, unjudged: int) -> Finding:
     said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}" for name in names)
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
-    about = {"deviations": [*names], "cases": cases}
+    hint += f"; {unjudged} gradients are not judged, since none is specified for that" if unjudged else ""
+    about = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
     message = f"a choice of its own, {said}"
     return Finding(severity="warning", kind="choice-of-its-own", message=message, hint=hint, about=about)

@@ -325,14 +325,39 @@ def _is_misread(examination: Examination) -> bool:
     proof = examination.proof
     if proof is None or proof.holds or examination.read_twice or examination.unread or examination.tied:
         return False
+    if _has_norms_of_its_own(examination):
+        return False
     live = _changing(examination)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
-    problem = "; ".join((problem, *examination.exported.taken_for))
+    problem = "; ".join((problem, *(each.message for each in examination.exported.taken_for)))
     examination.exported = Exported(problem=problem, notes=examination.exported.notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = ()
     return True
+
+
+_NORMS = ("unbiased-epsilon-outside-root", "unbiased-variance", "epsilon-outside-root")
+"""Forms of a norm that people write by hand, the most frequent first."""
+
+
+def _has_norms_of_its_own(examination: Examination) -> bool:
+    """Whether it is what was read off it but for the formula of its norms, as the Annotated Transformer's are of
+    `torch.std`. It is proved so then, and its cases tell the formula."""
+    layer, map = examination.layer, examination.map
+    if (
+        layer is None
+        or map is None
+        or not any(each.kind == "norm-approximate" for each in examination.exported.taken_for)
+    ):
+        return False
+    for form in _NORMS:
+        bench = examination.long_bench(examination.dtypes[0], layer)
+        found = prove(replace(bench, variants={"norm1": form, "norm2": form}), map, layer, examination.absent)
+        if found.holds:
+            examination.proof = found
+            return True
+    return False
 
 
 def _changing(examination: Examination) -> list[str]:

@@ -51,7 +51,7 @@ class Exported:
     notes: tuple[Finding, ...] = ()
     traced: bool = False
     features: tuple[Feature, ...] = ()
-    taken_for: tuple[str, ...] = ()
+    taken_for: tuple[Finding, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
     """Own parameter that the graph reads, or key of the layer → the line of source."""
 
@@ -88,7 +88,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         where = lines.of_problem(problem)
         features = tuple(dict.fromkeys(findings.features))
         return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
-    taken_for = tuple(finding.message for finding in findings.in_order() if finding.severity == "warning")
+    taken_for = tuple(finding for finding in findings.in_order() if finding.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)

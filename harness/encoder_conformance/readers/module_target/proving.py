@@ -1,7 +1,7 @@
 """Proves a map on the live module: its output is the oracle's, and stays so when each parameter is moved alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -34,6 +34,8 @@ class Bench:
     dtype: DtypeName
     always_causal: bool
     """Whether no mask that it takes lets a position see a later one."""
+    variants: Mapping[str, str] = field(default_factory=dict)
+    """Step → the form that it has in place of the specification's."""
 
     def x(self) -> Array:
         shape = self.semantics.B, self.semantics.S, self.semantics.d_model
@@ -57,7 +59,8 @@ class Bench:
 
     def oracle(self, layer: Layer, x: BSD, parameters: Mapping[str, Array]) -> dict[str, Array]:
         """The oracle's stages of the layer in float64, by name."""
-        return exact_stages(layer, LayerInputs(x.astype(np.float64), dict(parameters), self.allowed()))
+        given = LayerInputs(x.astype(np.float64), dict(parameters), self.allowed())
+        return exact_stages(layer, replace(given, variants=self.variants))
 
 
 def shapes_of(layer: Layer) -> dict[str, tuple[int, ...]]:
@@ -115,7 +118,7 @@ def _off(
     bench: Bench, layer: Layer, x: Array, parameters: Mapping[str, Array], observed: Array, exactness: DtypeName
 ) -> tuple[float | None, str]:
     """The rms of the output [B, S, D] in σ, where σ judges it, and how far off it is; "" where it is in line."""
-    if bench.allowed() is None:
+    if bench.allowed() is None and not bench.variants:
         inputs = LayerInputs(x.astype(np.float64), dict(parameters), None)
         [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype].computed_in(FORMATS[exactness]))
         off = verdict.problem.text if verdict.problem else f"the output is {verdict.rms:.3g} σ off"
