@@ -162,6 +162,17 @@ class Pointwise(Plain):
         return self.down(F.gelu(self.up(x.transpose(1, 2)))).transpose(1, 2)
 
 
+class OfAFunction(Plain):
+    """Its feed-forward network is a function of its own parts, as in minGPT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = nn.ModuleDict({"up": nn.Linear(_D, 24), "drop": nn.Dropout(0.1), "down": nn.Linear(24, _D)})
+        del self.up, self.down
+        m = self.mlp
+        self.ffn = lambda x: m["drop"](m["down"](F.gelu(m["up"](x))))
+
+
 class _Adapted(nn.Module):
     def __init__(self, base: nn.Linear) -> None:
         super().__init__()

@@ -110,7 +110,7 @@ DUE: dict[str, dict[str, Due]] = {
         "HandNormPost": right("post-norm layer_norm ε 1e-12"),
         "hand_norm": right("layer_norm ε 1e-08"),
         "HandNormUnbiased": right("a choice of its own, norm-unbiased-variance:", "forward alone"),
-        "HandNormOutside": right("a choice of its own, norm-eps-outside-root:", "forward alone"),
+        "HandNormOutside": right("a choice of its own, norm-eps-outside-root:", "gradients are not judged"),
     },
     "cases_calls": {
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),

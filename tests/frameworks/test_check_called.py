@@ -121,6 +121,15 @@ def test_an_attribute_of_a_convolution_s_name_is_the_module_s_own() -> None:
     framework.refuse_unfit(module)
 
 
+def test_a_function_of_the_modules_own_parts_is_of_the_copys_own_in_a_copy() -> None:
+    found = _examined(cases.OfAFunction)
+    assert found.layer is not None, found.exported.problem
+    assert found.proof is not None
+    assert found.proof.holds
+    assert found.chance is None
+    assert not found.loose.weights
+
+
 def test_folding_leaves_the_module_as_it_is() -> None:
     module = cases.WeightNormed().eval()
     names, x = [name for name, _ in module.named_parameters()], torch.randn(1, 3, 16)

@@ -156,7 +156,7 @@ def _finding(names: Sequence[str], cases: int, unjudged: int) -> Finding:
     said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}" for name in names)
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
-    hint += f"; {unjudged} gradients are not judged, since none is specified for that" if unjudged else ""
     about = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
-    message = f"a choice of its own, {said}"
+    left = f"; {unjudged} gradients are not judged: none is specified for that" if unjudged else ""
+    message = f"a choice of its own, {said}{left}"
     return Finding(severity="warning", kind="choice-of-its-own", message=message, hint=hint, about=about)

@@ -2,10 +2,10 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from types import MethodType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -39,15 +39,40 @@ def plain_name(name: str) -> str:
 
 
 def copy_of(module: nn.Module) -> nn.Module:
-    """A copy whose parts are compiled as those of the module are: a plain one would call the module's own code."""
+    """A copy whose parts are compiled as those of the module are, and whose functions are of its own parts: a plain one
+    would call the module's own code."""
     found = list(_compiled(module))
     held = (value for part in module.modules() for value in vars(part).values() if isinstance(value, torch.Tensor))
     computed = {id(value): value.detach().clone() for value in held if not value.is_leaf}  # by a hook, as weight_norm's
-    copied: nn.Module = deepcopy(module, {**computed, **{id(context): context for _, _, _, context in found}})
+    memo = {**computed, **{id(context): context for _, _, _, context in found}}
+    copied: nn.Module = deepcopy(module, memo)
+    for part in copied.modules():
+        held_functions = [(name, each) for name, each in vars(part).items() if isinstance(each, FunctionType)]
+        vars(part).update({name: _rebound(each, memo) for name, each in held_functions})
     counterparts = dict(zip(map(id, module.modules()), copied.modules(), strict=True))
     for part, name, code, context in found:
         vars(counterparts[id(part)])[name] = context(_code_of(counterparts[id(_owner(code))], code))
     return copied
+
+
+def _rebound(function: FunctionType, memo: Mapping[int, Any]) -> FunctionType:
+    """The function with copies of what its variables are: a function is copied as itself, and minGPT's blocks have one
+    of their own parts."""
+    cells = [(cell, memo.get(id(held), held)) for cell in function.__closure__ or () for held in _contents(cell)]
+    if len(cells) != len(function.__closure__ or ()) or all(held is cell.cell_contents for cell, held in cells):
+        return function
+    closure = tuple(CellType(held) for _, held in cells)
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+def _contents(cell: CellType) -> tuple[Any, ...]:
+    """() of a variable that is not set yet."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
 
 
 def _owner(code: object) -> object:
