@@ -173,6 +173,33 @@ class OfAFunction(Plain):
         self.ffn = lambda x: m["drop"](m["down"](F.gelu(m["up"](x))))
 
 
+class KeyBiasOfZeros(Plain):
+    """The bias of its keys is a buffer of zeros, in one product with those of queries and values, as in timm's BEiT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.w_qs, self.w_ks, self.w_vs
+        self.qkv = nn.Linear(_D, 3 * _D, bias=False)
+        self.q_bias, self.v_bias = nn.Parameter(torch.zeros(_D)), nn.Parameter(torch.zeros(_D))
+        self.register_buffer("k_bias", torch.zeros(_D), persistent=False)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        bias = torch.cat([self.q_bias, self.k_bias, self.v_bias])
+        q, k, v = (self.heads(each) for each in F.linear(x, self.qkv.weight, bias).chunk(3, -1))
+        s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class OfASlice(Plain):
+    """It takes as many rows and columns of its mask as there are positions, as Whisper does of one [queries, keys]."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, None if mask is None else mask[: x.shape[1], : x.shape[1]])
+
+    def hidden(self, ignore: Tensor) -> Tensor:
+        return ignore != 0
+
+
 class _Adapted(nn.Module):
     def __init__(self, base: nn.Linear) -> None:
         super().__init__()

@@ -130,6 +130,20 @@ def test_a_function_of_the_modules_own_parts_is_of_the_copys_own_in_a_copy() -> 
     assert not found.loose.weights
 
 
+def test_a_bias_that_is_a_constant_of_zeros_is_none() -> None:
+    found = _examined(cases.KeyBiasOfZeros)
+    assert found.layer is not None, found.exported.problem
+    assert found.absent == ("attention.key.bias",)
+    assert found.proof is not None
+    assert found.proof.holds
+
+
+def test_a_mask_has_the_form_that_is_taken_for_every_batch() -> None:
+    """[batch, heads, queries, keys] fits a slice of the first two axes, of few items."""
+    [mask] = called(cases.OfASlice()).masks
+    assert mask.axes == "SS"
+
+
 def test_folding_leaves_the_module_as_it_is() -> None:
     module = cases.WeightNormed().eval()
     names, x = [name for name, _ in module.named_parameters()], torch.randn(1, 3, 16)

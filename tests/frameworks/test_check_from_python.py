@@ -138,6 +138,15 @@ def test_a_missing_package_is_named_with_the_command_that_adds_it(tmp_path: Path
     assert refused.value.hint == hint
 
 
+def test_a_package_that_lacks_another_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    package = tmp_path / "of_somebody"
+    package.mkdir()
+    (package / "__init__.py").write_text("import of_nobody_else\n")
+    (package / "layers.py").write_text("")
+    with pytest.raises(BadTarget, match=r"No module named 'of_nobody_else'"):
+        load_target("of_somebody.layers:Layer", {}, tmp_path)
+
+
 def test_what_adds_a_framework_adds_what_reads_its_modules() -> None:
     assert install("jax2onnx") == install("flax.nnx") == "pip install 'encoder-conformance[jax]'"
     assert install("PIL.Image") == "pip install pillow"

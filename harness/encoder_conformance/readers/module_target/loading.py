@@ -74,11 +74,7 @@ def value_of(text: str) -> Any:
 
 def _imported(source: str, folder: Path) -> Any:
     if not source.endswith(".py"):
-        try:
-            found = importlib.util.find_spec(source)
-        except (ImportError, ValueError):
-            found = None
-        if found is None:
+        if not without_input(lambda: _is_there(source)):
             hint = f"it is looked for in {folder} and among what is installed; if it is a package: {install(source)}"
             raise BadTarget(f"there is no module {source!r}", hint)
         return without_input(lambda: importlib.import_module(source))
@@ -92,6 +88,18 @@ def _imported(source: str, folder: Path) -> Any:
     sys.modules[path.stem] = module
     without_input(lambda: loader.exec_module(module))
     return module
+
+
+def _is_there(source: str) -> bool:
+    """Whether there is a module of this name. Raises what a package around it raises as it is imported."""
+    try:
+        return importlib.util.find_spec(source) is not None
+    except ValueError:
+        return False
+    except ModuleNotFoundError as error:
+        if error.name and (source == error.name or source.startswith(f"{error.name}.")):
+            return False
+        raise
 
 
 def _attribute(module: Any, name: str, source: str) -> Any:

@@ -39,10 +39,11 @@ _NAMES = ("mask", "padding")
 
 @dataclass
 class _Tried:
-    """The forms of one mask: it hides what it flags; in part; it is taken and hides nothing; so, and the output is
-    another; it raises this."""
+    """The forms of one mask: it hides what it flags; and is refused for other batches; it hides in part; it is taken
+    and hides nothing; so, and the output is another; it raises this."""
 
     hiding: list[MaskSemantics] = field(default_factory=list)
+    sized: list[MaskSemantics] = field(default_factory=list)
     leaking: list[MaskSemantics] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
     elsewhere: list[tuple[str, str]] = field(default_factory=list)
@@ -114,10 +115,9 @@ def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterato
     """Those of the masks that are refused for another batch, for which x alone is not."""
     for mask in found.masks if found.layout != "SD" else ():
         form = mask.dtype, mask.axes
-        tried = {B: _problem(runner, found, mask.name, form, (B, num_heads)) for B in _OTHER_BATCHES}
-        raising = tuple(B for B, problem in tried.items() if problem and not _problem(runner, found, "", form, (B, 1)))
-        if raising:
-            problem, where = _raised(tried[raising[0]])
+        refused = _raising(runner, found, mask.name, form, num_heads)
+        if raising := tuple(refused):
+            problem, where = _raised(refused[raising[0]])
             yield UnusableMask(
                 argument=mask.name,
                 kind="sized",
@@ -210,13 +210,14 @@ def _tried(
             for dtype in dtypes:
                 done = {mask.shape for mask in tried.hiding}
                 if shape not in done and len(done) < most:
-                    _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, tried)
-        if tried.hiding or tried.leaking or tried.idle:
+                    _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, num_heads, tried)
+        if tried.hiding or tried.sized or tried.leaking or tried.idle:
             break
+    tried.hiding = tried.hiding or tried.sized
     return tried
 
 
-def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, tried: _Tried) -> None:
+def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_heads: int, tried: _Tried) -> None:
     """Note what becomes of the mask in one form."""
     try:
         under = semantics_of(probe_of(runner, found.x_shape(found.B, found.S), (port,)))
@@ -237,8 +238,18 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, tried
         tried.leaking.append(mask)
     elif "B" not in mask.letters and _is_of_items(runner, found, mask):
         tried.refused[port.dtype, axes] = "its rows are taken for those of the items"
+    elif found.layout != "SD" and _raising(runner, found, port.name, (port.dtype, axes), num_heads):
+        tried.sized.append(mask)
     else:
         tried.hiding.append(mask)
+
+
+def _raising(
+    runner: LiveModule, found: InputSemantics, name: str, form: tuple[str, str], num_heads: int
+) -> Mapping[int, str]:
+    """What it raises by the batch for which a form of a mask is refused, and x alone is not."""
+    tried = {B: _problem(runner, found, name, form, (B, num_heads)) for B in _OTHER_BATCHES}
+    return {B: problem for B, problem in tried.items() if problem and not _problem(runner, found, "", form, (B, 1))}
 
 
 def _is_of_items(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:

@@ -1,5 +1,6 @@
 """The lines of the user's source that a graph was exported from: of its values, and of the parameters that it reads."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from encoder_conformance.spec.axes import Array
 
 _TRACE = "pkg.torch.onnx.stack_trace"
 _OURS = str(PACKAGE)
+_LAYERS = f"{os.sep}nn{os.sep}"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -60,7 +62,8 @@ class SourceLines:
         lines = [line.strip() for line in trace.splitlines() if line.strip()]
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
         theirs = (self._library or _OURS, _OURS)
-        own = [each for each in frames if not each[0][1].startswith(theirs)] or frames
+        own = [each for each in frames if not each[0][1].startswith(theirs)]
+        own = own or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
         if not own:
             return "", ""
         found, at = own[-1]
