@@ -59,6 +59,19 @@ class Unwindowed(Layer):
         return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
 
 
+class OfABlock(Layer):
+    """Always causal, by a buffer for so many positions, as nanoGPT's blocks are."""
+
+    def __init__(self, block: int = 40) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.ones(block, block, dtype=torch.bool).tril())
+
+    def forward(self, x: Tensor) -> Tensor:
+        S = x.shape[1]
+        x = x + self.attended(self.norm1(x), self.seen[:S, :S])
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
 class Windowed(Layer):
     """A mask [batch, sequence] is of keys, beside the window; one of four axes stands for both, as in transformers."""
 

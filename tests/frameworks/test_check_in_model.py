@@ -1,5 +1,6 @@
 """A layer is called as its model calls it: with the mask that leaves its window, and with the model's own constants."""
 
+import json
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,16 @@ def test_norms_of_queries_and_keys_right_before_a_scaled_product_are_read() -> N
     assert (norm.kind, norm.over, norm.shift) == ("layer_norm", "head", True)
     assert found.proof is not None
     assert found.proof.holds
+
+
+def test_a_causal_layer_of_few_positions_is_asked_in_more_than_one_situation(conform: Callable, tmp_path: Path) -> None:
+    ended = conform("check", f"{FILE}:OfABlock", "--jobs", "1", "--out", tmp_path / "out")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    [part] = json.loads((tmp_path / "out" / "check.json").read_text())["parts"]
+    assert part["described"]["lengths"] == list(range(1, 41))
+    asked = {record["case"].partition("/")[2] for record in part["records"]}
+    assert {"large-logits-causal", "low-variance-causal", "single-position-causal"} <= asked
+    assert "more than 40 positions, which it does not take" in " ".join(each["said"] for each in part["not_asked"])
 
 
 @pytest.mark.release

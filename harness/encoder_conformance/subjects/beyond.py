@@ -28,6 +28,20 @@ _LARGE: dict[str, Any] = {"parameter_exponents": {"attention.value.weight": 6, "
 """Values and hidden features of hundreds: beyond every usual bound at which numbers are cut off."""
 
 
+_NUMBERS = "large-logits", "low-variance", "large-mean"
+"""Situations of other numbers, which have no causal twin."""
+
+
+def causal_cases_beyond(layer: Layer, dtypes: Collection[str]) -> Iterator[Case]:
+    """The same for a layer that is always causal, each with a causal mask; and situations of other numbers so."""
+    situations = load().situations
+    beyond = [case.situation for case in cases_beyond(layer, dtypes, padded=False)]
+    for situation in (*beyond, *(situations[name] for name in _NUMBERS)):
+        mask = situations["causal"].mask.model_dump()
+        made = {**situation.model_dump(), "situation": f"{situation.situation}-causal", "mask": mask, "equals": None}
+        yield Case(layer, Situation.model_validate(made))
+
+
 def cases_beyond(layer: Layer, dtypes: Collection[str], *, padded: bool) -> Iterator[Case]:
     """The same equations, where code takes another path: one position, whole blocks, more items than a chunk, and sizes
     that are the same number; and with a large mean and large values. `padded`: whether padding can be said.

@@ -17,7 +17,7 @@ from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.portable import RAISED
 from encoder_conformance.spec.situation import Check, Situation
-from encoder_conformance.subjects.beyond import cases_beyond
+from encoder_conformance.subjects.beyond import cases_beyond, causal_cases_beyond
 from encoder_conformance.subjects.questions import cases_of, question_of
 
 Array = np.ndarray[Any, Any]
@@ -138,14 +138,16 @@ def pool(
 ) -> Iterator[Case]:
     """Cases of the level in any of these formats that all of these limits allow, and those beyond. The core of a stack,
     and of a layer that is always causal, is all required ones."""
-    whole = layer.is_stack or any(each.causal for each in limits)
+    causal = any(each.causal for each in limits)
+    whole = layer.is_stack or causal
     of_level = (
         case
         for case in cases_of(layer, "required" if level == "core" else level, 0)
         if level != "core" or case.in_core or whole
     )
     padded = all(each.padding for each in limits)
-    for case in (*of_level, *cases_beyond(layer, dtypes, padded=padded)):
+    beyond = causal_cases_beyond(layer, dtypes) if causal else cases_beyond(layer, dtypes, padded=padded)
+    for case in (*of_level, *beyond):
         of_format = not set(dtypes).isdisjoint(case.situation.dtypes)
         if of_format and all(each.ask(case.situation) for each in limits):
             yield case

@@ -33,7 +33,7 @@ def not_asked(part: PartResult) -> Iterator[NotAsked]:
 def _other_lengths(lengths: tuple[int, ...]) -> Iterator[NotAsked]:
     """`lengths`: the numbers of positions, up to 65, that it takes; (): any."""
     if lengths and lengths == tuple(range(1, len(lengths) + 1)):
-        said = f"more than {len(lengths)} positions, which what it was given has no numbers for"
+        said = f"more than {len(lengths)} positions, which it does not take as it was called"
         yield _not_asked("positions-beyond", said, most=len(lengths))
     elif lengths:
         step = lengths[0]

@@ -24,6 +24,8 @@ MOST_AS_ONE = 1 << 24
 time."""
 _LONG = (300, 66)
 """Lengths beyond the windows that a layer usually has: the first that is taken."""
+_ASKED = 4
+"""Of the lengths that it takes, where it does not take any, about as many."""
 _SPREAD = 0.1
 """By how much each parameter is moved: what was drawn as zero, or as one, would hide what is made of it."""
 
@@ -83,7 +85,8 @@ def _questions(found: Examination, dtype: DtypeName) -> Iterator[Feeds]:
         with suppress(UnsupportedMask):
             yield _feeds(found, semantics, dtype, heads, masks)
             break
-    for S in dict.fromkeys(found.lengths or (1, long)):
+    some = found.lengths[:: max(1, len(found.lengths) // _ASKED)]
+    for S in dict.fromkeys((*some, *found.lengths[-1:]) or (1, long)):
         yield _feeds(found, replace(semantics.at_length(S), B=1), dtype, heads)
 
 

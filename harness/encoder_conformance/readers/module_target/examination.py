@@ -39,6 +39,7 @@ from encoder_conformance.readers.module_target.supplies import Told
 from encoder_conformance.readers.module_target.supplying import (
     called_as_it_takes,
     lengths_taken,
+    lengths_up_to_most,
     of_one_row,
 )
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
@@ -188,6 +189,8 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     exported, notes = exported if lengths else with_its_window(read, semantics, exported), framework.notes(given)
     if not lengths:
         refuse_one_length(read, x, exported)
+    if not (lengths or module.called_with) and exported.layer is not None:
+        lengths = lengths_up_to_most(read, x)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
     return found
@@ -245,7 +248,8 @@ def _in_mixed_precision(examination: Examination) -> Iterator[OtherAnswer]:
 def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:
     """The masks and what they mean, for the heads of the layer that is known. `semantics`: those of x alone."""
     heads = known.attention.num_heads if known else 1
-    far = long_enough(semantics, known).S if known and known.attention.window and not examination.lengths else 0
+    far = long_enough(semantics, known).S if known and known.attention.window else 0
+    far = far if not examination.lengths or far in examination.lengths else 0
     examination.offered = offered(examination.read, semantics, heads, far=far)
     examination.semantics = examination.offered.semantics
     examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)

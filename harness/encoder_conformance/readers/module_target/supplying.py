@@ -17,6 +17,7 @@ from encoder_conformance.readers.module_target.probing import drawn, first_x, pr
 from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
+from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS as BEYOND_WINDOWS
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 
@@ -126,6 +127,18 @@ def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
     if x.shape[1] == SEQUENCE and not longest:
         return ()
     return tuple(n for n in range(1, (longest or LONGEST_TRIED) + 1) if module.takes(drawn((BATCH, n, x.shape[-1]))))
+
+
+def lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
+    """All numbers of positions up to the most that it takes, where those are fewer than a check asks; () where they are
+    not. `x`: one that it takes."""
+    taken, refused = x.shape[1], BEYOND_WINDOWS[0]
+    if module.takes(drawn((BATCH, refused, x.shape[-1]))):
+        return ()
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        taken, refused = (middle, refused) if module.takes(drawn((BATCH, middle, x.shape[-1]))) else (taken, middle)
+    return tuple(range(1, taken + 1))
 
 
 def likeliest_problem(module: LiveModule) -> str:
