@@ -190,6 +190,17 @@ class KeyBiasOfZeros(Plain):
         return self.fc((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
+class AnyMaskIsCausal(Plain):
+    """Whatever its mask holds, as in Whisper where PyTorch has a scaled product."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        S = x.shape[1]
+        return self.layer(x, None if mask is None else torch.ones(S, S, dtype=torch.bool).triu(1))
+
+    def hidden(self, ignore: Tensor) -> Tensor:
+        return ignore
+
+
 class OfASlice(Plain):
     """It takes as many rows and columns of its mask as there are positions, as Whisper does of one [queries, keys]."""
 

@@ -144,6 +144,13 @@ def test_a_mask_has_the_form_that_is_taken_for_every_batch() -> None:
     assert mask.axes == "SS"
 
 
+def test_a_mask_whose_content_changes_nothing_hides_no_position() -> None:
+    found = called(cases.AnyMaskIsCausal())
+    assert found.masks == ()
+    [unusable] = found.unusable_masks
+    assert unusable.kind == "elsewhere"
+
+
 def test_folding_leaves_the_module_as_it_is() -> None:
     module = cases.WeightNormed().eval()
     names, x = [name for name, _ in module.named_parameters()], torch.randn(1, 3, 16)

@@ -230,7 +230,7 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_h
         answers = [_answer(runner, replace(found, masks=(each,))) for each in filled]
         if any(each is not None for each in answers):
             tried.idle.append((port.dtype, axes))
-            if _differ(*answers):
+            if _differ(*answers) or _differ(_answer(runner, replace(found, masks=())), answers[0]):
                 tried.elsewhere.append((port.dtype, axes))
         else:
             tried.refused[port.dtype, axes] = "its output is not finite"

@@ -285,11 +285,14 @@ def _mark_counted(probe: ProbeRun, found: InputSemantics) -> InputSemantics:
 
 
 def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> bool:
-    """Whether flagging any one position hides the last one, and no other."""
+    """Whether flagging any one position hides the last one, and no other: not where nothing flagged hides it too, as
+    where any mask stands for a causal one."""
     S, axis = found.S, 1 if found.layout == "BSD" else 0
     if mask.shape[-1:] != (S,) or S < 4 or mask.dtype == "bool" or mask.dtype in FLOATS:
         return False
     feeds = {each.name: each.filled(1 if each is mask else each.open) for each in found.masks}
+    if not _on_others(probe.influence(feeds, axis))[S - 1].any():
+        return False
     outputs = []
     for place in (0, S // 2):
         flagged = feeds[mask.name].copy()
