@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.spec.axes import Array, Bools
 
 LIMIT = 5.0
 """σ beyond which outputs are not the same. Right files come to 2.5 at most (docs/validating.md)."""
@@ -29,10 +30,11 @@ def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
     return {name: pairs[name] for name in file if name in pairs}, unpaired
 
 
-def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str, bool]:
+def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = None) -> tuple[float | None, str, bool]:
     """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none.
 
-    `found` and `right` [*shape]; where the shapes are not the same, that is the problem.
+    `found` and `right` [*shape]; where the shapes are not the same, that is the problem. `undefined` [B]: items of
+    padding alone, whose numbers nothing says: that there are any is compared.
     """
     if found.shape != right.shape:
         return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
@@ -45,8 +47,31 @@ def judged(found: Array, right: Array, sigma: float) -> tuple[float | None, str,
     if mine.size and not both.any():
         return None, "nothing to compare: the source has no finite number", False
     more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
+    if _is_of_items(mine, undefined):
+        both[undefined] = False
     error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
     return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more
+
+
+def undefined_apart(found: Array, right: Array, sigma: float, undefined: Bools | None) -> float:
+    """How far items of padding alone [B] are apart, in σ; 0 without any, or where they have no numbers."""
+    if found.shape != right.shape or not _is_of_items(found, undefined):
+        return 0.0
+    rms, problem, _ = judged(found[undefined], right[undefined], sigma)
+    return 0.0 if problem or rms is None else rms
+
+
+def undefined_differ(case: str, output: str, rms: float) -> Finding:
+    """That they are, which is nobody's mistake and may surprise somebody."""
+    message = f"{case}: an item of padding alone gives other numbers in {output!r} (rms {rms:.3g} σ)"
+    hint = "nothing says what it should give: keep such items out of the batch"
+    about = {"case": case, "output": output, "rms": rms}
+    return Finding(severity="warning", kind="fully-masked-rows-differ", message=message, hint=hint, about=about)
+
+
+def _is_of_items(output: Array, undefined: Bools | None) -> bool:
+    """Whether some items are undefined, and the first axis of an output [*shape] is that of items."""
+    return undefined is not None and bool(undefined.any()) and output.shape[:1] == undefined.shape
 
 
 def kind_of_problem(found: Array, right: Array) -> FindingKind:

@@ -40,6 +40,11 @@ class WholeCase:
     hidden: Bools | None = None
     """The positions [B, S] that are hidden, where a mask among the inputs hides some."""
 
+    @property
+    def undefined(self) -> Bools | None:
+        """The items [B] of padding alone."""
+        return None if self.hidden is None else self.hidden.all(-1)
+
 
 @dataclass(frozen=True)
 class _Shape:

@@ -25,7 +25,7 @@ FindingKind = Literal[
     "mask-sign-flipped", "mask-counted", "mask-sizes-only", "mask-meaning-unexpected", "mask-name-reversed",
     "mask-keys-first", "mask-form-hides-nothing", "mask-forms-disagree", "mask-one-for-all", "padding-mask-by-query",
     "masks-exchanged", "masks-order-unusual", "causal-built-in", "causal-without-mask", "constant-added-to-scores",
-    "fully-masked-rows-undefined",
+    "fully-masked-rows-differ", "fully-masked-rows-undefined",
     # Two that are called otherwise.
     "x-layout-differs", "x-place-differs", "causality-differs", "mask-unmatched", "mask-meaning-differs",
     "mask-forms-disjoint", "mask-form-one-sided", "mask-renamed", "masks-order-differs",
@@ -132,6 +132,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "causal-built-in": "no position sees a later one, whatever mask is given",
     "causal-without-mask": "no position sees a later one where no mask is given",
     "constant-added-to-scores": "constants of the file are added to the scores",
+    "fully-masked-rows-differ": "an item that is padding alone gives other numbers, and nothing says which it should",
     "fully-masked-rows-undefined": "an item that is padding alone gives NaN",
     "x-layout-differs": "x has its axes in another order in each",
     "x-place-differs": "x is the first argument of one alone",

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from encoder_conformance.blackbox.comparing import judged, kind_of_problem, paired
+from encoder_conformance.blackbox.comparing import (
+    LIMIT,
+    judged,
+    kind_of_problem,
+    paired,
+    undefined_apart,
+    undefined_differ,
+)
 from encoder_conformance.blackbox.first_apart import FirstApart
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
@@ -48,7 +55,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
     progress.begin("asking both", len(cases))
     expected = measure.expected(cases, progress)
     answered = {each.case.name for each in expected}
-    outputs, apart = _apart(one, expected)
+    outputs, apart, undefined = _apart(one, expected)
     beside = sorted({name for each in expected for name in each.outputs} - {*outputs.values()})
     return WholeDiffResult(
         sides=(first.name, second.name),
@@ -62,6 +69,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
             *interface_findings(first.description, second.description, HELD),
             *_notes(two, measure, left_out),
             *map(_beside, beside),
+            *undefined,
             *_first_apart(one, two, apart, [each.case for each in expected]),
             *_unanswered(one, [case for case in cases if case.name not in answered], measure.failed),
         ),
@@ -134,10 +142,12 @@ def _cases_of(inputs: WholeInputs, x: str) -> list[WholeCase]:
     return [*found, *(replace(each, name=f"{each.name}, no mask", inputs={x: each.inputs[x]}) for each in bare)]
 
 
-def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, str], tuple[OutputDifference, ...]]:
-    """A's output → B's, and how far each is apart in each case."""
+def _apart(
+    one: Source, expected: Sequence[ExpectedOutputs]
+) -> tuple[dict[str, str], tuple[OutputDifference, ...], list[Finding]]:
+    """A's output → B's, how far each is apart in each case, and items whose numbers nothing says that are."""
     pairs: dict[str, str] = {}
-    found: list[OutputDifference] = []
+    found, undefined = list[OutputDifference](), list[Finding]()
     for each in expected:
         answer = one.outputs(each.case.inputs, "own")
         if isinstance(answer, Failure):
@@ -146,7 +156,10 @@ def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, 
             continue
         pairs, unpaired = paired(answer, each.outputs)
         for name, theirs in pairs.items():
-            rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
+            compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
+            rms, problem, has_more = judged(*compared)
+            if (far := undefined_apart(*compared)) > LIMIT:
+                undefined.append(undefined_differ(each.case.name, name, far))
             if has_more:  # no better than B, as an export may be than its source: it is another module
                 found.append(_problem(each, name, "no finite number in B where A has a number", "no-numbers"))
             elif problem:
@@ -156,7 +169,7 @@ def _apart(one: Source, expected: Sequence[ExpectedOutputs]) -> tuple[dict[str, 
         for name in unpaired:
             problem = f"B has no output of the shape {list(answer[name].shape)}"
             found.append(_problem(each, name, problem, "output-unpaired"))
-    return pairs, tuple(found)
+    return pairs, tuple(found), undefined
 
 
 def _problem(each: ExpectedOutputs, output: str, problem: str, kind: FindingKind) -> OutputDifference:

@@ -5,7 +5,14 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from encoder_conformance.blackbox.comparing import Outputs, judged, paired
+from encoder_conformance.blackbox.comparing import (
+    LIMIT,
+    Outputs,
+    judged,
+    paired,
+    undefined_apart,
+    undefined_differ,
+)
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
@@ -164,7 +171,7 @@ def compared(
         return WholeComparison(source, not_compared=(noted("runtime-does-not-run", "no runtime runs the file"),))
     first = expected[0]
     pairs, unpaired = paired(shown, first.outputs)
-    verdicts, better = list[WholeVerdict](), list[str]()
+    verdicts, better, undefined = list[WholeVerdict](), list[str](), dict[str, Finding]()
     for run, answers in files:
         if all(isinstance(each, Failure) for each in answers.values()):
             continue  # a runtime that does not run the file is said in phase `loads`
@@ -175,13 +182,16 @@ def compared(
                 verdicts.append(WholeVerdict(run, each.case.name, "", problem=problem))
                 continue
             for name, theirs in pairs.items():
-                rms, problem, has_more = judged(answer[name], each.outputs[theirs], each.sigma[theirs])
+                compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
+                rms, problem, has_more = judged(*compared)
+                if (far := undefined_apart(*compared)) > LIMIT:
+                    undefined[each.case.name] = undefined_differ(each.case.name, name, far)
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
     lone = (
         noted("output-unpaired", f"the output {name!r} has no counterpart in the source", output=name)
         for name in unpaired
     )
-    said = [*_raised(failed), *lone]
+    said = [*_raised(failed), *lone, *undefined.values()]
     cases = [each.case for each in expected]
     return WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)))
