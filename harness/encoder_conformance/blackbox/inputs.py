@@ -43,7 +43,7 @@ class WholeCase:
     @property
     def undefined(self) -> Bools | None:
         """The items [B] of padding alone."""
-        return None if self.hidden is None else self.hidden.all(-1)
+        return None if self.hidden is None else np.asarray(self.hidden.all(-1))
 
 
 @dataclass(frozen=True)

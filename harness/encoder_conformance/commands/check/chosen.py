@@ -15,6 +15,7 @@ from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
+from encoder_conformance.spec.reason import Reason
 from encoder_conformance.subjects.plan import plan
 from encoder_conformance.subjects.subject import Subject
 
@@ -126,7 +127,7 @@ def _not_judged(
 ) -> Iterator[tuple[tuple[str, ...], Record]]:
     """What failed and has nothing to be judged by now: no gradient is specified for a deviation."""
     assert subject.implementation is not None
-    why = {
+    why: dict[tuple[str, ...], Reason] = {
         (task.case.id, task.dtype, task.check): task.opt_out
         for task in plan(subject.implementation, list(cases))
         if task.opt_out
