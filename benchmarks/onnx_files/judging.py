@@ -77,7 +77,7 @@ def validated(path: Path, against: Path | None, folder: Path) -> Validation:
 def validated_row(path: Path, source: Path | None, folder: Path) -> dict[str, Any]:
     found = validated(path, source, folder)
     came = {"not_judged": "refused", "wrong": "wrong", "runtime_wrong": "runtime wrong"}.get(found.conclusion, "right")
-    said = next((error.message for error in found.errors), "")
+    said = next((error.message for error in found.errors), "").replace(f"{folder}/", "")
     return {"came": came, "said": said[:300], "warnings": len(found.warnings)}
 
 
