@@ -33,6 +33,7 @@ def test_alike_layers_are_read_once_and_told_in_one_line(conform: Callable, tmp_
     assert printed.count("This is a correct post-norm layer") == 1
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", daily(["by_place"], ["other_epsilon", "other_dropout", "by_place", "with_a_hook"]))
 def test_a_layer_that_differs_in_one_thing_is_read_by_itself(conform: Callable, tmp_path: Path, name: str) -> None:
     ended, same_as, parts = checked(conform, tmp_path, name)

@@ -52,6 +52,7 @@ def test_norms_of_queries_and_keys_right_before_a_scaled_product_are_read() -> N
     assert found.proof.holds
 
 
+@pytest.mark.release
 def test_a_causal_layer_of_few_positions_is_asked_in_more_than_one_situation(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", f"{FILE}:OfABlock", "--jobs", "1", "--out", tmp_path / "out")
     assert ended.status == 0, ended.stdout + ended.stderr

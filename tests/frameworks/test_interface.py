@@ -76,6 +76,7 @@ def test_names_that_everybody_knows_mean_what_they_say() -> None:
     assert said(compared(ours, theirs, ("A", "B")), "warning") == [due], "a call by place would not show it"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("names", "framework", "severity"),
     [
@@ -198,6 +199,7 @@ class ByName(Both):
         return super().forward(x, src_mask, padding)
 
 
+@pytest.mark.release
 def test_masks_in_one_anothers_places_are_an_error() -> None:
     plain = called(Both())
     [message] = said(compared(plain, called(Exchanged()), ("A", "B")))

@@ -240,6 +240,7 @@ PADDED = (
 )
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("checks", ["[output, stages]", pytest.param("[output]", marks=pytest.mark.release)])
 def test_what_padding_holds_decides_nothing(
     conform: Callable[..., Any], fake: Callable[..., Path], checks: str

@@ -143,6 +143,7 @@ def test_dropout_behind_the_output_alone_is_closest_at_most(count: int) -> None:
     assert diagnosis.confidence != "explained"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "name",
     [

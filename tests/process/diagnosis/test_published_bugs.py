@@ -36,6 +36,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("checks", [pytest.param("[output]", marks=pytest.mark.release), "[output, stages]"])
 @pytest.mark.parametrize(("name", "layer", "named"), daily(BUGS[1:2], BUGS))
 def test_a_published_bug_is_named_on_its_own_layer(

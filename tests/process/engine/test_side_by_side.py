@@ -33,6 +33,7 @@ def built(folder: Path) -> list[list[str]]:
     return [path.read_text().splitlines() for path in (folder / "started").iterdir()]
 
 
+@pytest.mark.release
 def test_one_implementation_is_asked_by_several_workers_each_with_layers_of_its_own(
     conform: Callable, fake: Callable
 ) -> None:

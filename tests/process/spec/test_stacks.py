@@ -85,6 +85,7 @@ def loss_of(case: Case, cotangent: Array, moved: dict[str, Array]) -> Any:
     return (output * cotangent).sum()
 
 
+@pytest.mark.release
 def test_every_gradient_of_a_stack_agrees_with_differences(tiny: Case) -> None:
     """At the element of each tensor whose gradient is the largest, and at one that is drawn."""
     cotangent = tiny.cotangent(NO_ROWS).astype(np.longdouble)

@@ -91,6 +91,7 @@ def test_it_is_of_layers_with_the_activation_that_it_replaces(name: str) -> None
 REPLACING = [name for name, deviation in catalogue().items() if deviation.patch.replaces]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", daily(REPLACING[:1], REPLACING))
 def test_it_leaves_every_other_layer_as_it_is(name: str) -> None:
     """Declared, played, or tried in a pair: the layer, what it is given and its steps are the right ones."""
