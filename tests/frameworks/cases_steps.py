@@ -297,6 +297,15 @@ class HandNormUnbiased(HandNorm):
     EPSILON, WAY = 1e-6, "unbiased"
 
 
+class HandNormDetached(HandNormUnbiased):
+    """Its norms have a formula of their own, and no gradient goes through them."""
+
+    def norm(self) -> nn.Module:
+        made = super().norm()
+        made.register_forward_hook(lambda part, given, output: output.detach())
+        return made
+
+
 class HandNormOutside(HandNormPost):
     """ε is added to the deviation, and not to the variance."""
 

@@ -64,6 +64,16 @@ def test_a_causal_layer_of_few_positions_is_asked_in_more_than_one_situation(con
 
 
 @pytest.mark.release
+def test_a_formula_of_its_own_excuses_no_gradient_that_is_not_that_of_the_output(
+    conform: Callable, tmp_path: Path
+) -> None:
+    module = FILE.with_name("cases_steps.py")
+    ended = conform("check", f"{module}:HandNormDetached", "--jobs", "1", "--out", tmp_path / "out")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "This is a correct" not in ended.stdout
+
+
+@pytest.mark.release
 def test_a_window_that_every_mask_takes_away_is_an_error(conform: Callable, tmp_path: Path) -> None:
     ended = conform("check", f"{FILE}:loses_its_window", "--jobs", "1", "--out", tmp_path / "out")
     assert ended.status == 1, ended.stdout + ended.stderr

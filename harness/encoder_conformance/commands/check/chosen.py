@@ -56,14 +56,19 @@ def chosen(
     records: Sequence[Record],
     diagnoses: Sequence[Diagnosis],
     expected: Callable[[Case], Expected],
+    *,
+    own_gradients: bool = False,
 ) -> Chosen | None:
-    """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it."""
+    """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it.
+
+    `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
+    and has nothing to be judged by, is left out."""
     failed = [record for record in records if record.outcome not in EXPECTED]
     fitting = [_choices_of(each) for each in diagnoses]
     if not failed or not fitting:
         return None
     for names in _tried(fitting) if all(fitting) else ():
-        if found := judged_with(names, subject, cases, records, expected):
+        if found := judged_with(names, subject, cases, records, expected, own_gradients=own_gradients):
             return found
     wide = _rounded_alike(records)
     left = [_choices_of(each) for each in diagnoses if each.dtype != "float64"]
@@ -104,6 +109,8 @@ def judged_with(
     cases: Sequence[Case],
     records: Sequence[Record],
     expected: Callable[[Case], Expected],
+    *,
+    own_gradients: bool = False,
 ) -> Chosen | None:
     """What failed, asked again and judged as these deviations predict it; None where that does not explain all."""
     assert subject.implementation is not None
@@ -115,7 +122,7 @@ def judged_with(
     of_wrong = [case for case in cases if case.id in wrong]
     tasks = [task for task in again.tasks(of_wrong) if (task.dtype, task.check) in asked]
     found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, Unseen())}
-    unjudged = dict(_not_judged(again, of_wrong, failed))
+    unjudged = dict(_not_judged(again, of_wrong, failed)) if own_gradients else {}
     replaced = tuple({**unjudged, **found}.get(record.key, record) for record in records)
     if all(record.outcome in EXPECTED for record in replaced):
         return Chosen(tuple(names), replaced, _finding(names, len(wrong), len(unjudged)))
