@@ -6,7 +6,7 @@ the computation.
 
 import itertools
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from encoder_conformance.oracle import arithmetic as special
 from encoder_conformance.oracle.long_products import product
-from encoder_conformance.spec.axes import KM, Array, Elementwise, M, Mapped, Reduced, Rows
+from encoder_conformance.spec.axes import KM, Array, Elementwise, M, Mapped, P, Reduced, Rows
 from encoder_conformance.spec.portable import seed, uniform
 
 ELEMENTARY = 4.0
@@ -177,13 +177,16 @@ class Rounded(Arithmetic):
         self._calls = itertools.count()
 
     def _disturbance(self, shape: tuple[int, ...]) -> Elementwise:
-        """Uniform in −u … u, drawn by the portable generator from the run and the operation's number (C-2)."""
-        start = seed(f"noise {self.run} {next(self._calls)}")
-        return uniform(start, prod(shape), self.roundoff).reshape(shape)
+        """Uniform in −1 … 1, drawn by the portable generator from the run and the operation's number (C-2). Not to be
+        written to: another operation may get the same array."""
+        count, call = prod(shape), next(self._calls)
+        if count > _KEPT_UP_TO:
+            return _drawn(self.run, call, count).reshape(shape)
+        whole = 1 << max(count - 1, 0).bit_length()  # cases of nearly one size share a draw, which begins with theirs
+        return _kept(self.run, call, whole)[:count].reshape(shape)
 
     def _rounded(self, result: Elementwise, times: float = 1.0) -> Elementwise:
-        factor = self._disturbance(result.shape)
-        factor *= times
+        factor = np.asarray(self._disturbance(result.shape) * (times * self.roundoff))
         factor += 1.0
         factor *= result
         return factor
@@ -208,10 +211,21 @@ class Rounded(Arithmetic):
             partial, total = partial + begin * (begin + total), total + begin
         roundings = max(terms - 1, 0) if begin is None else terms
         deviation = np.sqrt(products * sum_of_squares + roundings * partial)
-        rounded = self._disturbance(total.shape)
-        rounded *= deviation
+        deviation *= self.roundoff
+        rounded = np.asarray(self._disturbance(total.shape) * deviation)
         rounded += total
         return rounded
+
+
+def _drawn(run: int, call: int, count: int) -> P:
+    """[count] uniform in −1 … 1: the disturbances of one operation in one run. The first are the same for any count."""
+    return uniform(seed(f"noise {run} {call}"), count, 1.0)
+
+
+_kept = lru_cache(maxsize=4096)(_drawn)
+"""A layer's cases draw the same numbers, for one run and operation: a small array takes as long to draw as to use."""
+_KEPT_UP_TO = 4096
+"""Elements. 4,096 arrays of a layer of 64 features hold some 40 MB, and at most 128."""
 
 
 _TWO_OVER_ROOT_PI = np.longdouble("1.1283791670955125738961589031215451716881")

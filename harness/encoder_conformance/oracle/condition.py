@@ -1,6 +1,6 @@
 """Goldens and conditions of a case: the right values, and the noise that one unit of roundoff makes there."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -35,21 +35,25 @@ class Expectation:
     kinked_rows: Array
 
 
-def expectation(case: Case, runs: int) -> Expectation:
+def expectation(case: Case, runs: int, among: Container[str] | None = None) -> Expectation:
     """Golden float64 (computed in long double) and condition κ, each in the tensor's own shape (C-1 to C-8).
 
+    `among`: the keys that are wanted; None for all.
     κ = √(mean over runs of (disturbed − undisturbed)²) / u, smoothed along the features; larger where errors are few.
     """
     rows = kinked_rows(case)
     cotangent = case.cotangent(rows) if "gradients" in case.situation.checks else None
     inputs = given(case)
-    golden = _keyed(evaluate(case, Arithmetic(np.longdouble), cotangent, inputs))
-    undisturbed = _keyed(evaluate(case, Arithmetic(np.float64), cotangent, inputs))
+
+    def evaluated(arithmetic: Arithmetic, inputs: LayerInputs) -> dict[str, Array]:
+        every = _keyed(evaluate(case, arithmetic, cotangent, inputs))
+        return every if among is None else {name: value for name, value in every.items() if name in among}
 
     def add(spread: Spread, runs: range, inputs: LayerInputs) -> None:
         for run in runs:
-            spread.add(_keyed(evaluate(case, Rounded(SAMPLE_ROUNDOFF, run), cotangent, inputs)))
+            spread.add(evaluated(Rounded(SAMPLE_ROUNDOFF, run), inputs))
 
+    golden, undisturbed = (evaluated(Arithmetic(dtype), inputs) for dtype in (np.longdouble, np.float64))
     spread, few = Spread(undisturbed), min(runs, _RUNS_THROUGH_LARGEST)
     add(spread, range(few), inputs)
     of_few = spread.root_mean_squares()

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.expected import NOTHING, Expected
-from encoder_conformance.oracle.golden.thinning import thin
+from encoder_conformance.oracle.golden.thinning import compared_tensors, thin
 from encoder_conformance.platform.pool import Pool, completed
 from encoder_conformance.platform.processors import blas_threads
 from encoder_conformance.platform.progress import Progress
@@ -20,7 +20,7 @@ def compute(case: Case, constants: Constants) -> Expected:
     """The expectation of one case, thinned to the positions that a golden file keeps."""
     if case.needs_no_golden:
         return NOTHING
-    return thin(case, expectation(case, constants.condition_runs), constants)
+    return thin(case, expectation(case, constants.condition_runs, compared_tensors(case)), constants)
 
 
 def compute_all(cases: list[Case], constants: Constants, jobs: int) -> Generator[tuple[Case, Expected], None, None]:
