@@ -6,6 +6,7 @@ from contextlib import closing
 
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.expected import NOTHING, Expected
+from encoder_conformance.oracle.golden.kept import forget_oldest, keep, recalled
 from encoder_conformance.oracle.golden.thinning import compared_tensors, thin
 from encoder_conformance.platform.pool import Pool, completed
 from encoder_conformance.platform.processors import blas_threads
@@ -67,7 +68,8 @@ def constants_for(formats: Iterable[Format]) -> Constants:
 def expectations(
     cases: Sequence[Case], jobs: int, progress: Progress, inside: Format | None = None
 ) -> dict[str, Expected]:
-    """Case id → expectation: of small layers computed in this process, of others in `jobs` processes.
+    """Case id → expectation: kept by an earlier command, or computed; of small layers in this process, of others in
+    `jobs` processes.
 
     `inside`: the format in which the subject computes, where that is narrower than its answers'.
     """
@@ -86,4 +88,15 @@ def _compute(cases: Sequence[Case], jobs: int, inside: Format | None) -> Generat
     for case in cases:
         by_runs.setdefault(constants_at_once(case, inside).condition_runs, []).append(case)
     for alike in by_runs.values():
-        yield from compute_all(alike, constants_at_once(alike[0], inside), 0 if small else jobs)
+        constants, missing = constants_at_once(alike[0], inside), list[Case]()
+        for case in alike:
+            if (known := NOTHING if case.needs_no_golden else recalled(case, constants)) is None:
+                missing.append(case)
+            else:
+                yield case, known
+        with closing(compute_all(missing, constants, 0 if small else jobs)) as computed:
+            for case, expected in computed:
+                keep(case, constants, expected)
+                yield case, expected
+        if missing:
+            forget_oldest()
