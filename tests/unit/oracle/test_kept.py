@@ -1,6 +1,7 @@
 """Expectations that an earlier command kept: the same bits, and only where they are of the very same question."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def test_another_question_is_computed(
         case "seed":
             case = Case(layer, situation, seed=1)
         case "program":
-            monkeypatch.setattr(kept, "_computed_with", lambda: "another")
+            monkeypatch.setattr(kept, "_computed_with", lambda: ("another",))
     assert computed(case)[1]
 
 
@@ -109,7 +110,7 @@ def test_what_was_not_used_for_longest_goes(
     case = load().cases[CASE]
     computed(case)
     [old] = cache.iterdir()
-    monkeypatch.setattr(kept, "_ROOM", old.stat().st_size * 3 // 2)
+    monkeypatch.setattr(build, "EXPECTATIONS", replace(kept.EXPECTATIONS, room=old.stat().st_size * 3 // 2))
     computed(Case(case.layer, case.situation, seed=1))
     assert [each for each in cache.iterdir() if each != old], "the new one stays"
     assert not old.exists()

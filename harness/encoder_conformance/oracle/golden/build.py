@@ -6,7 +6,7 @@ from contextlib import closing
 
 from encoder_conformance.oracle.condition import expectation
 from encoder_conformance.oracle.expected import NOTHING, Expected
-from encoder_conformance.oracle.golden.kept import forget_oldest, keep, recalled
+from encoder_conformance.oracle.golden.kept import EXPECTATIONS, keep, recalled
 from encoder_conformance.oracle.golden.thinning import compared_tensors, thin
 from encoder_conformance.platform.pool import Pool, completed
 from encoder_conformance.platform.processors import blas_threads
@@ -99,4 +99,4 @@ def _compute(cases: Sequence[Case], jobs: int, inside: Format | None) -> Generat
                 keep(case, constants, expected)
                 yield case, expected
         if missing:
-            forget_oldest()
+            EXPECTATIONS.forget_oldest()

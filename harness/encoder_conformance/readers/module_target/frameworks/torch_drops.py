@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.judging.checks.training.statistics import DROPPED, HIDDEN, KEPT, Masks
 from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.readers.module_target.dropping import Site, Trained, said_by
+from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.readers.module_target.live import Feeds
 from encoder_conformance.spec.axes import Array
 
@@ -48,7 +48,7 @@ class _Met:
 
 
 @dataclass
-class Drops(TorchDispatchMode):
+class Drops(SeesOperators):
     """`factors`: by what the operator of this number multiplies in the place of what it draws; none: it draws.
 
     Marks outlive a call: what a module keeps of an earlier draw is known for one.

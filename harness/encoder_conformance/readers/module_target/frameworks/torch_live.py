@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_export import ex
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_generators import generator_answer
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
+from encoder_conformance.readers.module_target.frameworks.torch_kept_exports import Calls, recalled_or
 from encoder_conformance.readers.module_target.frameworks.torch_known import known
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
@@ -300,15 +302,23 @@ class TorchModule(LiveModule):
         if isinstance(self.module, torch.jit.ScriptModule):
             raise ExecutionError("torch.jit has made it a graph of its own: check the module before that")
         x = torch.ones(x_shape)
-        if self._before:
-            self._before.restore()
         with bare(self.given):
-            with torch.no_grad():
-                called(self.module, self.signature, x, {})
+            calls = self._calls(x)
             if not x._version and not bool((x == 1).all()):
                 raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
             function = partial(called, self.module, self.signature, masks={})
-            return exported(function, x_shape, self.module, simplified=simplified)
+            export = partial(exported, function, x_shape, self.module, simplified=simplified)
+            return recalled_or(export, self.module, calls, x_shape=x_shape, simplified=simplified)
+
+    def _calls(self, x: Tensor) -> Calls | None:
+        """The calls of operators that it makes of x; None for one that cannot be seen."""
+        for seen in (Calls(), None):
+            if self._before:
+                self._before.restore()
+            with suppress(Exception) if seen else nullcontext(), torch.no_grad(), seen or nullcontext():
+                called(self.module, self.signature, x, {})
+                return seen
+        return None
 
     def objects(self) -> Iterator[object]:
         yield from self._layer.modules()

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.readers.module_target.live import HeldState
 
 _OWN = frozenset(vars(nn.Module()))
@@ -117,7 +117,7 @@ def written_by(module: nn.Module, path: str, call: Callable[[], object]) -> str:
     return _assigned(part, name)
 
 
-class _Writes(TorchDispatchMode):
+class _Writes(SeesOperators):
     """Notes the first operator that writes into a tensor, or a view of it, and the user's line that calls it."""
 
     def __init__(self, tensor: Tensor) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from encoder_conformance.readers.module_target.calling_lines import code_in
+from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.readers.module_target.frameworks.torch_sums import sums_in
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 
@@ -32,7 +32,7 @@ _ATTENTION = 2
 """Products of values that depend on x with each other: the scores, and the weights times the values."""
 
 
-class _Operators(TorchDispatchMode):
+class _Operators(SeesOperators):
     """Notes what the operators show that take x, or what depends on it."""
 
     def __init__(self, module: nn.Module, x: Tensor) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 
 _MAPS = {"mm", "addmm", "bmm", "baddbmm", "convolution", "linear", "matmul", "_grouped_mm", "mkldnn_rnn_layer"}
 _PRODUCTS = {"bmm", "baddbmm", "mm", "matmul"}
@@ -46,7 +47,7 @@ class _Call:
     inner: list["_Call"] = field(default_factory=list)
 
 
-class _Recording(TorchDispatchMode):
+class _Recording(SeesOperators):
     """Records what is computed of what, and in which part."""
 
     def __init__(self) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
 from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.spec.axes import Array
 
 
-class Operators(TorchDispatchMode):
+class Operators(SeesOperators):
     """Records the operators that are called, of tensors that are given and of those that are made of them."""
 
     def __init__(self) -> None:
