@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from encoder_conformance import cache_folder
+from encoder_conformance.impls.bases.jax_layers.kept_programs import options_of_kept_programs
 
 
 def set_up(device: str, threads: int) -> None:
@@ -22,19 +22,11 @@ def set_up(device: str, threads: int) -> None:
 
 
 def keep_what_is_compiled() -> None:
-    """Compiling is nearly all of a run's time: later runs find the programs of this one in the user's cache folder.
-
-    JAX keeps them under a key of the program itself, of jaxlib and of the processor. A folder of the user's own choice
-    (JAX_COMPILATION_CACHE_DIR) is left to be that; one that cannot be written to is done without.
-    """
+    """A folder of the user's own choice (JAX_COMPILATION_CACHE_DIR) is left to be that."""
     options: Any = jax.config  # which declares no option
-    if options.jax_compilation_cache_dir:
-        return
-    folder = cache_folder("jax")
-    if folder is not None:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # all of these programs are small
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if not options.jax_compilation_cache_dir:
+        for name, value in options_of_kept_programs().items():
+            jax.config.update(name, value)
 
 
 MAPS = Path("/proc/self/maps")

@@ -11,6 +11,7 @@ import numpy as np
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
+from encoder_conformance.impls.bases.jax_layers.kept_programs import options_of_kept_programs
 from encoder_conformance.protocol.findings import Problem, noted
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
@@ -41,6 +42,8 @@ _REMEMBERED = 4
 class ModuleTarget(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
+        if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # before the target imports JAX, if it does
+            os.environ.update({name.upper(): str(value) for name, value in options_of_kept_programs().items()})
         self.opened: tuple[str, ModuleFramework, Any] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
