@@ -83,7 +83,7 @@ class _Sampled(Rounded):
         self._random = np.random.default_rng(run)
 
     def _disturbance(self, shape: tuple[int, ...]) -> Array:
-        return self._random.uniform(-self.roundoff, self.roundoff, shape)
+        return self._random.uniform(-1.0, 1.0, shape)
 
 
 def continued_with_noise(
