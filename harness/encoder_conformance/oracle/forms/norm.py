@@ -6,7 +6,7 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.forms.form import Form
-from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_float32, narrowed
+from encoder_conformance.oracle.forms.forward_only import forms_of, forward_only, in_float32, in_float32_of, narrowed
 from encoder_conformance.oracle.forms.needs import ROTATED
 from encoder_conformance.oracle.tape import ByOperands, Pullback, Step
 from encoder_conformance.spec.axes import BSD, D
@@ -116,9 +116,9 @@ def _unbiased_variance(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
 
 def _fast_variance(a: Arithmetic, x: BSD, epsilon: float) -> BSD:
     """The variance as E[x²] − E[x]², in float32: exact arithmetic would not tell it from the right one."""
-    narrow = x.astype(np.float32)
-    mean, square = narrow.mean(-1, keepdims=True), (narrow * narrow).mean(-1, keepdims=True)
-    variance = np.maximum(square - mean * mean, np.float32(0))
+    inside, narrow = a.float32, in_float32_of(a, x)
+    mean, square = inside.mean(narrow), inside.mean(inside.multiply(narrow, narrow))
+    variance = np.maximum(inside.subtract(square, inside.multiply(mean, mean)), 0)
     return _over_root(a, a.subtract(x, a.mean(x)), variance.astype(x.dtype), epsilon)
 
 
