@@ -164,12 +164,12 @@ class Evidence:
                 beyond = np.repeat(self._relative, self._sizes) * np.maximum(np.abs(centre) - np.abs(self.right), 0.0)
             sigma = self.dtype.sigma(np.fmax(self._condition, beyond))
         if len(exact) == len(acts):
-            return self._errors(centre, sigma, np.zeros(len(self.stages)))
+            return self._errors(centre, sigma, *np.zeros((2, len(self.stages))))
         drawn = [self._row(draw) for draw in self._player_for(acts).draws(acts, _DRAWS)]
         centre = np.where(np.isfinite(drawn[0]), centre, drawn[0])
         squares = [self._rms(in_sigma_if_finite(draw, centre, sigma)) ** 2 for draw in drawn]
-        scatter = np.minimum(np.sqrt(np.mean(squares, axis=0)), UNCOMPARABLE)
-        errors = self._errors(centre, sigma, scatter)
+        scatter, least = (np.minimum(np.sqrt(of(squares, axis=0)), UNCOMPARABLE) for of in (np.mean, np.min))
+        errors = self._errors(centre, sigma, scatter, least)
         return self._with_predictions(errors, acts, exact, drawn[0], sigma)
 
     def _with_noise(self, exact: Sequence[Deviation]) -> tuple[Array, Array]:
@@ -264,8 +264,9 @@ class Evidence:
             self._players[whole] = Player(case, self.seen, self._stored_in)
         return self._players[whole]
 
-    def _errors(self, centre: Array, sigma: Array, scatter: Array) -> StageErrors:
-        """Return the errors where a stage is predicted to be at the centre, [n], with σ [n] and a scatter, [stages]."""
+    def _errors(self, centre: Array, sigma: Array, scatter: Array, least: Array) -> StageErrors:
+        """Return the errors where a stage is predicted to be at the centre, [n], with σ [n]; scatter and least are
+        [stages]."""
         off, moved = in_sigma_if_finite(self.observed, centre, sigma), in_sigma_if_finite(centre, self.right, sigma)
         seen = off + moved
         inner = np.isfinite(seen)
@@ -276,6 +277,7 @@ class Evidence:
             max=np.minimum(np.maximum.reduceat(np.abs(off), self._starts), UNCOMPARABLE),
             moved=self._rms(moved),
             scatter=scatter,
+            least=least,
             touched=np.maximum.reduceat(moved != 0.0, self._starts) | (scatter > 0.0),
             along=along,
             length=length,

@@ -67,17 +67,19 @@ class StageErrors:
     """The errors of a hypothesis in one case, in σ: arrays have one entry for each stage.
 
     `rms` and `max` are of observed − predicted, `moved` is the rms of predicted − right, and `scatter` that of the
-    predicted values among themselves. `touched`: the hypothesis changes anything there. `along` and `length` are the
-    inner products, over all stages, of predicted − right with observed − right and with itself. `came_true` and
-    `refuted` are the stages of which a hypothesis that is predicted in size only says more, rightly or wrongly (V-4);
-    `in_values` those of the first whose very values were predicted; `alike` are those after its own steps that err as
-    it predicts, value by value, and `unlike` those that do not.
+    predicted values among themselves, of which `least` is that of the draw that scatters least. `touched`: the
+    hypothesis changes anything there. `along` and `length` are the inner products, over all stages, of
+    predicted − right with observed − right and with itself. `came_true` and `refuted` are the stages of which a
+    hypothesis that is predicted in size only says more, rightly or wrongly (V-4); `in_values` those of the first whose
+    very values were predicted; `alike` are those after its own steps that err as it predicts, value by value, and
+    `unlike` those that do not.
     """
 
     rms: Array
     max: Array
     moved: Array
     scatter: Array
+    least: Array
     touched: Bools
     along: float
     length: float

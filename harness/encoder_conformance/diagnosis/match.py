@@ -22,7 +22,8 @@ from encoder_conformance.spec.stages import step_of
 SCATTERED = 4.0
 """A spread, in σ, from which a tensor's scatter is the hypothesis' own, and not the format's."""
 _WITHIN = 8.0
-"""The factor within which a scatter's size can be predicted: frameworks round inside a step at different places."""
+"""The factor within which a scatter's size can be predicted: frameworks round inside a step at different places. Of the
+draws the one that scatters least bounds it from below: some orders of a sum are quiet, and some exact."""
 GUESSED = 1000.0
 """The factor within which the noise of a wrong layer can be guessed from that of the right one."""
 
@@ -55,7 +56,9 @@ def fit(deviations: tuple[Deviation, ...], evidence: Evidence, *, measured: bool
     rms, largest = errors.rms / spread, errors.max / spread
     wide = spread > SCATTERED
     # A predicted scatter is known in size only, and must be seen: far less or far more of it is no match (V-4).
-    of_its_size = (rms > 1 / _WITHIN) & (rms < _WITHIN)
+    quiet = np.hypot(1.0, errors.least)
+    seen = (errors.rms > quiet / _WITHIN) | (quiet <= SCATTERED)
+    of_its_size = seen & (rms < _WITHIN)
     in_line = np.where(wide, of_its_size, (rms <= limits.rms_limit) & (largest <= limits.max_limit))
     # −log likelihood an element: ½ rms² + log spread if the spread is known, log rms if it is only a least one.
     cost = np.log(spread) + np.where(wide, np.maximum(rms**2 - 1, 0) / 2, np.log(np.maximum(rms, 1.0)))
