@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.performance import files, layer_times, load, memory, overhead, site, startup, verdicts
+from benchmarks.performance import checks, files, layer_times, load, memory, overhead, site, startup, verdicts
 from benchmarks.performance.machine import machine, versions
 from benchmarks.performance.measuring import ROOT
 from benchmarks.performance.page import Answer, Kept, Measured, read, still_known, write
@@ -26,6 +26,7 @@ QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "memory": (memory.QUESTION, memory.measure),
     "load": (load.QUESTION, load.measure),
     "files": (files.QUESTION, files.measure),
+    "checks": (checks.QUESTION, checks.measure),
     "site": (site.QUESTION, site.measure),
     "startup": (startup.QUESTION, startup.measure),
     **{name: (layer_times.QUESTION, measure) for name, measure in layer_times.MEASURES.items()},

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,19 +60,22 @@ def _both(id: str, what: str, taken: list[Validated], at_most: float) -> Iterato
 
 
 def validated(scratch: Path, file: str, *words: str) -> Validated:
-    took = command(
-        [sys.executable, "-m", "encoder_conformance.commands.main", *asked(scratch, file), *words], scratch / "log"
-    )
+    called = [sys.executable, "-m", "encoder_conformance.commands.main", *asked(scratch, file), *words]
+    took = command(called, scratch / "log", **_nothing_kept(scratch))
     return Validated(took.wall, took.processor)
 
 
 def watched(scratch: Path, file: str) -> Validated:
     """Looking takes some processor time, too."""
     peak = scratch / "peak"
-    took = command(
-        [sys.executable, "-m", "benchmarks.performance.files", str(peak), *asked(scratch, file)], scratch / "log"
-    )
+    called = [sys.executable, "-m", "benchmarks.performance.files", str(peak), *asked(scratch, file)]
+    took = command(called, scratch / "log", **_nothing_kept(scratch))
     return Validated(took.wall, took.processor, float(peak.read_text()))
+
+
+def _nothing_kept(scratch: Path) -> dict[str, str]:
+    """The environment of a first verdict: an empty cache folder."""
+    return {"XDG_CACHE_HOME": tempfile.mkdtemp(dir=scratch)}
 
 
 def asked(scratch: Path, file: str) -> tuple[str, ...]:
