@@ -147,6 +147,14 @@ DUE: dict[str, dict[str, Due]] = {
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
     },
+    "cases_strangers": {
+        "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
+        "QueriesByLength": right("rms_norm of query and key over each head", "attention.scale is 1/√0.64"),
+        "QueriesByLengthAlone": refused(
+            "the norms differ: query_heads_norm is rms_norm with epsilon 1e-24", "norm1 is layer_norm", "cases_strang"
+        ),
+        "HandNormAndRope": right("layer_norm ε 1e-12", "rope θ 10000 halves"),
+    },
     "cases_wrapped": {
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),

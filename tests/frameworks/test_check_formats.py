@@ -186,10 +186,15 @@ class CastNorm(nn.LayerNorm):
         return F.layer_norm(x.float(), self.normalized_shape, weight, bias, self.eps).to(x.dtype)
 
 
+class CausalAndCast(CastInside):
+    def scores(self, q: Tensor, k: Tensor, ignore: Tensor | None) -> Tensor:
+        found = super().scores(q, k, ignore)
+        later = torch.ones(found.shape[-2:], dtype=torch.bool).triu(1)
+        return found.masked_fill(later, -torch.inf)  # type: ignore[no-any-return]
+
+
 @pytest.mark.release
-@pytest.mark.parametrize(
-    ("made", "cast"), [(WrongInFloat64, False), pytest.param(CastInside, True, marks=pytest.mark.release)]
-)
+@pytest.mark.parametrize(("made", "cast"), [(WrongInFloat64, False), (CastInside, True), (CausalAndCast, True)])
 def test_what_is_wrong_in_float64_is_not_taken_for_a_cast_to_float32(made: type[nn.Module], cast: bool) -> None:
     found = examined(made)
     assert found.proof is not None

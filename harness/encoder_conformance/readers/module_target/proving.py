@@ -118,8 +118,8 @@ def _off(
     bench: Bench, layer: Layer, x: Array, parameters: Mapping[str, Array], observed: Array, exactness: DtypeName
 ) -> tuple[float | None, str]:
     """The rms of the output [B, S, D] in σ, where σ judges it, and how far off it is; "" where it is in line."""
-    if bench.allowed() is None and not bench.variants:
-        inputs = LayerInputs(x.astype(np.float64), dict(parameters), None)
+    if not bench.variants:
+        inputs = LayerInputs(x.astype(np.float64), dict(parameters), bench.allowed())
         [verdict] = verify(layer, inputs, {"output": observed}, FORMATS[bench.dtype].computed_in(FORMATS[exactness]))
         off = verdict.problem.text if verdict.problem else f"the output is {verdict.rms:.3g} σ off"
         return verdict.rms, "" if verdict.conforms else off

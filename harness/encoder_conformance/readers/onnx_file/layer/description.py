@@ -180,7 +180,9 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
     if len(kinds) > 1 or len({np.float32(form.epsilon) for form in forms.values()}) > 1:
         each = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
         count = "two norms" if len(forms) == 2 else "norms"
-        message, hint = f"{where}the {count} differ: {each}", "in the specification they are equal"
+        apart = next((each for each in layer.head_norms.values() if each.form.epsilon != _epsilon(layer)), None)
+        at = f" (first at {apart.name!r})" if apart else ""
+        message, hint = f"{where}the {count} differ: {each}{at}", "in the specification they are equal"
         norms = {name: {"kind": form.kind, "epsilon": form.epsilon} for name, form in forms.items()}
         findings.error("layer", "norms-differ", message, hint, norms=norms)
     for name, form in forms.items():
@@ -197,6 +199,10 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
             message = f"{where}{name} is no {form.kind} exactly: {form.error:.2g} off, relatively"
             about = {"norm": name, "norm_kind": form.kind, "off": form.error}
             findings.warning("layer", "norm-approximate", message, "it is taken for one", **about)
+
+
+def _epsilon(layer: EncoderLayer) -> float:
+    return next(iter(layer.norms.values())).form.epsilon
 
 
 def _choices(layer: EncoderLayer, format: str, where: str, findings: Findings) -> Iterator[Fact]:
@@ -352,6 +358,8 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
             return _fact("attention.scale", name, evidence)
     if (number := _whole_number(weights.scale, close)) is not None and not _is_classic(layer):
         return _fact("attention.scale", number, evidence)
+    if layer.head_norms and (number := _short_number(weights.scale, close)) is not None:
+        return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     hint = "is the scale folded into the weights of query or key, or missing?"
     findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale)
@@ -371,3 +379,10 @@ def _whole_number(scale: float, close: float) -> float | None:
     """The whole number by whose square root scores are divided (E-32); None where it is no such."""
     number = scale**-2
     return float(round(number)) if number > 0.5 and abs(scale * round(number) ** 0.5 - 1) < close else None
+
+
+def _short_number(scale: float, close: float) -> float | None:
+    """The number of few digits by whose square root scores are divided: of queries and keys that are normed to the
+    length 1, and not to that of their features' number, scores are multiplied by one that was chosen."""
+    number = float(f"{scale**-2:.4g}")
+    return number if 0 < number < 1e6 and abs(scale * number**0.5 - 1) < close else None

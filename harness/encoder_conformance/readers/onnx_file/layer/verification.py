@@ -72,7 +72,7 @@ class TracedRun:
 def verify(layer: Layer, inputs: LayerInputs, stages: Tensors, format: Format) -> tuple[TensorVerdict, ...]:
     """Judges each of the file's `stages`, in the order of computation.
 
-    `inputs` are in float64, without masks; `stages` have the dtype of `format`.
+    `inputs` are in float64; `stages` have the dtype of `format`.
     """
     exact = exact_stages(layer, inputs)
     due = {name: value for name, value in exact.items() if name in stages}

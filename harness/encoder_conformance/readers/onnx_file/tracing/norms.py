@@ -12,6 +12,9 @@ from encoder_conformance.spec.axes import Array, Elementwise
 CLOSE = 1e-4
 NEAR = 0.2
 """A function this close to a norm on ordinary rows, and no closer, is taken for an inexact one; a finding says so."""
+OF_A_CLAMP = 1e-24
+"""The epsilon of a norm that divides by the larger of a row's length and a small number, as `F.normalize` does: it
+changes no row that is longer, and gives zeros for zeros, as the clamp does."""
 Function = Callable[[Array, Mapping[str, Array]], Array]
 Rearrange = Callable[[Array], Array]
 
@@ -63,14 +66,14 @@ def _norm_with(
     drawn = {c.name: draw.uniform(0.5, 1.5, c.source.value.size) for c in vectors}
     put = {c.name: np.resize(drawn[c.name], c.shape) for c in vectors}
     observed, observed_ordinary = of(rows, put), of(ordinary, put)
-    scalars = [c for c in constants if c.source.value.size == 1 and c.name not in drawn]
+    epsilons = _epsilons([c for c in constants if c.source.value.size == 1 and c.name not in drawn])
+    if epsilons and np.isfinite(of(np.zeros(shape), put)).all():
+        epsilons.append((OF_A_CLAMP, min(epsilons)[1]))
     best = NormForm("", 0, None, None, "", np.inf)
-    for gain, shift, kind, scalar in product((*vectors, None), (*vectors, None), ("layer_norm", "rms_norm"), scalars):
-        epsilon = float(scalar.source.value.reshape(()))
-        if not 0 <= epsilon < 1:
-            continue
+    for gain, shift, kind, used in product((*vectors, None), (*vectors, None), ("layer_norm", "rms_norm"), epsilons):
+        epsilon, evidence = used
         g, s = drawn[gain.name] if gain else 1.0, drawn[shift.name] if shift else 0.0
-        found = NormForm(kind, epsilon, gain.source if gain else None, shift.source if shift else None, scalar.evidence)
+        found = NormForm(kind, epsilon, gain.source if gain else None, shift.source if shift else None, evidence)
         expected = at(standardised(rows, kind, epsilon) * g + s)
         if distance(observed, expected) <= CLOSE:
             return found
@@ -78,9 +81,15 @@ def _norm_with(
         if factor > 0 and distance(observed, factor * expected) <= CLOSE:
             return replace(found, factor=factor)
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
-        if error < best.error:
+        if error < best.error and epsilon != OF_A_CLAMP:
             best = replace(found, error=error)
     return best
+
+
+def _epsilons(scalars: list[NormOperand]) -> list[tuple[float, str]]:
+    """What may be the epsilon, and the evidence."""
+    values = [(float(each.source.value.reshape(())), each.evidence) for each in scalars]
+    return [(value, evidence) for value, evidence in values if 0 <= value < 1]
 
 
 def distance(observed: Elementwise, expected: Elementwise) -> float:
