@@ -2,7 +2,7 @@
 
 import torch
 from cases_attention import Rope
-from cases_plain import Plain
+from cases_plain import Plain, PlainPost
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -53,3 +53,115 @@ class _HandNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
         return self.weight * (centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + 1e-12)) + self.bias
+
+
+class TruthsAdded(Plain):
+    """A mask of truths is cast to 0 and 1, and added."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attn_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else ignore.to(self.o.weight.dtype)
+
+
+# ------------------------------------------------------------------------------- what no layer of the language has
+
+
+class BranchNorms(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.norm1(self.attend(x, ignore))
+        return x + self.norm2(self.ffn(x))
+
+
+class ScaledSkip(PlainPost):
+    alpha = 1.5
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x * self.alpha + self.attend(x, ignore))
+        return self.norm2(x * self.alpha + self.ffn(x))
+
+
+class NormInNetwork(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.LayerNorm(self.HIDDEN)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(self.inner(F.gelu(self.up(x))))
+
+
+class GainOfEachHead(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(self.H, 1, self.D // self.H))
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.gain * F.normalize(q, dim=-1), self.gain * F.normalize(k, dim=-1)
+
+
+class ParallelOfOneMap(Plain):
+    """The network and the projections are of one map, as in the largest vision transformers."""
+
+    def make_ffn(self) -> None:
+        self.every, self.down = nn.Linear(self.D, self.HIDDEN + 3 * self.D), nn.Linear(self.HIDDEN, self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        hidden, q, k, v = self.every(self.norm1(x)).split([self.HIDDEN, self.D, self.D, self.D], -1)
+        q, k, v = (self.split(each) for each in (q, k, v))
+        return x + self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2)) + self.down(F.gelu(hidden))
+
+
+class Modulated(Plain):
+    """Gains and shifts are of a condition, a vector for each item."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_condition = nn.Linear(self.D, 4 * self.D)
+
+    def norm(self) -> nn.Module:
+        return nn.LayerNorm(self.D, elementwise_affine=False)
+
+    def forward(self, x: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
+        gain1, shift1, gain2, shift2 = self.of_condition(F.silu(c))[:, None].chunk(4, -1)
+        x = x + self.attend(self.norm1(x) * (1 + gain1) + shift1, None)
+        return x + self.ffn(self.norm2(x) * (1 + gain2) + shift2)
+
+
+class InBlocks(Plain):
+    """Attention within blocks of 4 of 16 positions, which are as many as the features."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        B, S, D = x.shape
+        x = x + self.attend(self.norm1(x).view(B * 4, 4, D), None).view(B, 16, D)
+        return x + self.ffn(self.norm2(x))
+
+
+class TableOfPlaces(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1, self.H, 512, 512))
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        padding = super().bias(n, ignore)
+        return self.table[:, :, :n, :n] if padding is None else self.table[:, :, :n, :n] + padding
+
+
+# ------------------------------------------------------------------------------- mistakes
+
+
+class SoftmaxOverQueries(Plain):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, mask)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None] == 0, -1e9)
+        return scores.softmax(-2) @ v
+
+
+class MergedByReshape(Plain):
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        return self.o(self.core(q, k, v, ignore).reshape(x.shape))

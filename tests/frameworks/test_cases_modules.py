@@ -51,6 +51,7 @@ CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
 DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)
 DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
+STRANGERS = ("cases_strangers.py:",)
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
@@ -154,6 +155,19 @@ DUE: dict[str, dict[str, Due]] = {
             "the norms differ: query_heads_norm is rms_norm with epsilon 1e-24", "norm1 is layer_norm", "cases_strang"
         ),
         "HandNormAndRope": right("layer_norm ε 1e-12", "rope θ 10000 halves"),
+        "TruthsAdded": right("attn_mask is taken as bool", "and hides nothing then: it is added"),
+        "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),
+        "ScaledSkip": beyond("a residual sum multiplies what skips the sub-layer", "by 1.5 in", *STRANGERS),
+        "NormInNetwork": beyond("a norm (layer_norm) after ffn_activation", *STRANGERS),
+        "GainOfEachHead": beyond("query and key are normed with a gain for each head", *STRANGERS),
+        "ParallelOfOneMap": beyond("attention and the feed-forward network stand side by side", *STRANGERS),
+        "Modulated": beyond("c: numbers of each item, float32", "adaptive norms", "norm1.gain", *STRANGERS),
+        "InBlocks": beyond("its scores are of fewer keys than there are positions", *STRANGERS),
+        "TableOfPlaces": beyond("numbers of query's and key's places are added to the scores", *STRANGERS),
+        "SoftmaxOverQueries": Due(
+            2, ("the softmax of the scores is over the queries", *STRANGERS), ("keys on its last axis but one",)
+        ),
+        "MergedByReshape": refused("heads are put together without a transpose", *STRANGERS),
     },
     "cases_wrapped": {
         "compiled": right(*COMPILED),

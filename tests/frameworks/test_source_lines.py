@@ -55,6 +55,8 @@ def test_the_innermost_frame_of_the_user_is_named_and_none_of_a_library() -> Non
     assert line_in([*frames, FrameSummary(library, 5, "add")], ["numpy"]) == "model.py:12"
     assert line_in([FrameSummary(library, 5, "add")], ["numpy"]) == ""
     assert line_in([*frames, FrameSummary(library, 5, "add")], []) == "core.py:5"
+    beside = str(Path(numpy.__file__).parent.with_name("numpyscale") / "layer.py")
+    assert line_in([*frames, FrameSummary(beside, 7, "call")], ["numpy"]) == "layer.py:7"
 
 
 @pytest.mark.release

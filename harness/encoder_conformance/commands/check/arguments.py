@@ -20,8 +20,9 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
         yield _of_unusable(unusable, described.framework, stated=stated)
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no-mask", "no argument of it hides a position: it is judged without masks")
+    turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
     for mask in described.masks:
-        yield from _of_axes(mask)
+        yield from () if turned else _of_axes(mask)  # a softmax over the queries turns what a mask hides
         yield from _of_name(mask, stated=is_stated)
         yield from _of_forms(mask)
     yield from _of_exchanged(described, stated=is_stated)
@@ -167,8 +168,14 @@ _TRUTH = ("bool", "int64")
 
 def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
     """Forms in which it is taken, too, and hides nothing, or the opposite of what it hides in its own."""
-    others = [form for form in mask.forms if form.axes == mask.axes and {form.dtype, mask.dtype} == {*_TRUTH}]
+    of_same_axes = [form for form in mask.forms if form.axes == mask.axes]
+    others = [form for form in of_same_axes if {form.dtype, mask.dtype} == {*_TRUTH}]
     own = f"{mask.dtype} {mask.shape}"
+    for form in of_same_axes:
+        if form.dtype == "bool" and not form.meanings and mask.meaning == "additive":
+            message = f"{mask.argument} is taken as {form.text}, too, and hides nothing then: it is added, as {own} is"
+            about = {"argument": mask.argument, "form": form.text, "own": own}
+            yield _finding("note", "mask-form-hides-nothing", message, "give it as numbers, 0 and −∞", **about)
     for form in others:
         about = {"argument": mask.argument, "form": form.text, "own": own}
         if not form.meanings:

@@ -1,5 +1,6 @@
 """The lines of the user's source among the frames of a call, where no exporter keeps them."""
 
+import os
 import sysconfig
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -37,7 +38,8 @@ def _is_source(path: str) -> bool:
 def _is_in(path: str, folders: tuple[str, ...]) -> bool:
     """What is installed lies in a folder of Python's own, and may be the user's all the same."""
     *libraries, stdlib = folders
-    return path.startswith(tuple(libraries)) or (path.startswith(stdlib) and "site-packages" not in path)
+    theirs = tuple(f"{folder}{os.sep}" for folder in libraries)
+    return path.startswith(theirs) or (path.startswith(stdlib) and "site-packages" not in path)
 
 
 def _folders(libraries: Iterable[str]) -> list[str]:

@@ -35,6 +35,8 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
     if exported.unplaced:
         several = ", ".join(exported.unplaced)
+        if given := [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]:
+            return _modulated(exported, given)
         problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
         if several.endswith(TABLE):
             problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
@@ -46,6 +48,14 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
     feature, where = next(iter(seen.items()))
     problem = f"not an encoder layer as the specification knows it: {SENTENCES[feature][0]}"
     return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
+
+
+def _modulated(exported: Exported, given: list[str]) -> Exported:
+    """What a layer computes from another input has no number of its own."""
+    problem = f"not an encoder layer as the specification knows it: {SENTENCES['modulated'][0]}"
+    made = f"{', '.join(exported.unplaced)}, of {', '.join(given)}"
+    where = exported.lines.get("norm.kind", "")
+    return replace(exported, problem=f"{problem} ({made})", where=where, features=("modulated",))
 
 
 def refuse_one_length(module: LiveModule, x: Array, exported: Exported) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,16 @@ from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.spec.axes import Array
 
-_TRACE = "pkg.torch.onnx.stack_trace"
+_TRACE, _CLASSES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy"
 _OURS = str(PACKAGE)
 _LAYERS = f"{os.sep}nn{os.sep}"
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_CLASS = re.compile(r"'([\w.]+)'")
+
+
+_At = tuple[re.Match[str], int]
+"""A frame, and the number of its line in the trace."""
 
 
 class SourceLines:
@@ -26,11 +33,14 @@ class SourceLines:
         self._model, self._library = model, library
 
     def of_problem(self, problem: str) -> str:
-        """The line that made the first value or node that a sentence quotes, and what stands there; "" for none."""
-        for node in self._model.graph.node:
-            if any(f"'{name}'" in problem for name in (node.name, *node.output)):
-                return ": ".join(filter(None, self._own(node)))
-        return ""
+        """The line that made the first value or node that a sentence quotes, or reads the first constant, and what
+        stands there; "" for none."""
+        nodes = self._model.graph.node
+        made = (node for node in nodes if any(f"'{name}'" in problem for name in (node.name, *node.output)))
+        constants = {tensor.name for tensor in self._model.graph.initializer}
+        read = (node for node in nodes if any(f"'{name}'" in problem for name in constants.intersection(node.input)))
+        node = next(chain(made, read), None)
+        return "" if node is None else ": ".join(filter(None, self._own(node)))
 
     def at(self, evidence: str) -> str:
         """The same, without what stands there."""
@@ -61,14 +71,31 @@ class SourceLines:
         trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
         lines = [line.strip() for line in trace.splitlines() if line.strip()]
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
-        theirs = (self._library or _OURS, _OURS)
+        theirs = tuple(f"{folder}{os.sep}" for folder in (self._library or _OURS, _OURS))
         own = [each for each in frames if not each[0][1].startswith(theirs)]
-        own = own or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
+        own = _of_the_layer(own, node) or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
         if not own:
             return "", ""
         found, at = own[-1]
         code = lines[at + 1] if at + 1 < len(lines) and not _FRAME.match(lines[at + 1]) else ""
         return f"{Path(found[1]).name}:{found[2]}", code
+
+
+def _of_the_layer(frames: list[_At], node: onnx.NodeProto) -> list[_At]:
+    """Of installed packages the frames of those alone that the modules are of, which are called: what rearranges for
+    them is another's. And none of a norm's own file, where others have the lines that place it."""
+    classes = _CLASS.findall(next((entry.value for entry in node.metadata_props if entry.key == _CLASSES), ""))
+    packages = {name.partition(".")[0] for name in classes}
+    kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
+    norms = [name.rpartition(".")[0].replace(".", os.sep) + ".py" for name in classes if "norm" in name.lower()]
+    placing = [each for each in kept if not each[0][1].endswith(tuple(norms))]
+    return placing or kept or frames
+
+
+def _package(path: str) -> str | None:
+    """The installed package that a file is of."""
+    _, found, inside = path.rpartition(_INSTALLED)
+    return inside.partition(os.sep)[0].removesuffix(".py") if found else None
 
 
 def _owners(own: OwnParameters) -> Iterable[tuple[int, str]]:

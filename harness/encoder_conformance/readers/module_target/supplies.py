@@ -46,6 +46,7 @@ class Supply:
             "held": f"that of the file, {self.dtype} {self._held_form}",
             "none": "None",
             "seed": "a key of random numbers",
+            "condition": f"numbers of each item, {self.dtype} [batch, {self.number:g}]",
         }
         return words[self.kind]
 
@@ -69,6 +70,9 @@ class Supply:
                 return self._turning(batch, sequence)
             case "seed":
                 return np.zeros(2, np.uint32)
+            case "condition":
+                drawn = np.random.default_rng(6).normal(size=(1, int(self.number)))
+                return np.repeat(drawn, batch, 0).astype(self.dtype)
             case "made":
                 return self.value(batch, sequence)
             case "held":

@@ -41,6 +41,7 @@ _SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cosines": ("cos",),
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
+    "condition": ("cond", "temb", "t_emb", "time_emb", "style", "vec", "c"),
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values"),
 }
 """What an argument is given first, by words in its name; one letter is the whole name."""
@@ -210,7 +211,7 @@ def _options(name: str, widths: Iterable[int], *, keys: bool) -> list[Supply]:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
         named = [Supply("none"), *_MASKS, *named]
-    others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4]]
+    others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
     return list(dict.fromkeys([*named, *others]))
 
 
@@ -228,6 +229,8 @@ def _of_kind(kind: str, widths: Iterable[int]) -> list[Supply]:
             return [*_LENGTHS]
         case "x":
             return [Supply("x")]
+        case "condition":
+            return [Supply("condition", "Bd", "float32", width) for width in widths]
     what = "" if kind == "turning" else kind
     sizes = [size for width in widths for size in _heads(width)]
     angles = [Supply("turning", axes, "float32", size, what) for size in dict.fromkeys(sizes) for axes in _ANGLE_AXES]

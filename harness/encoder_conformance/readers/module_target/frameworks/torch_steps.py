@@ -40,7 +40,9 @@ class _Operators(SeesOperators):
         self.found = dict[Feature, str]()
         self.products = 0
         self.third = ""
-        self._positions = x.shape[:2]
+        self._positions = x.shape[0], x.shape[1:-1].numel()
+        self._scores = dict[int, Tensor]()
+        """Products of what depends on x, and what is made of them but for a product with the values."""
         self._dependent: dict[int, Tensor] = {id(x): x}
         self._of_weights = dict[int, Tensor]()
         self._weights = {value.untyped_storage().data_ptr() for value in module.parameters()}
@@ -56,12 +58,20 @@ class _Operators(SeesOperators):
             for feature in self._features(name, given, depending, named.get("dim", -1)):
                 self._see(feature)
             self._dependent |= made
+            if self._makes_scores(name, given):
+                self._scores |= made
         elif any(self._is_of_weights(each) for each in given):
             self._of_weights |= made
         return answer
 
     def _is_of_weights(self, value: Tensor) -> bool:
         return id(value) in self._of_weights or value.untyped_storage().data_ptr() in self._weights
+
+    def _makes_scores(self, name: str, given: list[Tensor]) -> bool:
+        of_scores = any(id(each) in self._scores for each in given)
+        if name in _PRODUCTS:
+            return not of_scores and all(id(each) in self._dependent for each in given[-2:])
+        return of_scores
 
     def _see(self, feature: Feature) -> None:
         if feature not in self.found:
@@ -79,8 +89,9 @@ class _Operators(SeesOperators):
             yield from self._of_products(_ATTENTION, depending[1].shape[-2])
             if any(self._is_of_scores(each) for each in depending[3:]):
                 yield "bias_of_x"
-        elif name == "add" and sum(map(self._is_of_scores, depending)) > 1:
-            yield "bias_of_x"
+        elif name == "add" and any(id(each) in self._scores for each in depending):
+            if sum(each.ndim > 2 and each.shape[-2:] == depending[0].shape[-2:] for each in depending) > 1:
+                yield "bias_of_x"
         elif name in _PRODUCTS:
             one, two = given[-2:]
             if len(given) > 2 and id(given[0]) in self._dependent:

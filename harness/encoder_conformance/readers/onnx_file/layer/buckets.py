@@ -36,18 +36,16 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     H = weights.shape[1]
     short = _summed(weights.added, {name: trace.number(name) for name in weights.added}, H, trace.S)
     if weights.constant is None or not _is_all_of(short, weights):
-        raise UnsupportedPattern(
-            f"{weights.name!r} is of scores to which numbers are added, times others", "position_bias"
-        )
+        raise UnsupportedPattern(f"{weights.added[0]!r} is added, times others", "position_bias")
     added, missing = _summed(weights.added, values, H, S), [name for name in weights.added if name not in values]
     if missing:
         added, S = short, trace.S
-    distances, rows = _by_distance(added, S, weights.name)
+    distances, rows = _by_distance(added, S, weights.added[0])
     table = _table(trace, weights.added, rows, H)
     found = _of_table(table, distances, rows) if table is not None else _folded(distances, rows)
     if found is None:
         raise UnsupportedPattern(
-            f"{weights.name!r} is of scores to which numbers by distance are added, by no buckets that are known",
+            f"{weights.added[0]!r} is added, by no buckets that are known",
             "distance" if table is None else "position_bias",
         )
     return found
@@ -83,9 +81,7 @@ def _by_distance(added: Array, S: int, name: str) -> tuple[Array, RH]:
         if not np.isfinite(line).all():
             continue
         if np.abs(line - line[:, :1]).max() > CLOSE * max(1.0, np.abs(line).max()):
-            raise UnsupportedPattern(
-                f"{name!r} is of scores to which numbers are added, not by distance", "position_bias"
-            )
+            raise UnsupportedPattern(f"{name!r} is added, not by distance", "by_place")
         distances.append(apart)
         rows.append(line[:, 0])
     return np.array(distances), np.array(rows)

@@ -135,14 +135,30 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
         chosen = min(ways, key=lambda way: len(ways[way].differences))
         walks.insert(0, (chosen, ways[chosen]))
         last = ways[chosen].at["x"]
-    differences = [each for _, walk in walks for each in walk.differences]
+    differences = [each for chosen, walk in walks for each in _of_branches(chosen[0], walk)]
     first = walks[0][1]
-    if walks[0][0][0] != "post" and FIRST_NORM in first.absent:
+    if walks[0][0][0] != "post" and first.absent.get(FIRST_NORM) in differences:
         differences.remove(first.absent[FIRST_NORM])  # a choice of the language's (E-24)
     return [_layer(*way) for way in walks], differences
 
 
 FIRST_NORM = "norm1"
+_BEFORE = ("norm1", "norm2")
+_AFTER = {"attention_output_norm": "attention_output", "ffn_output_norm": "ffn_output"}
+"""The norms of a layer with sandwich norms, before its sub-layers, and after what these give."""
+
+
+def _of_branches(placement: str, walk: Walk) -> list[Difference]:
+    """The differences of one layer. Norms after the sub-layers and none before are one of their own: no norm is
+    missing."""
+    if placement != "sandwich" or not all(name in walk.absent for name in _BEFORE):
+        return walk.differences
+    missing = [walk.absent[name] for name in _BEFORE]
+    found = {stage: walk.steps[name] for name, stage in _AFTER.items() if isinstance(walk.steps.get(name), TracedNorm)}
+    if len(found) < len(_AFTER):
+        return walk.differences
+    own = [Difference("a norm after", stage, norm.name, "branch_norms") for stage, norm in found.items()]
+    return [*own[::-1], *(each for each in walk.differences if each not in missing)]
 
 
 def _layer(chosen: tuple[str, bool], walk: Walk) -> EncoderLayer:

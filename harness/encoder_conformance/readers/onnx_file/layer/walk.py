@@ -191,6 +191,9 @@ class Walk:
             elif isinstance(operation, Weighed):
                 self.differ(f"a factor of {operation.factor:.6g} after", step, operation, "residual_scale")
                 operation = operation.of.operation
+            elif isinstance(operation, RowMap) and _is_gain_of_a_norm_of_heads(operation):
+                self.differ("a norm after", step, operation, "head_gains")
+                normed, operation = True, operation.of.operation.of.operation  # type: ignore[attr-defined]
             elif isinstance(operation, RowMap):
                 after = " before the norm, after" if normed else " after"
                 self.differ(map_text(operation) + after, step, operation, _feature(type(operation.form), step))
@@ -212,6 +215,12 @@ class Walk:
             self.differ(what, step, shown, "parallel" if beside else None)
 
 
+def _is_gain_of_a_norm_of_heads(operation: RowMap) -> bool:
+    """Whether a norm of each head's features is multiplied by numbers that differ from one head to the next."""
+    norm, form = operation.of.operation, operation.form
+    return isinstance(norm, TracedNorm) and norm.width > 0 and isinstance(form, Gain)
+
+
 def _feature(kind: type, step: Step) -> Feature | None:
     """What it is known by. Of values there is none: rotations and norms of heads are of queries and keys."""
     return None if step.makes == "value" else FEATURES.get((kind, step.form))
@@ -223,6 +232,8 @@ def _norm_text(norm: TracedNorm) -> str:
 
 
 def _of(walk: Walk, step: Step, found: TracedNorm | Linear | Activation) -> None:
+    if isinstance(found, Linear) and found.taken is not None:
+        walk.columns[step.reads[0]] = found.taken
     walk.reach(step.reads[0], found.of.operation, step)
 
 
@@ -265,7 +276,11 @@ def _added(walk: Walk, step: Step, found: Sum) -> None:
     kinds = _kind_of_body(branch), Gate
     sides = sorted(found.sides, key=lambda side: (isinstance(_body(side), kinds), isinstance(side, Linear)))
     walk.reach(branch, sides[1], step)
-    walk.reach(skip, sides[0], step)
+    skipping = sides[0]
+    if isinstance(skipping, Weighed):
+        walk.differ(f"what skips is multiplied by {skipping.factor:.6g} in", step, found, "skip_scaled")
+        skipping = skipping.of.operation
+    walk.reach(skip, skipping, step)
 
 
 def _kind_of_body(value: str) -> type[Operation]:

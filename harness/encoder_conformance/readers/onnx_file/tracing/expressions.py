@@ -90,6 +90,8 @@ class Linear(Operation):
     weight: WeightSource
     bias: WeightSource | None
     heads: int = 1
+    taken: Array | None = None
+    """The features [in] that it takes, where it takes some of them alone."""
 
 
 @dataclass(eq=False)

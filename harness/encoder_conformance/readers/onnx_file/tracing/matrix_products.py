@@ -137,26 +137,29 @@ def constant_along(values: Array, axis: int, what: str) -> Array:
     return head.squeeze(axis)
 
 
-def linear_map(product: Product, index: Array, source: WeightSource, F: int) -> tuple[Array, WeightSource, int, int]:
+def linear_map(
+    product: Product, index: Array, source: WeightSource, F: int, *, mixing: str, of_a_part: bool = False
+) -> tuple[Array, WeightSource, int, int]:
     """Features times a constant: the result's index, the weight [in, out], by how many heads it is shared, and out.
 
     `index` is the operand's, of features [N, F]; `source` the constant operand, `product` with the data first.
+    `mixing`: what it is where it sums over positions. `of_a_part`: it may take some of the features alone.
     """
     (shared, own, others, summed), sizes = product.groups(), sizes_of(product, index, source.value)
     if prod(sizes[c] for c in shared) > 1:
         raise UnsupportedPattern("a linear map that differs from one head or position to the next")
     data = arranged(index, product.first, own + shared, summed)  # [R, K]
-    positions = constant_along(data // F, 1, "a product that sums over positions")
+    positions = constant_along(data // F, 1, mixing)
     features = data % F
     heads = 1
     if not (features == features[:1]).all():
         features, block, heads = _by_heads(features, F)
-    elif not np.array_equal(np.sort(features[0]), np.arange(F)):
+    elif not np.array_equal(np.sort(features[0]), np.unique(features[0]) if of_a_part else np.arange(F)):
         raise UnsupportedPattern("a linear map of some of the features alone")
     else:
         features, block = features[0], np.zeros(len(data), np.int64)
     weight = source.arranged(lambda values: arranged(values, product.second, summed, others))
-    if not np.array_equal(features, np.arange(len(features))):
+    if (np.diff(features) < 0).any():
         weight = weight.take(np.argsort(features))
     out = weight.value.shape[1]
     labels = positions[:, None] * (out * heads) + block[:, None] * out + np.arange(out)

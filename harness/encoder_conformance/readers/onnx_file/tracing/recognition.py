@@ -52,7 +52,8 @@ def view_of(table: ValueTable, name: str) -> View:
     if isinstance(value, Expression | Mixture):
         value = table.values[name] = recognise(table, name, value)
     if isinstance(value, Unknown):
-        raise UnsupportedPattern(f"{value.reason} ({value.node})", value.feature)
+        reason = f"{value.reason} ({value.node})" if value.reason else value.node
+        raise UnsupportedPattern(reason, value.feature)
     if not isinstance(value, View):
         raise UnsupportedPattern(f"{name!r} does not depend on x")
     return value
@@ -190,11 +191,37 @@ def _norm(table: ValueTable, name: str, expression: Expression, function: Functi
     width = expression.width or operation.shape[-1]
     operands = norm_operands(table, name, operation, width)
     shape = operation.shape[0] * operation.shape[-1] // width, width
-    form = norm_of(function, lambda values: values.reshape(-1)[expression.index], shape, operands)
+    try:
+        form = norm_of(function, lambda values: values.reshape(-1)[expression.index], shape, operands)
+    except UnsupportedPattern:
+        if expression.width and _has_gain_of_each_head(table, name, expression, function, shape):
+            raise UnsupportedPattern(f"at {name!r}", "head_gains") from None
+        raise
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, expression.width, *sources
     norm = TracedNorm(operation.shape, name, _whole(operation), form, expression.width)
     return View(table.intern(key, norm), expression.index, form.factor)
+
+
+def _has_gain_of_each_head(
+    table: ValueTable, name: str, expression: Expression, function: Function, shape: tuple[int, int]
+) -> bool:
+    """Whether it is a norm of each head's features but for constants that differ from one head to the next."""
+    F = expression.operation.shape[-1]
+    operands = norm_operands(table, name, expression.operation, expression.width)
+    gains = {each.name: np.ones(each.shape) for each in operands if each.name and each.source.value.size == F}
+    others = [each for each in operands if each.name not in gains]
+    if not gains:
+        return False
+
+    def without(values: Array, put: Mapping[str, Array] = {}) -> Array:
+        return function(values, {**put, **gains})
+
+    try:
+        norm_of(without, lambda values: values.reshape(-1)[expression.index], shape, others)
+    except UnsupportedPattern:
+        return False
+    return True
 
 
 def _whole(operation: Operation) -> View:

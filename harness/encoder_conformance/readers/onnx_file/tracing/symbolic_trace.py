@@ -23,7 +23,9 @@ from encoder_conformance.readers.onnx_file.graph.operators import (
 )
 from encoder_conformance.readers.onnx_file.tracing.attention import attention_operator, attention_product
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Activation,
     Constant,
+    Context,
     Expression,
     Gain,
     Gate,
@@ -48,6 +50,8 @@ from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
 from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
 from encoder_conformance.spec.axes import Array
+
+_NOT_TURNED_BACK = "heads are put together without a transpose: a row of their product is of several positions"
 
 
 class SymbolicTrace(ValueTable):
@@ -98,8 +102,8 @@ class SymbolicTrace(ValueTable):
         if op == "RotaryEmbedding" and node.domain in STANDARD:
             settle_norm(self, node.input[0])
             return [Mixture(self.value(node.input[0]).operation)]  # type: ignore[union-attr]
-        message = f"{op} has no place in an encoder layer as the specification knows it"
-        raise UnsupportedPattern(message, OPERATORS.get(op))
+        shown = OPERATORS.get(op)
+        raise UnsupportedPattern("" if shown else f"{op} has no place in an encoder layer of the specification", shown)
 
     def _rearranged(self, node: onnx.NodeProto) -> list[Value]:
         data = data_inputs(node)
@@ -142,8 +146,11 @@ class SymbolicTrace(ValueTable):
         factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
         if abs(factor - 1) > CLOSE:
             raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
-        out, weight, heads, width = linear_map(product, index, source, view.operation.shape[-1])
-        operation = Linear((view.operation.shape[0], width), node.output[0], view, weight, None, heads)
+        activated, F = isinstance(view.operation, Activation), view.operation.shape[-1]
+        mixing = _NOT_TURNED_BACK if isinstance(view.operation, Context) else "a product that sums over positions"
+        out, weight, heads, width = linear_map(product, index, source, F, mixing=mixing, of_a_part=activated)
+        taken = np.unique(view.index % F) if activated and len(weight.value) < F else None
+        operation = Linear((view.operation.shape[0], width), node.output[0], view, weight, None, heads, taken)
         result = View(operation, out)
         if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
             if (beta := attributes_of(node).get("beta", 1.0)) != 1.0:
@@ -245,7 +252,8 @@ class SymbolicTrace(ValueTable):
             weight = operation.weight if whole else operation.weight.take(slice(None), present)
             width = len(present)
             index = index // F * width + np.searchsorted(present, index % F)
-        mapped = Linear((operation.shape[0], width), node.output[0], operation.of, weight, bias, operation.heads)
+        shape, heads = (operation.shape[0], width), operation.heads
+        mapped = Linear(shape, node.output[0], operation.of, weight, bias, heads, operation.taken)
         return View(mapped, index)
 
     def _sum(self, node: onnx.NodeProto) -> View:
@@ -282,6 +290,10 @@ class SymbolicTrace(ValueTable):
         value = self.value(name)
         if isinstance(value, Expression) and value.rowwise and not value.reduced:
             value = view_if_any(self, name)  # a norm of a norm: the first is an operation of its own
+        elif isinstance(value, Expression) and not value.rowwise and len(value.operation.shape) == 2:
+            activated = view_if_any(self, name)
+            if isinstance(activated, View) and isinstance(activated.operation, Activation):
+                value = activated
         if isinstance(value, Mixture):
             value = view_of(self, name)
         if any(other in self.values for other in node.input[1:]):

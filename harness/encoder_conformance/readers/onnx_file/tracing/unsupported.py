@@ -10,7 +10,8 @@ Feature = Literal[
     "convolution", "recurrence", "control_flow", "experts", "fused", "integer_product", "position_bias",
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
-    "talking_heads",
+    "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
+    "modulated",
 ]  # fmt: skip
 
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
@@ -29,6 +30,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
+    "by_place": (
+        "numbers of query's and key's places are added to the scores, as of rows and columns; the specification adds a "
+        "table's by the distance from one to the other (E-23)",
+        f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
+    ),
     "distance": (
         "numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
@@ -40,6 +46,29 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "own_mask": (
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
+    ),
+    "branch_norms": (
+        "its norms stand at the end of each branch alone, x + norm(sub-layer(x)); with sandwich norms (E-25) another "
+        "stands before each sub-layer",
+        _SOURCE,
+    ),
+    "skip_scaled": (
+        "a residual sum multiplies what skips the sub-layer, as DeepNorm's alpha does; in the specification that stays "
+        "as it is, and what the sub-layer gives may be multiplied (E-29)",
+        f"divide the weights that lead to the sum by the number, and the norm's epsilon by its square, or {_SOURCE}",
+    ),
+    "head_gains": (
+        "query and key are normed with a gain for each head; with qk-norm all heads have one (E-27)",
+        _SOURCE,
+    ),
+    "modulated": (
+        "gains and shifts of its norms are computed from another input (adaptive norms, adaLN); in the specification "
+        "they are parameters",
+        _SOURCE,
+    ),
+    "softmax_over_queries": (
+        "the softmax of the scores is over the queries; in the specification it is over the keys (E-5)",
+        _SOURCE,
     ),
     "sandwich": ("a norm stands after a sub-layer, and not before and after each (sandwich norms, E-25)", _SOURCE),
     "residual_scale": (
@@ -58,7 +87,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "fourier": ("it mixes positions by a Fourier transform; the specification has attention alone", _SOURCE),
     "batch": ("it norms each feature over a batch (BatchNorm); the specification norms each position's own", _SOURCE),
     "relative": (
-        "what depends on x is multiplied with vectors that do not, as in content-to-position terms of scores; scores "
+        "what depends on x is multiplied with vectors that do not, as with those of positions, or at random; scores "
         "are of queries and keys alone",
         _SOURCE,
     ),
@@ -112,6 +141,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
+    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
