@@ -50,3 +50,17 @@ class MapOfRows(bare.Block):
         batch, height, width, d = x.shape
         rows = super().call(keras.ops.reshape(x, (batch, height * width, d)), None, training)
         return keras.ops.reshape(rows, (batch, height, width, d))
+
+
+class OfWideHeads(keras.layers.Layer):
+    """As a well-known page has it: heads as wide as the layer, and a constructor that takes no name."""
+
+    def __init__(self, embed_dim: int = 32, num_heads: int = 2) -> None:
+        super().__init__()
+        self.attention = keras.layers.MultiHeadAttention(num_heads, key_dim=embed_dim)
+        self.network = keras.Sequential([keras.layers.Dense(24, activation="relu"), keras.layers.Dense(embed_dim)])
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-6) for _ in range(2))
+
+    def call(self, inputs: Any) -> Any:
+        x = self.norm1(inputs + self.attention(inputs, inputs))
+        return self.norm2(x + self.network(x))

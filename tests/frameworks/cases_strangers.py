@@ -132,8 +132,7 @@ class InBlocks(Plain):
     """Attention within blocks of 4 of 16 positions, which are as many as the features."""
 
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
-        B, S, D = x.shape
-        x = x + self.attend(self.norm1(x).view(B * 4, 4, D), None).view(B, 16, D)
+        x = x + self.attend(self.norm1(x).reshape(-1, 4, self.D), None).view(-1, 16, self.D)
         return x + self.ffn(self.norm2(x))
 
 
@@ -165,3 +164,23 @@ class MergedByReshape(Plain):
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
         return self.o(self.core(q, k, v, ignore).reshape(x.shape))
+
+
+# ------------------------------------------------------------------------------- what is called otherwise
+
+
+class ScaleOfANumber(Plain):
+    """The scale of the scores is a parameter that is a number by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(-1.0))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.transpose(-1, -2) * self.temperature.exp(), self.bias(k.shape[2], ignore)
+        return (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1) @ v
+
+
+class Pooled(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        return super().forward(x, padding).mean(1)

@@ -156,6 +156,10 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HandNormAndRope": right("layer_norm ε 1e-12", "rope θ 10000 halves"),
         "TruthsAdded": right("attn_mask is taken as bool", "and hides nothing then: it is added"),
+        "ScaleOfANumber": Due(
+            2, ("(temperature changes it, and is part of no step)",), ("are multiplied by", "This layer is wrong")
+        ),
+        "Pooled": refused("it takes x and gives nothing of its shape: it returns [3, 16], and x is [3, 5, 16]"),
         "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),
         "ScaledSkip": beyond("a residual sum multiplies what skips the sub-layer", "by 1.5 in", *STRANGERS),
         "NormInNetwork": beyond("a norm (layer_norm) after ffn_activation", *STRANGERS),

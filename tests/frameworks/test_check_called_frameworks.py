@@ -88,3 +88,10 @@ def test_a_layer_of_keras_is_called_with_what_it_needs(
     plain, _ = _called(cases, "Plain")
     plain.assign(live.flat())
     np.testing.assert_allclose(live.run({"x": x})["output"], plain.run({"x": x})["output"], atol=1e-5)
+
+
+def test_a_layer_of_keras_is_built_at_its_width_whatever_its_heads_are_and_its_constructor_takes() -> None:
+    pytest.importorskip("keras")
+    live, x = _called(importlib.import_module("called_keras"), "OfWideHeads")
+    assert x.shape[-1] == 32
+    assert live.run({"x": x})["output"].shape == x.shape

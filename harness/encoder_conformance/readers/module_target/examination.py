@@ -334,8 +334,11 @@ def _is_misread(examination: Examination) -> bool:
     live = _changing(examination)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
-    problem = "; ".join((problem, *(each.message for each in examination.exported.taken_for)))
-    examination.exported = Exported(problem=problem, notes=examination.exported.notes)
+    exported = examination.exported
+    numbers = {each.message for each in exported.taken_for if live and each.kind == "score-scale-unusual"}  # of marks
+    problem = "; ".join((problem, *(each.message for each in exported.taken_for if each.message not in numbers)))
+    notes = tuple(each for each in exported.notes if each.message not in numbers)
+    examination.exported = Exported(problem=problem, notes=notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = ()
     return True
@@ -372,7 +375,7 @@ def _changing(examination: Examination) -> list[str]:
     found = []
     for name in examination.map.unused()[:_MOST_UNUSED]:
         moved = before.copy()
-        moved[own.elements(name).reshape(-1)] += np.sin(np.arange(np.prod(own.shapes[name], dtype=int)))
+        moved[own.elements(name).reshape(-1)] += np.cos(np.arange(np.prod(own.shapes[name], dtype=int)))
         bench.module.assign(moved)
         if not np.allclose(bench.output(bench.x()), right, rtol=0, atol=_CHANGED * np.abs(right).max()):
             found.append(name)

@@ -18,6 +18,8 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
+RETURNS = "it returns"
+"""The beginning of what is said of an answer that has not the shape of x."""
 USUAL_WIDTHS = (64, 32, 16, 128)
 """Values of d_model that a module which says none is tried with."""
 Feeds = Mapping[str, Array]
@@ -289,7 +291,7 @@ def pieces(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
     at = 0
     for shape in shapes:
         size = int(np.prod(shape))
-        yield np.ascontiguousarray(flat[at : at + size].reshape(shape))
+        yield np.ascontiguousarray(flat[at : at + size]).reshape(shape)  # a number by itself stays one
         at += size
 
 
@@ -300,7 +302,7 @@ def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
         if tuple(value.shape) == tuple(x.shape):
             return value
     shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
-    raise ExecutionError(f"it returns {shapes}, and x is {list(x.shape)}")
+    raise ExecutionError(f"{RETURNS} {shapes}, and x is {list(x.shape)}")
 
 
 def leaves(answer: Any) -> Iterator[Any]:

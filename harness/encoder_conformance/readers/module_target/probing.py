@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.live import RETURNS, LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.ports import Interface
@@ -62,6 +62,8 @@ def first_x(runner: LiveModule) -> Array:
         problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {problems[0]}"
         raise BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
+    if returned := next((problem for problem in problems if problem.startswith(RETURNS)), ""):
+        raise BadTarget(f"it takes x and gives nothing of its shape: {returned}", hint, "takes-no-x")
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
     problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones"

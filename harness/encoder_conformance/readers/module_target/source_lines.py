@@ -85,7 +85,8 @@ def _of_the_layer(frames: list[_At], node: onnx.NodeProto) -> list[_At]:
     """Of installed packages the frames of those alone that the modules are of, which are called: what rearranges for
     them is another's. And none of a norm's own file, where others have the lines that place it."""
     classes = _CLASS.findall(next((entry.value for entry in node.metadata_props if entry.key == _CLASSES), ""))
-    packages = {name.partition(".")[0] for name in classes}
+    *around, _, _ = [*classes[:1], *classes]  # the last ones are the operator, and a module that may only rearrange
+    packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
     norms = [name.rpartition(".")[0].replace(".", os.sep) + ".py" for name in classes if "norm" in name.lower()]
     placing = [each for each in kept if not each[0][1].endswith(tuple(norms))]

@@ -1,5 +1,6 @@
 """Has a layer of Keras make its weights, called as it takes."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -56,6 +57,9 @@ def _another(layer: Any) -> Any:
     known."""
     with suppress(Exception):
         return type(layer).from_config(layer.get_config())
+    with suppress(Exception):  # one that takes its own arguments alone, and no name
+        config, taken = layer.get_config(), inspect.signature(type(layer)).parameters
+        return type(layer)(**{name: value for name, value in config.items() if name in taken})
     return layer
 
 

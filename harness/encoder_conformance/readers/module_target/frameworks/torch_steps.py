@@ -58,8 +58,8 @@ class _Operators(SeesOperators):
             for feature in self._features(name, given, depending, named.get("dim", -1)):
                 self._see(feature)
             self._dependent |= made
-            if self._makes_scores(name, given):
-                self._scores |= made
+            if shapes := self._shapes_of_scores(name, given, made):
+                self._scores |= {key: each for key, each in made.items() if each.shape[-2:] in shapes}
         elif any(self._is_of_weights(each) for each in given):
             self._of_weights |= made
         return answer
@@ -67,11 +67,13 @@ class _Operators(SeesOperators):
     def _is_of_weights(self, value: Tensor) -> bool:
         return id(value) in self._of_weights or value.untyped_storage().data_ptr() in self._weights
 
-    def _makes_scores(self, name: str, given: list[Tensor]) -> bool:
-        of_scores = any(id(each) in self._scores for each in given)
-        if name in _PRODUCTS:
-            return not of_scores and all(id(each) in self._dependent for each in given[-2:])
-        return of_scores
+    def _shapes_of_scores(self, name: str, given: list[Tensor], made: Mapping[int, Tensor]) -> set[torch.Size]:
+        """The shapes, of queries and keys, that what is made has where it is scores."""
+        scores = {each.shape[-2:] for each in given if id(each) in self._scores}
+        if name not in _PRODUCTS:
+            return scores
+        is_first = not scores and all(id(each) in self._dependent for each in given[-2:])
+        return {each.shape[-2:] for each in made.values()} if is_first else set()
 
     def _see(self, feature: Feature) -> None:
         if feature not in self.found:

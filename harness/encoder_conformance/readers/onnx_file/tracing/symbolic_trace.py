@@ -97,6 +97,8 @@ class SymbolicTrace(ValueTable):
             return [self._elementwise(node, inputs)]
         if op in REDUCTIONS or op in ROWWISE:
             return [self._rowwise(node)]
+        if op == "Pad" and len(node.input) > 1 and not self.number(node.input[1]).any():
+            return [inputs[node.input[0]]]
         if op == "Attention" and node.domain in STANDARD:
             return attention_operator(self, node)
         if op == "RotaryEmbedding" and node.domain in STANDARD:

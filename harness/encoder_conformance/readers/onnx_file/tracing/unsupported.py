@@ -11,6 +11,7 @@ Feature = Literal[
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
+    "padded",
     "modulated",
 ]  # fmt: skip
 
@@ -29,6 +30,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "position_bias": (
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
+    ),
+    "padded": (
+        "it adds positions or features that are not x's, as to fill windows; the specification has each position's own",
+        _SOURCE,
     ),
     "by_place": (
         "numbers of query's and key's places are added to the scores, as of rows and columns; the specification adds a "
@@ -141,7 +146,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
-    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place"),
+    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -152,6 +157,7 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("MoE", "QMoE"), "experts"),
     "TopK": "largest",
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
+    "Pad": "padded",
     "BatchNormalization": "batch",
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
     **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
