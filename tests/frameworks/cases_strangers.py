@@ -82,6 +82,10 @@ class ScaledSkip(PlainPost):
         return self.norm2(x * self.alpha + self.ffn(x))
 
 
+class SkipTwice(ScaledSkip):
+    alpha = 2.0
+
+
 class NormInNetwork(Plain):
     def __init__(self) -> None:
         super().__init__()

@@ -162,6 +162,7 @@ DUE: dict[str, dict[str, Due]] = {
         "Pooled": refused("it takes x and gives nothing of its shape: it returns [3, 16], and x is [3, 5, 16]"),
         "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),
         "ScaledSkip": beyond("a residual sum multiplies what skips the sub-layer", "by 1.5 in", *STRANGERS),
+        "SkipTwice": refused("a residual sum adds twice what skips the sub-layer", "pass --layer NAME", *STRANGERS),
         "NormInNetwork": beyond("a norm (layer_norm) after ffn_activation", *STRANGERS),
         "GainOfEachHead": beyond("query and key are normed with a gain for each head", *STRANGERS),
         "ParallelOfOneMap": beyond("attention and the feed-forward network stand side by side", *STRANGERS),

@@ -471,7 +471,7 @@ def test_numbers_that_the_file_adds_to_the_scores_are_no_layer_of_the_specificat
     signature = "(float[b,5,24] x) => (float[b,5,24] y)"
     seen = inspect(saved(parsed(signature, body, 18, {**SHAPING, "table": table}, **SIZES)), None)
     [found] = [f for f in seen.findings.found if f.phase == "layer" and f.severity == "error"]
-    assert "numbers of its own are added to the scores, and are no table's by buckets of distance" in found.message
+    assert "numbers of query's and key's places are added to the scores" in found.message
     assert seen.description()["layer"] is None
 
 

@@ -33,18 +33,22 @@ class SourceLines:
         self._model, self._library = model, library
 
     def of_problem(self, problem: str) -> str:
-        """The line that made the first value or node that a sentence quotes, or reads the first constant, and what
+        """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
         stands there; "" for none."""
+        node = self._quoted(problem)
+        return "" if node is None else ": ".join(filter(None, self._own(node, placing=True)))
+
+    def _quoted(self, problem: str) -> onnx.NodeProto | None:
         nodes = self._model.graph.node
         made = (node for node in nodes if any(f"'{name}'" in problem for name in (node.name, *node.output)))
         constants = {tensor.name for tensor in self._model.graph.initializer}
         read = (node for node in nodes if any(f"'{name}'" in problem for name in constants.intersection(node.input)))
-        node = next(chain(made, read), None)
-        return "" if node is None else ": ".join(filter(None, self._own(node)))
+        return next(chain(made, read), None)
 
     def at(self, evidence: str) -> str:
-        """The same, without what stands there."""
-        return self.of_problem(evidence).partition(": ")[0]
+        """The line that makes it."""
+        node = self._quoted(evidence)
+        return "" if node is None else self._own(node)[0]
 
     def of_parameters(self, own: OwnParameters, marks: Array) -> Iterator[tuple[str, str]]:
         """Own parameter → the line that reads it. `marks`: the number of each own element [n]."""
@@ -67,13 +71,16 @@ class SourceLines:
             node = readers[node.output[0]]
         return node
 
-    def _own(self, node: onnx.NodeProto) -> tuple[str, str]:
+    def _own(self, node: onnx.NodeProto, *, placing: bool = False) -> tuple[str, str]:
+        """`placing`: of a norm the line that calls it, and none in its own file."""
         trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
         lines = [line.strip() for line in trace.splitlines() if line.strip()]
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
         theirs = tuple(f"{folder}{os.sep}" for folder in (self._library or _OURS, _OURS))
         own = [each for each in frames if not each[0][1].startswith(theirs)]
-        own = _of_the_layer(own, node) or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
+        own = _of_the_layer(own, node, placing=placing) or [
+            each for each in frames if _LAYERS in each[0][1]
+        ]  # a framework's own module
         if not own:
             return "", ""
         found, at = own[-1]
@@ -81,16 +88,18 @@ class SourceLines:
         return f"{Path(found[1]).name}:{found[2]}", code
 
 
-def _of_the_layer(frames: list[_At], node: onnx.NodeProto) -> list[_At]:
+def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> list[_At]:
     """Of installed packages the frames of those alone that the modules are of, which are called: what rearranges for
-    them is another's. And none of a norm's own file, where others have the lines that place it."""
+    them is another's."""
     classes = _CLASS.findall(next((entry.value for entry in node.metadata_props if entry.key == _CLASSES), ""))
     *around, _, _ = [*classes[:1], *classes]  # the last ones are the operator, and a module that may only rearrange
     packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
-    norms = [name.rpartition(".")[0].replace(".", os.sep) + ".py" for name in classes if "norm" in name.lower()]
-    placing = [each for each in kept if not each[0][1].endswith(tuple(norms))]
-    return placing or kept or frames
+    norms = placing * [
+        name.rpartition(".")[0].replace(".", os.sep) + ".py" for name in classes if "norm" in name.lower()
+    ]
+    others = [each for each in kept if not each[0][1].endswith(tuple(norms))]
+    return others or kept or frames
 
 
 def _package(path: str) -> str | None:

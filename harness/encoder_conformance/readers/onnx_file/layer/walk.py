@@ -278,7 +278,8 @@ def _added(walk: Walk, step: Step, found: Sum) -> None:
     walk.reach(branch, sides[1], step)
     skipping = sides[0]
     if isinstance(skipping, Weighed):
-        walk.differ(f"what skips is multiplied by {skipping.factor:.6g} in", step, found, "skip_scaled")
+        feature: Feature = "skip_twice" if skipping.factor == 2 else "skip_scaled"
+        walk.differ(f"what skips is multiplied by {skipping.factor:.6g} in", step, found, feature)
         skipping = skipping.of.operation
     walk.reach(skip, skipping, step)
 

@@ -11,7 +11,7 @@ Feature = Literal[
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
-    "padded",
+    "padded", "skip_twice",
     "modulated",
 ]  # fmt: skip
 
@@ -61,6 +61,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "a residual sum multiplies what skips the sub-layer, as DeepNorm's alpha does; in the specification that stays "
         "as it is, and what the sub-layer gives may be multiplied (E-29)",
         f"divide the weights that lead to the sum by the number, and the norm's epsilon by its square, or {_SOURCE}",
+    ),
+    "skip_twice": (
+        "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
+        _SOURCE,
     ),
     "head_gains": (
         "query and key are normed with a gain for each head; with qk-norm all heads have one (E-27)",
