@@ -78,9 +78,8 @@ class SourceLines:
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
         theirs = tuple(f"{folder}{os.sep}" for folder in (self._library or _OURS, _OURS))
         own = [each for each in frames if not each[0][1].startswith(theirs)]
-        own = _of_the_layer(own, node, placing=placing) or [
-            each for each in frames if _LAYERS in each[0][1]
-        ]  # a framework's own module
+        own = _of_the_layer(own, node, placing=placing)
+        own = own or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
         if not own:
             return "", ""
         found, at = own[-1]
@@ -92,12 +91,11 @@ def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> 
     """Of installed packages the frames of those alone that the modules are of, which are called: what rearranges for
     them is another's."""
     classes = _CLASS.findall(next((entry.value for entry in node.metadata_props if entry.key == _CLASSES), ""))
-    *around, _, _ = [*classes[:1], *classes]  # the last ones are the operator, and a module that may only rearrange
+    around = [*classes[:1], *classes][:-2]  # the last ones are the operator, and a module that may only rearrange
     packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
-    norms = placing * [
-        name.rpartition(".")[0].replace(".", os.sep) + ".py" for name in classes if "norm" in name.lower()
-    ]
+    of_norms = [name.rpartition(".")[0] for name in classes if placing and "norm" in name.lower()]
+    norms = [name.replace(".", os.sep) + ".py" for name in of_norms]
     others = [each for each in kept if not each[0][1].endswith(tuple(norms))]
     return others or kept or frames
 
