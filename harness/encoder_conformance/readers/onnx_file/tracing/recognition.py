@@ -77,6 +77,16 @@ def settle_norm(table: ValueTable, name: str) -> None:
                 table.values[name] = view
 
 
+def settle_activation(table: ValueTable, name: str) -> None:
+    """Makes of a value that is an activation of features an operation of its own, before they are normed."""
+    value = table.value(name)
+    if isinstance(value, Expression) and not value.rowwise and len(value.operation.shape) == 2:
+        with suppress(UnsupportedPattern):
+            view = recognise(table, name, value)
+            if isinstance(view.operation, Activation):
+                table.values[name] = view
+
+
 def recognise(table: ValueTable, name: str, expression: Expression | Mixture) -> View:
     """The operation that an expression computes; raises UnsupportedPattern."""
     operation = expression.operation

@@ -45,7 +45,13 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     rows_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
-from encoder_conformance.readers.onnx_file.tracing.recognition import CLOSE, settle_norm, view_if_any, view_of
+from encoder_conformance.readers.onnx_file.tracing.recognition import (
+    CLOSE,
+    settle_activation,
+    settle_norm,
+    view_if_any,
+    view_of,
+)
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
 from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
@@ -292,10 +298,9 @@ class SymbolicTrace(ValueTable):
         value = self.value(name)
         if isinstance(value, Expression) and value.rowwise and not value.reduced:
             value = view_if_any(self, name)  # a norm of a norm: the first is an operation of its own
-        elif isinstance(value, Expression) and not value.rowwise and len(value.operation.shape) == 2:
-            activated = view_if_any(self, name)
-            if isinstance(activated, View) and isinstance(activated.operation, Activation):
-                value = activated
+        elif isinstance(value, Expression) and not value.rowwise:
+            settle_activation(self, name)  # what is normed may be activated features
+            value = self.value(name)
         if isinstance(value, Mixture):
             value = view_of(self, name)
         if any(other in self.values for other in node.input[1:]):
