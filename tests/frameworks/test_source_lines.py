@@ -59,6 +59,41 @@ def test_the_innermost_frame_of_the_user_is_named_and_none_of_a_library() -> Non
     assert line_in([*frames, FrameSummary(beside, 7, "call")], ["numpy"]) == "layer.py:7"
 
 
+PLACES = {
+    "site-packages/vit/block.py": "x = self.wrapped(x)",
+    "site-packages/vit/norm.py": "x = F.layer_norm(x)",
+    "site-packages/helper/moves.py": "return x.reshape(shape)",
+}
+
+
+@pytest.mark.parametrize(
+    ("classes", "frames", "due"),
+    [
+        (["vit.block.Block", "vit.norm.LayerNorm", "aten.layer_norm"], ["block", "norm"], "block.py:7"),
+        (["vit.block.Block", "vit.block.PreNorm", "vit.norm.Scale", "aten.mul"], ["block", "norm"], "norm.py:7"),
+        (["vit.block.Block", "helper.moves.Rearrange", "aten.view"], ["block", "moves"], "block.py:7"),
+        ([], ["block", "moves"], "moves.py:7"),
+    ],
+)
+def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
+    classes: list[str], frames: list[str], due: str
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    from encoder_conformance.readers.module_target.source_lines import SourceLines
+
+    node = onnx.helper.make_node("Identity", ["x"], ["seen"])
+    stack = [
+        f'File "/{path}", line 7, in forward\n    {code}' for path, code in PLACES.items() if Path(path).stem in frames
+    ]
+    kept = {"pkg.torch.onnx.stack_trace": "\n".join(stack)}
+    kept |= {"pkg.torch.onnx.class_hierarchy": str(classes)} if classes else {}
+    for key, value in kept.items():
+        entry = node.metadata_props.add()
+        entry.key, entry.value = key, value
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "one", [], []))
+    assert SourceLines(model, "/site-packages/torch").of_problem("at 'seen'").partition(": ")[0] == due
+
+
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("name", "said", "code"),

@@ -94,8 +94,8 @@ def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> 
     around = [*classes[:1], *classes][:-2]  # the last ones are the operator, and a module that may only rearrange
     packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
-    of_norms = [name.rpartition(".")[0] for name in classes if placing and "norm" in name.lower()]
-    norms = [name.replace(".", os.sep) + ".py" for name in of_norms]
+    innermost = [name.rpartition(".") for name in classes[-2:-1] if placing]
+    norms = [f"{module.replace('.', os.sep)}.py" for module, _, name in innermost if "norm" in name.lower()]
     others = [each for each in kept if not each[0][1].endswith(tuple(norms))]
     return others or kept or frames
 
