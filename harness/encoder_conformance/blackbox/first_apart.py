@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from encoder_conformance.blackbox.step_apart import what_it_computes
+from encoder_conformance.blackbox.step_apart import hidden_in, what_it_computes
 from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
@@ -104,14 +104,15 @@ def _in_its_place(
 
 def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """A value of mine → the first of the other's whose numbers it has."""
-    others: dict[int, list[tuple[str, Array, float]]] = defaultdict(list)
+    others: dict[tuple[int, int], list[tuple[str, Array, float]]] = defaultdict(list)
     for name, value in right.values.items():
         if _tells(value):
-            others[value.size].append((name, _sorted(value), limits[name]))
+            numbers = _Numbers.of(value)
+            others[numbers.sizes].append((name, numbers.in_order, limits[name]))
     for name, value in mine.values.items():
         if _tells(value):
-            numbers = _sorted(value)
-            found = (other for other, due, limit in others[value.size] if _rms(numbers - due) <= limit)
+            numbers = _Numbers.of(value)
+            found = (other for other, due, limit in others[numbers.sizes] if _rms(numbers.in_order - due) <= limit)
             if (other := next(found, None)) is not None:
                 yield name, other
 
@@ -123,15 +124,18 @@ def _limits(right: TracedCall, narrow: TracedCall) -> dict[str, float]:
     named = dict[str, str]()
     for one, other, length in SequenceMatcher(None, wide, own, autojunk=False).get_matching_blocks():
         named |= {right.steps[one + at].value: narrow.steps[other + at].value for at in range(length)}
-    with np.errstate(all="ignore"):  # of values that are not finite
-        return {name: _limit(value, narrow.values.get(named.get(name, ""))) for name, value in right.values.items()}
+    return {name: _limit(value, narrow.values.get(named.get(name, ""))) for name, value in right.values.items()}
 
 
 def _limit(value: Array, narrow: Array | None) -> float:
     """How far off a value [*shape] may be and be the same; `narrow`: in float32, [*shape]."""
-    least = _LEAST * _rms(value)
-    noise = _rms(narrow - value) if narrow is not None and narrow.shape == value.shape else 0.0
-    return _TIMES * max(noise if noise <= _MOST * _rms(value) else 0.0, least)
+    said = ~hidden_in(value)
+    noise, size = 0.0, _rms(value[said])
+    if narrow is not None and narrow.shape == value.shape:
+        both = said & ~hidden_in(narrow)
+        apart = narrow[both] - value[both]
+        noise = _rms(apart[np.isfinite(apart)])
+    return _TIMES * max(noise if noise <= _MOST * size else 0.0, _LEAST * size)
 
 
 def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:
@@ -145,19 +149,27 @@ def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:
     return found
 
 
+@dataclass(frozen=True)
+class _Numbers:
+    """The numbers of a value in one axis, [N], the smallest first, but for those that hide; and how many there are
+    without those and with them."""
+
+    in_order: Array
+    sizes: tuple[int, int]
+
+    @classmethod
+    def of(cls, value: Array) -> "_Numbers":
+        wide = value.astype(np.float64).ravel()
+        hidden = hidden_in(wide)
+        said = np.sort(wide[~hidden])
+        return cls(said, (said.size, wide.size))
+
+
 def _tells(value: Array) -> bool:
     """Whether numbers tell a value from others."""
-    finite = value[np.isfinite(value)]
-    return (
-        finite.size == value.size
-        and np.unique(finite[:4096] if finite.ndim == 1 else finite.ravel()[:4096]).size >= _DISTINCT
-    )
-
-
-def _sorted(value: Array) -> Array:
-    """The numbers of [*shape] in one axis, [N], the smallest first."""
-    return np.sort(value.astype(np.float64), axis=None)
+    said = value[~hidden_in(value)]
+    return bool(np.isfinite(said).all()) and np.unique(said.ravel()[:4096]).size >= _DISTINCT
 
 
 def _rms(value: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(value))))
+    return float(np.sqrt(np.mean(np.square(value.astype(np.float64))))) if value.size else 0.0

@@ -5,9 +5,22 @@ from collections.abc import Callable, Iterator
 import ml_dtypes
 import numpy as np
 
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.axes import Array, Bools
 
 _FORMATS = (("float16", np.dtype(np.float16)), ("bfloat16", np.dtype(ml_dtypes.bfloat16)))
+_HIDES = 1000.0
+"""How much larger than every other number one is that hides a position, and its size at least: −1e9, −∞, a format's
+least. It says that there is nothing, and is another in every format; a noise in proportion to it would be larger than
+all that is beside it."""
+
+
+def hidden_in(value: Array) -> Bools:
+    """Which numbers [*shape] are no number but hide a position."""
+    wide = value.astype(np.float64)
+    ordered = np.sort(np.abs(wide[wide != 0.0]), axis=None)
+    with np.errstate(over="ignore"):
+        gaps = np.flatnonzero(ordered[1:] > np.maximum(_HIDES * ordered[:-1], _HIDES))
+    return np.asarray(wide < -(ordered[gaps[-1]] if gaps.size else np.finfo(np.float64).max))
 
 
 def what_it_computes(found: Array, right: Array, limit: float) -> str:
@@ -16,6 +29,11 @@ def what_it_computes(found: Array, right: Array, limit: float) -> str:
     if found.shape != right.shape or not found.ndim:
         return ""
     mine, theirs = found.astype(np.float64), right.astype(np.float64)
+    hidden, due = hidden_in(mine), hidden_in(theirs)
+    mine, theirs = np.where(hidden & due, 0.0, mine), np.where(hidden & due, 0.0, theirs)
+    if (hidden != due).any():
+        is_same = _rms((mine - theirs)[~(hidden | due)]) <= limit
+        return f"{{}}, but {_hides(hidden & ~due, due & ~hidden)}" if is_same else ""
     lost = np.isfinite(theirs) & ~np.isfinite(mine)
     if lost.any():
         return f"no number in {int(lost.sum())} of {mine.size} places"
@@ -23,6 +41,12 @@ def what_it_computes(found: Array, right: Array, limit: float) -> str:
         return ""
     tests: tuple[Callable[[Array, Array, float], Iterator[str]], ...] = (_times, _plus, _elsewhere, _rounded, _partly)
     return next((said for test in tests for said in test(mine, theirs, limit)), "")
+
+
+def _hides(more: Bools, less: Bools) -> str:
+    """Places [*shape] that are hidden and should not be, and the other way round."""
+    counts = ((int(more.sum()), "more"), (int(less.sum()), "fewer"))
+    return " and ".join(f"{count} of {more.size} places {which} are hidden" for count, which in counts if count)
 
 
 def _times(mine: Array, theirs: Array, limit: float) -> Iterator[str]:

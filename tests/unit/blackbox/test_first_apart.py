@@ -60,6 +60,29 @@ def test_a_call_in_float32_that_has_no_step_to_convert_is_aligned() -> None:
     assert found.made_by == "makes sum"
 
 
+@pytest.mark.parametrize("least", [-1e9, -3.4e38, -np.inf])
+def test_numbers_that_hide_positions_leave_the_others_to_tell(least: float) -> None:
+    """A noise in proportion to them is larger than everything else: whatever is of that size was the same."""
+    hidden = np.arange(15).reshape(3, 5) % 5 > 2
+    of_float64 = least if abs(least) < 1e30 or np.isinf(least) else np.finfo(np.float64).min
+
+    def scores(*, hides: float, twice: bool, noise: float = 0.0) -> TracedCall:
+        product = X @ WEIGHT
+        masked = np.where(hidden, hides, product * (1 + twice) * (1 + noise))
+        values = {"product": product, "masked": masked, "weights": np.exp(masked - masked.max(-1, keepdims=True))}
+        takes = {"product": ("x",), "masked": ("product",), "weights": ("masked",)}
+        steps = [TracedStep(value=name, made_by=f"makes {name}", takes=takes[name]) for name in values]
+        return TracedCall(steps, values)
+
+    right, narrow = (
+        scores(hides=hides, twice=False, noise=noise) for hides, noise in ((of_float64, 0), (least, 2**-24))
+    )
+    found = first_apart(scores(hides=least, twice=True), right, narrow)
+    assert found is not None
+    assert found.made_by == "makes masked"
+    assert first_apart(scores(hides=least, twice=False), right, narrow) is None
+
+
 def test_from_the_first_on_nothing_is_the_others() -> None:
     other = TracedCall(call().steps, {name: value + 1.0 for name, value in call().values.items()})
     found = first_apart(call(), other, other)
@@ -81,9 +104,18 @@ STEP = np.random.default_rng(2).standard_normal((3, 4, 6))
         (STEP.astype(np.float16), "{} in float16"),
         (STEP * np.where(np.arange(4) == 2, 3.0, 1.0)[:, None], "{} but for 2 of the 4 along its axis 1"),
         (np.where(STEP > 2, np.nan, STEP), f"no number in {int((STEP > 2).sum())} of 72 places"),
+        (np.where(STEP > 2, -1e9, STEP), f"{{}}, but {int((STEP > 2).sum())} of 72 places more are hidden"),
+        (np.where(STEP > 2, -1e9, 2 * STEP), ""),
         (np.tanh(STEP), ""),
         (STEP[..., :5], ""),
     ],
 )
 def test_what_a_step_gives_in_the_place_of_another(found: np.ndarray, said: str) -> None:
     assert what_it_computes(found, STEP, 1e-6) == said
+
+
+def test_what_is_hidden_in_another_place_is_told() -> None:
+    found, right = (np.where(hides, least, STEP) for hides, least in ((STEP > 2, -1e9), (STEP < -1, -np.inf)))
+    more, fewer = int((STEP > 2).sum()), int((STEP < -1).sum())
+    said = f"{{}}, but {more} of 72 places more are hidden and {fewer} of 72 places fewer are hidden"
+    assert what_it_computes(found, right, 1e-6) == said
