@@ -21,13 +21,13 @@ BELOW = {
     "oracle": "platform spec protocol",
     "worker": "platform spec protocol implementation",
     "subjects": "platform spec protocol adapter implementation oracle worker",
-    "blackbox": "platform spec protocol worker subjects",
     "judging": "platform spec protocol implementation oracle worker subjects",
     "diagnosis": "platform spec protocol implementation oracle judging",
+    "blackbox": "platform spec protocol oracle worker subjects diagnosis",
     "engine": "platform spec protocol implementation oracle worker subjects judging diagnosis",
     "reports": "platform spec protocol implementation oracle worker subjects judging diagnosis engine adapter",
     "commands": (
-        "platform spec protocol implementation oracle worker subjects blackbox judging diagnosis engine reports adapter"
+        "platform spec protocol implementation oracle worker subjects judging diagnosis blackbox engine reports adapter"
     ),
     "readers": "platform spec protocol adapter oracle judging impls",
     "impls": "platform spec protocol adapter",

@@ -11,8 +11,10 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from encoder_conformance.blackbox.step_apart import hidden_in, what_it_computes
-from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.blackbox.in_its_place import InItsPlace
+from encoder_conformance.blackbox.step_apart import hidden_in
+from encoder_conformance.blackbox.traced_call import TracedCall
+from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
@@ -21,30 +23,13 @@ _TIMES = 20.0
 _LEAST = 4 * FORMATS["float32"].roundoff
 _MOST = 0.01
 """Of a value's root of the mean square: what is further off in float32 is no noise of it."""
-_DISTINCT = 4
-"""Fewer different numbers tell nothing: a mask, a constant."""
-
-
-@dataclass(frozen=True)
-class TracedCall:
-    """The steps of a call, and the numbers of those values that are of floating-point numbers."""
-
-    steps: Sequence[TracedStep]
-    values: Mapping[str, Array]
-
-    @classmethod
-    def of(cls, steps: Sequence[TracedStep], numbered: Mapping[str, Array]) -> "TracedCall":
-        return cls(steps, {steps[int(number)].value: value for number, value in numbered.items()})
-
-    def makers(self) -> dict[str, TracedStep]:
-        return {step.value: step for step in self.steps}
 
 
 @dataclass(frozen=True)
 class FirstApart:
     """The step `made_by` from which on nothing is the other's. `alike`: what it takes → the other's step that makes the
-    same; `unknown`: what it takes beside, that the other has nowhere. `computes`: what it gives, told by what the
-    other makes of the same; "" where that is not known."""
+    same; `unknown`: what it takes beside, that the other has nowhere. `computes`: a clause on what it does in
+    the other's place; "" where that is not known."""
 
     made_by: str
     value: str
@@ -65,8 +50,8 @@ class FirstApart:
 
     @property
     def also(self) -> str:
-        """What it gives, to stand behind a sentence."""
-        return f": it gives {self.computes}" if self.computes else ""
+        """What it does, to stand behind a sentence."""
+        return f": {self.computes}" if self.computes else ""
 
 
 def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> FirstApart | None:
@@ -74,47 +59,26 @@ def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> Firs
     limits = _limits(right, narrow)
     pairs = dict(_pairs(mine, right, limits))
     fine = _leading_to(pairs, mine)
-    makers = right.makers()
-    apart = [
-        step
-        for step in mine.steps
-        if step.value in mine.values and step.value not in fine and _tells(mine.values[step.value])
-    ]
+    makers = right.makers
+    apart = [step for step in mine.steps if not step.given and step.value in mine.numbers and step.value not in fine]
     chosen = next((step for step in apart if any(name in pairs for name in step.takes)), next(iter(apart), None))
     if chosen is None:
         return None
     alike = {name: makers[pairs[name]].made_by for name in chosen.takes if name in pairs}
-    unknown = [name for name in chosen.takes if name in mine.values and name not in fine]
-    return FirstApart(chosen.made_by, chosen.value, alike, unknown, _in_its_place(chosen, mine, right, limits, pairs))
-
-
-def _in_its_place(
-    step: TracedStep, mine: TracedCall, right: TracedCall, limits: Mapping[str, float], pairs: Mapping[str, str]
-) -> str:
-    """What the step gives, told by the other's that takes the same and whose value is nowhere in this call."""
-    given, known = {pairs[name] for name in step.takes if name in pairs}, {*pairs.values()}
-    for other in right.steps:
-        if other.value in right.values and other.value not in known and not given.isdisjoint(other.takes):
-            value = right.values[other.value]
-            said = what_it_computes(mine.values[step.value], value, limits[other.value])
-            if said:
-                return said.format(f"what {other.made_by} makes there")
-    return ""
+    unknown = [name for name in chosen.takes if name in mine.numbers and name not in fine]
+    said = InItsPlace(mine, right, pairs, limits).said_of(chosen)
+    return FirstApart(chosen.made_by, chosen.value, alike, unknown, said)
 
 
 def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """A value of mine → the first of the other's whose numbers it has."""
     others: dict[tuple[int, int], list[tuple[str, Array, float]]] = defaultdict(list)
-    for name, value in right.values.items():
-        if _tells(value):
-            numbers = _Numbers.of(value)
-            others[numbers.sizes].append((name, numbers.in_order, limits[name]))
-    for name, value in mine.values.items():
-        if _tells(value):
-            numbers = _Numbers.of(value)
-            found = (other for other, due, limit in others[numbers.sizes] if _rms(numbers.in_order - due) <= limit)
-            if (other := next(found, None)) is not None:
-                yield name, other
+    for name, numbers in right.numbers.items():
+        others[numbers.sizes].append((name, numbers.in_order, limits[name]))
+    for name, numbers in mine.numbers.items():
+        found = (other for other, due, limit in others[numbers.sizes] if rms(numbers.in_order - due) <= limit)
+        if (other := next(found, None)) is not None:
+            yield name, other
 
 
 def _limits(right: TracedCall, narrow: TracedCall) -> dict[str, float]:
@@ -130,46 +94,20 @@ def _limits(right: TracedCall, narrow: TracedCall) -> dict[str, float]:
 def _limit(value: Array, narrow: Array | None) -> float:
     """How far off a value [*shape] may be and be the same; `narrow`: in float32, [*shape]."""
     said = ~hidden_in(value)
-    noise, size = 0.0, _rms(value[said])
+    noise, size = 0.0, rms(value[said])
     if narrow is not None and narrow.shape == value.shape:
         both = said & ~hidden_in(narrow)
         apart = narrow[both] - value[both]
-        noise = _rms(apart[np.isfinite(apart)])
+        noise = rms(apart[np.isfinite(apart)])
     return _TIMES * max(noise if noise <= _MOST * size else 0.0, _LEAST * size)
 
 
 def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:
     """These values, and all that they are made of."""
-    makers, found, waiting = call.makers(), set[str](), list(values)
+    makers, found, waiting = call.makers, set[str](), list(values)
     while waiting:
         name = waiting.pop()
         if name not in found:
             found.add(name)
             waiting += makers[name].takes if name in makers else ()
     return found
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """The numbers of a value in one axis, [N], the smallest first, but for those that hide; and how many there are
-    without those and with them."""
-
-    in_order: Array
-    sizes: tuple[int, int]
-
-    @classmethod
-    def of(cls, value: Array) -> "_Numbers":
-        wide = value.astype(np.float64).ravel()
-        hidden = hidden_in(wide)
-        said = np.sort(wide[~hidden])
-        return cls(said, (said.size, wide.size))
-
-
-def _tells(value: Array) -> bool:
-    """Whether numbers tell a value from others."""
-    said = value[~hidden_in(value)]
-    return bool(np.isfinite(said).all()) and np.unique(said.ravel()[:4096]).size >= _DISTINCT
-
-
-def _rms(value: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(value.astype(np.float64))))) if value.size else 0.0

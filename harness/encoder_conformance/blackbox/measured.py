@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.blackbox.comparing import Outputs
-from encoder_conformance.blackbox.first_apart import FirstApart, TracedCall, first_apart
+from encoder_conformance.blackbox.first_apart import FirstApart, first_apart
 from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.blackbox.traced_call import TracedCall
 from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.messages import Call, Precision, Trace
 from encoder_conformance.spec.axes import Array

@@ -1,13 +1,18 @@
 """What a step computes in the place of another's, told by their values alone: of no step a layer has to be known."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import ml_dtypes
 import numpy as np
 
+from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.spec.axes import Array, Bools
 
 _FORMATS = (("float16", np.dtype(np.float16)), ("bfloat16", np.dtype(ml_dtypes.bfloat16)))
+_EXACT = 1e-12
+"""Of a value's root of the mean square: what float64 makes of it in a few operations, at most."""
+SAME = "{}"
+"""It is the other."""
 _HIDES = 1000.0
 """How much larger than every other number one is that hides a position, and its size at least: −1e9, −∞, a format's
 least. It says that there is nothing, and is another in every format; a noise in proportion to it would be larger than
@@ -23,7 +28,10 @@ def hidden_in(value: Array) -> Bools:
     return np.asarray(wide < -(ordered[gaps[-1]] if gaps.size else np.finfo(np.float64).max))
 
 
-def what_it_computes(found: Array, right: Array, limit: float) -> str:
+Test = Callable[[Array, Array, float], Iterator[str]]
+
+
+def what_it_computes(found: Array, right: Array, limit: float, tests: Sequence[Test] | None = None) -> str:
     """What `found` is of `right`, which `{}` stands for, both [*shape], within rms `limit`; "" where nothing of this is
     known to be so."""
     if found.shape != right.shape or not found.ndim:
@@ -32,15 +40,16 @@ def what_it_computes(found: Array, right: Array, limit: float) -> str:
     hidden, due = hidden_in(mine), hidden_in(theirs)
     mine, theirs = np.where(hidden & due, 0.0, mine), np.where(hidden & due, 0.0, theirs)
     if (hidden != due).any():
-        is_same = _rms((mine - theirs)[~(hidden | due)]) <= limit
+        is_same = rms((mine - theirs)[~(hidden | due)]) <= limit
         return f"{{}}, but {_hides(hidden & ~due, due & ~hidden)}" if is_same else ""
     lost = np.isfinite(theirs) & ~np.isfinite(mine)
     if lost.any():
         return f"no number in {int(lost.sum())} of {mine.size} places"
     if not (np.isfinite(mine).all() and np.isfinite(theirs).all()):
         return ""
-    tests: tuple[Callable[[Array, Array, float], Iterator[str]], ...] = (_times, _plus, _elsewhere, _rounded, _partly)
-    return next((said for test in tests for said in test(mine, theirs, limit)), "")
+    if rms(mine - theirs) <= limit:
+        return SAME
+    return next((said for test in tests or (*WHOLE, partly) for said in test(mine, theirs, limit)), "")
 
 
 def _hides(more: Bools, less: Bools) -> str:
@@ -49,21 +58,31 @@ def _hides(more: Bools, less: Bools) -> str:
     return " and ".join(f"{count} of {more.size} places {which} are hidden" for count, which in counts if count)
 
 
-def _times(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
-    """One factor of all [*shape]."""
+def by_a_number(found: Array, right: Array, limit: float) -> str:
+    """What `found` is of `right`, both [*shape], by one number, within rms `limit` or what float64 makes; or ""."""
+    if found.size != right.size or not (np.isfinite(found).all() and np.isfinite(right).all()):
+        return ""
+    mine, theirs = (value.astype(np.float64).ravel() for value in (found, right))
+    if hidden_in(mine).any() or hidden_in(theirs).any():
+        return ""
+    return next(_number(mine, theirs, max(limit, _EXACT * rms(theirs))), "")
+
+
+def _number(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """One factor of all [*shape], or one number added to all."""
     square = float(np.vdot(theirs, theirs))
     factor = float(np.vdot(mine, theirs)) / square if square else 0.0
-    if factor and _rms(mine - factor * theirs) <= limit * abs(factor):
+    if factor and rms(mine - factor * theirs) <= limit * abs(factor):
         yield f"{factor:.6g} times {{}}"
-
-
-def _plus(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
-    """One number added to all [*shape], or one for each feature, the last axis."""
     error = mine - theirs
-    if _rms(error - error.mean()) <= limit:
-        yield f"{{}} plus {float(error.mean()):.6g}"
-    by_feature = error.reshape(-1, error.shape[-1])
-    if len(by_feature) > 2 and _rms(by_feature - by_feature.mean(0)) <= limit:
+    if rms(error - error.mean()) <= limit:
+        yield f"{{}} plus {float(error.mean()):.4g}"
+
+
+def _by_feature(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+    """One number added for each feature, the last axis of [*shape]."""
+    by_feature = (mine - theirs).reshape(-1, mine.shape[-1])
+    if len(by_feature) > 2 and rms(by_feature - by_feature.mean(0)) <= limit:
         yield "{} plus a constant for each feature"
 
 
@@ -73,7 +92,7 @@ def _elsewhere(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
         one, other = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (mine, theirs))
         if 1 < len(one) <= 4096 and one.shape[1] > 1:
             order = [int(np.argmin(np.abs(other - row).mean(1))) for row in one[:64]]
-            if len({*order}) == len(order) and order != [*range(len(order))] and _rms(one[:64] - other[order]) <= limit:
+            if len({*order}) == len(order) and order != [*range(len(order))] and rms(one[:64] - other[order]) <= limit:
                 yield f"{{}} with its axis {axis} in another order"
 
 
@@ -87,7 +106,7 @@ def _rounded(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
             yield f"{{}} in {name}"
 
 
-def _partly(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
+def partly(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
     """[*shape] that is the other in some slices of an axis, and in others not."""
     for axis in range(mine.ndim):
         others = tuple(each for each in range(mine.ndim) if each != axis)
@@ -98,5 +117,5 @@ def _partly(mine: Array, theirs: Array, limit: float) -> Iterator[str]:
             yield f"{{}} but for {places}{more} of the {off.size} along its axis {axis}"
 
 
-def _rms(value: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(value)))) if value.size else 0.0
+WHOLE: tuple[Test, ...] = (_number, _by_feature, _elsewhere, _rounded)
+"""What a value is of all of another."""

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from encoder_conformance.blackbox.first_apart import TracedCall, first_apart
+from encoder_conformance.blackbox.first_apart import first_apart
 from encoder_conformance.blackbox.step_apart import what_it_computes
+from encoder_conformance.blackbox.traced_call import TracedCall
 from encoder_conformance.protocol.steps import TracedStep
 
 X = np.random.default_rng(0).standard_normal((3, 5))
@@ -32,7 +33,7 @@ def test_the_step_after_the_last_that_both_have_is_named() -> None:
     assert found.made_by == "makes sum"
     assert found.alike == {"product": "makes product"}
     assert str(found) == "makes sum ('product', as makes product has it)"
-    assert found.also == ": it gives what makes sum makes there plus 0.001"
+    assert found.also == ": it gives what makes product makes plus 0.501, and makes sum that plus 0.5"
 
 
 @pytest.mark.parametrize("mine", [call(), call(turned=True), call(noise=2**-24), call(fused=True)])

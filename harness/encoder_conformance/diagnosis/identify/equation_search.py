@@ -28,7 +28,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
 from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
 from encoder_conformance.diagnosis.identify.quantities import IN_LINE, sized
 from encoder_conformance.diagnosis.identify.roundings import roundings
-from encoder_conformance.diagnosis.identify.samples import Sample, cost, largest_rms
+from encoder_conformance.diagnosis.identify.samples import StepSample, cost, largest_rms
 from encoder_conformance.diagnosis.identify.suggested import (
     equation_in_slices,
     is_linear,
@@ -106,7 +106,7 @@ class EquationCandidate:
         return sum(1 for _ in ast.walk(self.tree))
 
 
-def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> list[EquationCandidate]:
+def nearest_equations(stage: str, samples: Sequence[StepSample], effort: Effort) -> list[EquationCandidate]:
     """Return the equations, nearest first, with which every case is in line but for the noise of the wrong step itself.
 
     `samples` specify the same equation. Where the effort is spent the search ends with what it has.
@@ -144,7 +144,7 @@ def nearest_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> 
 
 
 def rounded_forms(
-    samples: Sequence[Sample], forms: Callable[[ast.expr], Iterable[ast.expr]] = roundings
+    samples: Sequence[StepSample], forms: Callable[[ast.expr], Iterable[ast.expr]] = roundings
 ) -> list[EquationCandidate]:
     """Return those `forms` of the specified equation in a narrower format that give the observed values, and not
     their size alone: the plainest first of those that leave the same; [] where it gives them as it is."""
@@ -156,17 +156,17 @@ def rounded_forms(
     return sorted(found, key=lambda one: (round(one.cost, 1), one.length))
 
 
-def _fullest(samples: Sequence[Sample]) -> Sample:
+def _fullest(samples: Sequence[StepSample]) -> StepSample:
     """Return a case that has most operands: a bias of the scores is given in some of them alone."""
     return max(samples, key=lambda sample: len(sample.operands.values))
 
 
-def has_numbers(samples: Sequence[Sample]) -> bool:
+def has_numbers(samples: Sequence[StepSample]) -> bool:
     """Whether there are numbers to hold an equation to: any that gives NaN everywhere accounts for NaN everywhere."""
     return sum(int(np.isfinite(sample.observed).sum()) for sample in samples) >= _ENOUGH
 
 
-def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> Iterator[ast.expr]:
+def _slice_equations(stage: str, samples: Sequence[StepSample], effort: Effort) -> Iterator[ast.expr]:
     """Yield equations that differ from the specified one in some slices of an axis alone."""
     specified = samples[0].specified.tree
     for slices in wrong_slices(specified, samples, _MOST_OF_SLICES):
@@ -177,32 +177,34 @@ def _slice_equations(stage: str, samples: Sequence[Sample], effort: Effort) -> I
             yield equation_in_slices(slices, one.tree, specified, samples)
 
 
-def _informative(samples: Sequence[Sample]) -> list[Sample]:
+def _informative(samples: Sequence[StepSample]) -> list[StepSample]:
     """Choose one case with a mask and one of other sizes, of those that are out of line where there are, and those that
     are furthest first: what is wrong behind the last whole block is right in a length of whole blocks."""
     costs = [cost([sample], sample.specified.tree) for sample in samples]
     out = [sample for _, sample in sorted(zip(costs, samples, strict=True), key=lambda one: -one[0])]
     wrong = [sample for sample in out if largest_rms([sample], sample.specified.tree) > constants().rms_limit] or out
-    first = next((sample for sample in wrong if sample.evidence.case.mask() is not None), wrong[0])
+    first = next((sample for sample in wrong if sample.has_mask), wrong[0])
     left = [each for each in wrong if each is not first] or [each for each in out if each is not first]
     others = sorted(left, key=lambda each: sizes_shared(each, first))
     chosen = [first, *others[: _SCREENING - 1]]
     return [each for each in out if any(each is one for one in chosen)]
 
 
-def sizes_shared(one: Sample, other: Sample) -> int:
+def sizes_shared(one: StepSample, other: StepSample) -> int:
     """Return how many of their sizes two cases have in common: of items and of positions."""
-    sizes = zip(one.evidence.case.x_shape[:2], other.evidence.case.x_shape[:2], strict=True)
+    sizes = zip(one.sizes, other.sizes, strict=True)
     return sum(mine == others for mine, others in sizes)
 
 
-def neighbours(stage: str, tree: ast.expr, sample: Sample, factors: Sequence[str] = (CONSTANT,)) -> Iterator[ast.expr]:
+def neighbours(
+    stage: str, tree: ast.expr, sample: StepSample, factors: Sequence[str] = (CONSTANT,)
+) -> Iterator[ast.expr]:
     """Yield equations one edit away, and the activations or norms that may stand in the place of the whole. `factors`
     are those of `edits`."""
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
     yield from edits(tree, sample.operands, sample.stage_shape, factors)
     if form_of(stage) == "activation":
-        yield from in_forms(ACTIVATIONS, *reads_of(stage, sample.evidence.case.layer))
+        yield from in_forms(ACTIVATIONS, *reads_of(stage, sample.operands.layer))
     if form_of(stage) == "scores":
         yield from in_forms(OF_SCORES, f"({ast.unparse(tree)})")
     if form_of(stage) == "norm":
@@ -211,7 +213,7 @@ def neighbours(stage: str, tree: ast.expr, sample: Sample, factors: Sequence[str
             yield from normalisations(source, f"{stage}.gain", f"{stage}.shift")
 
 
-def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> Iterator[EquationCandidate]:
+def with_number(tree: ast.expr, samples: Sequence[StepSample], limits: Limits) -> Iterator[EquationCandidate]:
     """Yield the equation with the number that leaves least in the place of `c`, written as plainly as that allows; and
     with a size, where each case has a number of its own. Nothing that is not within the limits."""
     (number, of_first), left = fitted_and_first(samples, tree, limits), np.inf
@@ -226,7 +228,7 @@ def with_number(tree: ast.expr, samples: Sequence[Sample], limits: Limits) -> It
         yield from map(EquationCandidate, forms, _costs(samples, forms))
 
 
-def _costs(samples: Sequence[Sample], trees: Sequence[ast.expr]) -> list[float]:
+def _costs(samples: Sequence[StepSample], trees: Sequence[ast.expr]) -> list[float]:
     """Return `cost` of each tree, all computed together."""
     every = [sample.costs_of([(tree, None) for tree in trees]) for sample in samples]
     return [sum(costs) / len(samples) for costs in zip(*every, strict=True)]
@@ -234,7 +236,7 @@ def _costs(samples: Sequence[Sample], trees: Sequence[ast.expr]) -> list[float]:
 
 def scored(
     trees: Iterable[ast.expr],
-    samples: Sequence[Sample],
+    samples: Sequence[StepSample],
     tried: set[int],
     effort: Effort,
     limits: Limits = _NO_LIMITS,
@@ -264,7 +266,7 @@ def _untried(trees: Iterable[ast.expr], tried: set[int], effort: Effort) -> Iter
         yield tree
 
 
-def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sample]) -> Iterator[ast.expr]:
+def _of_a_sum(start: EquationCandidate, sample: StepSample, screened: Sequence[StepSample]) -> Iterator[ast.expr]:
     """Yield the terms of a sum with other coefficients, all at once; and with one more term of the same shape."""
     terms = list(_terms(start.tree))
     others = [name for name in sample.operands_of_its_shape if name not in map(ast.unparse, terms)]
@@ -278,7 +280,7 @@ def _of_a_sum(start: EquationCandidate, sample: Sample, screened: Sequence[Sampl
                 yield parsed(" + ".join(kept))
 
 
-def _of_one_term(tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
+def _of_one_term(tree: ast.expr, sample: StepSample) -> Iterator[ast.expr]:
     """Yield what one operand of a sum alone may be mistaken for, where the others are left out."""
     terms = [term for term in _terms(tree) if dotted(term) in sample.operands_of_its_shape]
     for term in terms if len(terms) > 1 else ():
@@ -298,7 +300,7 @@ def _terms(tree: ast.expr) -> Iterator[ast.expr]:
             yield tree
 
 
-def _near_enough(found: Sequence[EquationCandidate], samples: Sequence[Sample]) -> list[EquationCandidate]:
+def _near_enough(found: Sequence[EquationCandidate], samples: Sequence[StepSample]) -> list[EquationCandidate]:
     """Return those near enough to be tried in their own noise, the plainest first of those that leave the same."""
     near = [one for one in found[: 4 * _BEAM] if is_near(one.tree, samples, _NEAR)]
     if not near:
@@ -307,7 +309,7 @@ def _near_enough(found: Sequence[EquationCandidate], samples: Sequence[Sample]) 
     return sorted(near, key=lambda one: (one.cost > least + _ALIKE, one.length, one.cost))[:_BEAM]
 
 
-def is_near(tree: ast.expr, samples: Sequence[Sample], near: float) -> bool:
+def is_near(tree: ast.expr, samples: Sequence[StepSample], near: float) -> bool:
     """Whether an equation leaves no more than `near`, rms in σ, of any case, and rests on no operand that none has.
 
     What rounds in steps may leave a whole step here and there: not its rms is asked, but its cost.

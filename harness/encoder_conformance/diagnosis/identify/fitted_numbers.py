@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import CONSTANT, parsed
-from encoder_conformance.diagnosis.identify.samples import Sample, cost
+from encoder_conformance.diagnosis.identify.samples import StepSample, cost
 from encoder_conformance.oracle.equation import parts_of
 from encoder_conformance.spec.axes import Array
 
@@ -52,13 +52,13 @@ class Limits:
     enough: float = np.inf
 
 
-def fitted(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> Number | None:
+def fitted(samples: Sequence[StepSample], tree: ast.expr, limits: Limits) -> Number | None:
     """Return the value of `c` that leaves the least square error; None if there is none, or the data say nothing of it,
     or it is not within the limits."""
     return fitted_and_first(samples, tree, limits)[0]
 
 
-def fitted_and_first(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> tuple[Number | None, bool]:
+def fitted_and_first(samples: Sequence[StepSample], tree: ast.expr, limits: Limits) -> tuple[Number | None, bool]:
     """Return the same, and whether the first case by itself may have one."""
     first = samples[:1]
     start, moves = _linear(first, tree)
@@ -75,7 +75,7 @@ def fitted_and_first(samples: Sequence[Sample], tree: ast.expr, limits: Limits) 
     return (None if start is None else _refined(samples, tree, start)), True
 
 
-def _best_start(first: Sequence[Sample], tree: ast.expr, limits: Limits) -> float | None:
+def _best_start(first: Sequence[StepSample], tree: ast.expr, limits: Limits) -> float | None:
     """Return the start that leaves least of the first case; None where even that is more than the limits allow."""
     tried = [*zip(first[0].costs(tree, limits.starts), limits.starts, strict=True)]
     least = min(tried)[0]
@@ -84,7 +84,7 @@ def _best_start(first: Sequence[Sample], tree: ast.expr, limits: Limits) -> floa
     return next(value for left, value in tried if left <= least * (1 + 1e-6) + 1e-12)  # of two signs the plus
 
 
-def _refined(samples: Sequence[Sample], tree: ast.expr, value: float) -> Number | None:
+def _refined(samples: Sequence[StepSample], tree: ast.expr, value: float) -> Number | None:
     """Return the value of `c` with the least square error that Gauss and Newton's steps come to from this one."""
     least, stalled, uncertainty = np.inf, 0, np.inf
     for _ in range(_STEPS):
@@ -105,7 +105,7 @@ def _refined(samples: Sequence[Sample], tree: ast.expr, value: float) -> Number 
     return Number(value, uncertainty * math.sqrt(max(left, 1.0)))  # what else is wrong makes it less sure
 
 
-def _linear(samples: Sequence[Sample], tree: ast.expr) -> tuple[float | None, bool]:
+def _linear(samples: Sequence[StepSample], tree: ast.expr) -> tuple[float | None, bool]:
     """Return the solution where values are linear in `c`, as three of its values show, else None; and whether they
     move with `c` at all."""
     along, length = 0.0, 0.0
@@ -124,7 +124,7 @@ def _linear(samples: Sequence[Sample], tree: ast.expr) -> tuple[float | None, bo
     return (along / length, True) if length else (None, False)
 
 
-def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:
+def _step(samples: Sequence[StepSample], tree: ast.expr, value: float) -> tuple[float, float, float] | None:
     """Return Gauss and Newton's step from a value, the uncertainty there, and the mean square error."""
     along, length, square, count = 0.0, 0.0, 0.0, 0
     width = _SMALL * (abs(value) or 1.0)
@@ -138,7 +138,7 @@ def _step(samples: Sequence[Sample], tree: ast.expr, value: float) -> tuple[floa
     return (along / length, 1.0 / math.sqrt(length), square / count) if length and np.isfinite(along) else None
 
 
-def summed(samples: Sequence[Sample], terms: Sequence[ast.expr]) -> list[Number] | None:
+def summed(samples: Sequence[StepSample], terms: Sequence[ast.expr]) -> list[Number] | None:
     """Return the coefficients of a sum that leave the least square error; None where they are not unique."""
     columns, observed = list[Array](), list[Array]()
     for sample in samples:

@@ -200,7 +200,7 @@ def output_samples(evidence: Sequence[Evidence], known: Patches = NONE) -> dict[
         every = _with_stages(operands, equations)
         for number, (stage, equation) in enumerate(equations):
             changing = stage, every[stage].shape, every, _dependent(stage, equations[number + 1 :])
-            sample = OutputSample(piece, "output", "", operands, equation, *seen, relative, *changing)
+            sample = OutputSample("output", "", operands, equation, *seen, relative, piece, *changing)
             found.setdefault(stage, []).append(sample)
             operands = operands.having(stage, every[stage])
     return found

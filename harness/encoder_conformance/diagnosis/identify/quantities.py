@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Limits, Number, fitted, written
-from encoder_conformance.diagnosis.identify.samples import Sample, cost
+from encoder_conformance.diagnosis.identify.samples import StepSample, cost
 
 
 def _lacking(block: int, n: float) -> float:
@@ -39,7 +39,7 @@ IN_LINE = 4.0
 """The cost of a case, mean log(1 + error²) in σ, that a wrong step's own noise may leave: that of some 7 σ."""
 
 
-def sized(samples: Sequence[Sample], tree: ast.expr, limits: Limits) -> Iterator[str]:
+def sized(samples: Sequence[StepSample], tree: ast.expr, limits: Limits) -> Iterator[str]:
     """Yield what `c` is in every case: a number times a function of a size that differs between the cases.
 
     Nothing where no number puts each case in line by itself. `limits` are those of the first case.

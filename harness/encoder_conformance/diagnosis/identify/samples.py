@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -25,14 +26,13 @@ Asked = tuple[ast.expr, float | None]
 
 
 @dataclass(frozen=True)
-class Sample:
+class StepSample:
     """A stage of one case, of the layer of a stack that its name begins `within` (`layer_0.`; "" of no stack).
 
     `observed` and `sigma`, float64 [P], are at the P flat `positions` that are compared in `shape`; σ is that of the
     specified step, and `relative` times a value is a guess of what it would be for another step.
     """
 
-    evidence: Evidence
     stage: str
     within: str
     operands: Operands
@@ -42,6 +42,20 @@ class Sample:
     observed: P
     sigma: P
     relative: float
+
+    @property
+    def has_mask(self) -> bool:
+        return "mask" in self.operands.values
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return how many items and positions the case has."""
+        return self.shape[:2]
+
+    @property
+    def built_with(self) -> object:
+        """Return what is the same in cases that have the same parameters."""
+        return None
 
     def errors(self, tree: ast.expr, constant: float | None = None) -> Array | None:
         """Return (computed − observed) / σ, [P], of an equation's tree; None where it gives another shape or cannot be
@@ -139,12 +153,9 @@ class Sample:
             return None
         return value.astype(np.float64) if value.shape == self.shape else None
 
-    def at_all_positions(self) -> "Sample":
-        """Return the sample with all that may be compared; the goldens keep some of it, which is enough to judge by."""
-        name, case = self.within + self.stage, self.evidence.case
-        compared = np.flatnonzero(case.compared("stages")[name])
-        seen, sigma = self.evidence.seen[name], self.evidence.sigma(name)
-        return replace(self, positions=compared, observed=seen.reshape(-1)[compared], sigma=sigma.reshape(-1)[compared])
+    def at_all_positions(self) -> Self:
+        """Return the sample with all that may be compared."""
+        return self
 
     def observed_whole(self) -> Array:
         """Return what was observed, in the stage's shape; NaN where nothing is compared."""
@@ -166,6 +177,33 @@ class Sample:
         )
 
 
+@dataclass(frozen=True)
+class Sample(StepSample):
+    """A stage as the layer of a case has it."""
+
+    evidence: Evidence
+
+    @property
+    def has_mask(self) -> bool:
+        return self.evidence.case.mask() is not None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.evidence.case.x_shape[:2]
+
+    @property
+    def built_with(self) -> object:
+        case = self.evidence.case
+        return case.layer.layer, self.within, case.situation.parameter_exponents
+
+    def at_all_positions(self) -> Self:
+        """Return the sample with all that may be compared; the goldens keep some of it, which is enough to judge by."""
+        name, case = self.within + self.stage, self.evidence.case
+        compared = np.flatnonzero(case.compared("stages")[name])
+        seen, sigma = self.evidence.seen[name], self.evidence.sigma(name)
+        return replace(self, positions=compared, observed=seen.reshape(-1)[compared], sigma=sigma.reshape(-1)[compared])
+
+
 def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
     """Sample this stage of the layers, and layers of stacks, that show it and all stages before it whole, where some of
     it is compared."""
@@ -185,8 +223,8 @@ def samples_of(stage: str, evidence: Sequence[Evidence]) -> list[Sample]:
             observed = seen[name].reshape(-1)[positions]
             sigma = piece.sigma(name).reshape(-1)[positions]
             relative = piece.relative_noise(name) * piece.dtype.roundoff
-            at = piece, stage, within, operands, specified[stage], shape
-            found.append(Sample(*at, positions, observed, sigma, relative))
+            at = stage, within, operands, specified[stage], shape
+            found.append(Sample(*at, positions, observed, sigma, relative, piece))
     return found
 
 
@@ -227,7 +265,7 @@ def assigned(distances: Array) -> tuple[list[int], float, float]:
     return columns.tolist(), float(distances[rows, columns].mean()), float(np.diag(distances).mean())
 
 
-def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = None) -> float:
+def cost(samples: Sequence[StepSample], tree: ast.expr, constant: float | None = None) -> float:
     """Return the mean of log(1 + error²) over elements and cases, which no one element decides; ∞ if it has none."""
     total = 0.0
     for sample in samples:
@@ -238,7 +276,7 @@ def cost(samples: Sequence[Sample], tree: ast.expr, constant: float | None = Non
     return total / len(samples)
 
 
-def largest_rms(samples: Sequence[Sample], tree: ast.expr) -> float:
+def largest_rms(samples: Sequence[StepSample], tree: ast.expr) -> float:
     """Return the largest rms error of any case, in σ of the specified step."""
     found = [sample.errors(tree) for sample in samples]
     return max((np.inf if errors is None else rms(errors) for errors in found), default=np.inf)

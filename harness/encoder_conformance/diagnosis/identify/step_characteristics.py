@@ -14,7 +14,6 @@ from encoder_conformance.diagnosis.identify.suggested import (
     WEIGHT_TOLERANCE,
     LinearMap,
     is_linear,
-    parameters_of,
     solved,
 )
 from encoder_conformance.diagnosis.in_sigma import conforms, held, rms
@@ -80,7 +79,7 @@ class _Words(NamedTuple):
 def _by_parameters(samples: Sequence[Sample]) -> list[list[Sample]]:
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
-        groups.setdefault(repr(parameters_of(sample)), []).append(sample)
+        groups.setdefault(repr(sample.built_with), []).append(sample)
     return list(groups.values())
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from encoder_conformance.diagnosis.identify.edits import edits, parsed
 from encoder_conformance.diagnosis.identify.fitted_numbers import Number, has_constant, with_constant, written
-from encoder_conformance.diagnosis.identify.samples import EXACT, Sample, assigned
+from encoder_conformance.diagnosis.identify.samples import EXACT, StepSample, assigned
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.spec.axes import KM, Array, M
 from encoder_conformance.spec.equation import dotted
@@ -31,7 +31,7 @@ WEIGHT_TOLERANCE = 0.02
 """The distance of a solved weight from the parameter that it is, relative to its size: it has the noise of its rows."""
 
 
-def rearrangements(tree: ast.expr, sample: Sample) -> Iterator[ast.expr]:
+def rearrangements(tree: ast.expr, sample: StepSample) -> Iterator[ast.expr]:
     """Yield the result with the elements of one axis in the order in which they match what was observed."""
     sample = sample.at_all_positions()
     computed, observed = sample.whole(tree), sample.observed_whole()
@@ -73,12 +73,12 @@ class LinearMap(NamedTuple):
     error: float
 
 
-def solved(samples: Sequence[Sample]) -> LinearMap | None:
+def solved(samples: Sequence[StepSample]) -> LinearMap | None:
     """Return the linear map of the specified source that is nearest to what was observed, over the cases of the first
     one's parameters; None where they have too few rows."""
     [source] = (name for name in samples[0].specified.names if "." not in name)
-    build = parameters_of(samples[0])
-    parts = [sample.at_all_positions().rows(source) for sample in samples if parameters_of(sample) == build]
+    build = samples[0].built_with
+    parts = [sample.at_all_positions().rows(source) for sample in samples if sample.built_with == build]
     rows, results, noise = (np.concatenate(each) for each in zip(*parts, strict=True))
     finite = np.isfinite(rows).all(axis=1) & np.isfinite(results).all(axis=1)
     rows, results, noise = rows[finite], results[finite], noise[finite]
@@ -93,12 +93,7 @@ def solved(samples: Sequence[Sample]) -> LinearMap | None:
     return LinearMap(source, found[:-1], found[-1], float(np.sqrt(free * np.mean(errors**2))))
 
 
-def parameters_of(sample: Sample) -> tuple[str, str, object]:
-    case = sample.evidence.case
-    return case.layer.layer, sample.within, case.situation.parameter_exponents
-
-
-def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
+def linear_maps(samples: Sequence[StepSample]) -> Iterator[ast.expr]:
     """Yield the map with the weight and the bias that were solved for, written with the parameters they are near to."""
     found = solved(samples)
     if found is None:
@@ -112,7 +107,7 @@ def linear_maps(samples: Sequence[Sample]) -> Iterator[ast.expr]:
         yield from (parsed(f"{found.source} @ ({weight}) + {bias}") for bias in biases)
 
 
-def terms_before(samples: Sequence[Sample]) -> Iterator[ast.expr]:
+def terms_before(samples: Sequence[StepSample]) -> Iterator[ast.expr]:
     """Yield the map with a term added to its source, where the same is added to every row of its result."""
     sample = samples[0].at_all_positions()
     source, weight, bias = _named_parts(sample.specified.tree)
@@ -202,7 +197,7 @@ class Slices(NamedTuple):
     holds: Condition
 
 
-def wrong_slices(tree: ast.expr, samples: Sequence[Sample], least: float = 1.0) -> Iterator[Slices]:
+def wrong_slices(tree: ast.expr, samples: Sequence[StepSample], least: float = 1.0) -> Iterator[Slices]:
     """Yield for each axis the condition that the slices out of line meet, in every case, if there is one.
 
     At `least` such a part of the slices that meet it is out of line: a slice of zeros does not show that it is doubled.
@@ -240,7 +235,7 @@ def _part_out_of_line(holds: Condition, known: Sequence[tuple[Array, Array]]) ->
 _SIZES = ("num_heads", "sequence_length", "batch_size", "head_dim", "d_model", "d_ff")
 
 
-def _size_of(axis: int, samples: Sequence[Sample]) -> str | None:
+def _size_of(axis: int, samples: Sequence[StepSample]) -> str | None:
     """Return the name of the size that an axis has in every case; None if it has none."""
     return next((name for name in _SIZES if all(float(s.operands[name]) == s.shape[axis] for s in samples)), None)
 
@@ -303,7 +298,7 @@ _COMPARISONS: dict[str, Callable[[Array, int], Array]] = {
 }
 
 
-def _slices_out_of_line(tree: ast.expr, sample: Sample, axis: int) -> tuple[Array, Array] | None:
+def _slices_out_of_line(tree: ast.expr, sample: StepSample, axis: int) -> tuple[Array, Array] | None:
     """Return which slices of an axis of n are out of line, and which are compared at all: [n] of bool each."""
     errors = sample.errors(tree)
     if errors is None:
@@ -318,7 +313,7 @@ def _slices_out_of_line(tree: ast.expr, sample: Sample, axis: int) -> tuple[Arra
     return (rms > limits.rms_limit) | (largest > limits.max_limit), count > 0
 
 
-def restricted_to(slices: Slices, sample: Sample) -> Sample | None:
+def restricted_to(slices: Slices, sample: StepSample) -> StepSample | None:
     """Return the sample with what is compared in these slices alone; None where that is nothing."""
     at = np.unravel_index(sample.positions, sample.shape)[slices.axis]
     kept = slices.holds(at, sample.shape[slices.axis])
@@ -327,7 +322,7 @@ def restricted_to(slices: Slices, sample: Sample) -> Sample | None:
     return replace(sample, positions=sample.positions[kept], observed=sample.observed[kept], sigma=sample.sigma[kept])
 
 
-def equation_in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence[Sample]) -> ast.expr:
+def equation_in_slices(slices: Slices, other: ast.expr, tree: ast.expr, samples: Sequence[StepSample]) -> ast.expr:
     """Return the equation that is `other` in these slices, and `tree` in the rest."""
     stages = (name for name in samples[0].operands.values if "." not in name and name != "mask")
     alike = (name for name in stages if all(name in sample.operands_of_its_shape for sample in samples))

@@ -1,9 +1,9 @@
 """A whole file as a function of its inputs: as it is, or in another format with its weights disturbed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -66,12 +66,9 @@ class CalledFile:
             given = {name: _cast(value, precision) for name, value in feeds.items()}
             with np.errstate(all="ignore"):
                 values = evaluator(model).run(None, given, intermediate=True)
-        made = [(name, node) for node in model.graph.node for name in node.output if name]
-        takes = (tuple(filter(None, inputs_of(node))) for _, node in made)
-        steps = [
-            TracedStep(value=name, made_by=node_label(node), takes=of)
-            for (name, node), of in zip(made, takes, strict=True)
-        ]
+        weights = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+        values = {**weights, **feeds, **values}
+        steps = [*_given(feeds, "input"), *_given(weights, "parameter"), *_made(model.graph)]
         shown = {str(number): values[step.value] for number, step in enumerate(steps) if step.value in values}
         return steps, {number: np.asarray(value) for number, value in shown.items() if _is_real(value)}
 
@@ -102,6 +99,18 @@ class CalledFile:
                     noisy = value * (1.0 + roundoff * rng.uniform(-1.0, 1.0, value.shape))
                     tensor.CopyFrom(numpy_helper.from_array(noisy.astype(value.dtype), tensor.name))
         return model
+
+
+def _given(names: Iterable[str], kind: Literal["input", "parameter"]) -> Iterator[TracedStep]:
+    return (TracedStep(value=name, made_by=f"{kind} {name!r}", takes=(), given=kind) for name in names)
+
+
+def _made(graph: onnx.GraphProto) -> Iterator[TracedStep]:
+    for node in graph.node:
+        takes = tuple(filter(None, inputs_of(node)))
+        constant: Literal["", "parameter"] = "parameter" if node.op_type == "Constant" else ""
+        for name in filter(None, node.output):
+            yield TracedStep(value=name, made_by=node_label(node), takes=takes, given=constant)
 
 
 def convert(graph: onnx.GraphProto, precision: str) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
@@ -38,13 +40,19 @@ class Operators(SeesOperators):
                 self._note(each, made_by, takes)
         return answer
 
-    def _note(self, tensor: Tensor, made_by: str, takes: tuple[str, ...]) -> None:
+    def give(self, tensor: Tensor, name: str, kind: Literal["input", "parameter"]) -> None:
+        """Notes what is there before the call."""
+        self._note(tensor, f"{kind} {name!r}", (), kind)
+
+    def _note(
+        self, tensor: Tensor, made_by: str, takes: tuple[str, ...], given: Literal["", "input", "parameter"] = ""
+    ) -> None:
         number = str(len(self.steps))
-        self.steps.append(TracedStep(value=number, made_by=made_by, takes=takes))
+        self.steps.append(TracedStep(value=number, made_by=made_by, takes=takes, given=given))
         self._names[id(tensor)] = number
         self._held.append(tensor)
-        if tensor.is_floating_point():
-            self.values[number] = to_numpy(tensor).copy()  # one that is written into later shows what it is now
+        if tensor.is_floating_point():  # a copy: one that is written into later shows what it is now
+            self.values[number] = to_numpy(tensor.detach()).copy()
 
 
 @contextmanager
@@ -64,9 +72,25 @@ def told_parts(module: nn.Module, operators: Operators) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _in_parts() -> Iterator[None]:
+    """Attention and whole layers are not computed by one operator each, which shows nothing of its inside."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
 def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[TracedStep], dict[str, Array]]:
     """The steps of a call, and the values of floating-point numbers by the number of their step."""
     operators = Operators()
-    with torch.no_grad(), told_parts(module, operators), operators:
+    for name, tensor in tensors.items():
+        operators.give(tensor, name, "input")
+    for path, tensor in chain(module.named_parameters(), module.named_buffers()):
+        operators.give(tensor, path, "parameter")
+    with torch.no_grad(), told_parts(module, operators), _in_parts(), operators:
         module(**tensors)
     return operators.steps, operators.values
