@@ -14,8 +14,9 @@ Outputs = Mapping[str, Array]
 
 
 def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
-    """The file's output → the source's: of one name, else the next of its shape; and those that have none."""
-    pairs = {name: name for name in file if name in source and file[name].shape == source[name].shape}
+    """The file's output → the source's: of one name, whatever its shape, else the next of its shape; and those that
+    have none."""
+    pairs = {name: name for name in file if name in source}
     left = [name for name in source if name not in pairs.values()]
     unpaired = []
     for name, value in file.items():

@@ -132,12 +132,22 @@ class WholeInputs:
         """The size, where the file fixes none."""
         sizes = {role: size for each in self.file.inputs for role, size in self._axes(each) if isinstance(size, int)}
         batch, sequence = sizes.get("batch", batch), sizes.get("sequence", sequence)
-        return self.baked.get("batch", batch), self.baked.get("sequence", sequence)
+        batch, sequence = self.baked.get("batch", batch), self.baked.get("sequence", sequence)
+        return (sequence, sequence) if self._is_square and "batch" not in sizes else (batch, sequence)
+
+    @cached_property
+    def _is_square(self) -> bool:
+        """Whether it declares that there are as many items as positions, as where both were given one name."""
+        named = ([size for size in each.shape or () if isinstance(size, str)] for each in self.file.inputs)
+        return any(len({*symbols}) < len(symbols) for symbols in named)
 
     def _axes(self, port: WholeInput) -> list[tuple[str, int | str | None]]:
         """(Role, size) of each axis: "batch", "sequence", or "" for a fixed size of its own."""
         shape = port.shape or ()
         roles = [self._role(place, size, port) for place, size in enumerate(shape)]
+        for place, size in enumerate(shape):
+            if isinstance(size, str) and size in shape[:place]:
+                roles[place] = "sequence"
         return list(zip(roles, shape, strict=True))
 
     def _role(self, place: int, size: int | str | None, port: WholeInput) -> str:

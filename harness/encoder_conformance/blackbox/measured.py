@@ -85,6 +85,8 @@ class Measure:
     def __init__(self, source: Source, *, few: bool) -> None:
         self._source, self._seeds = source, range(2 if few else _DISTURBED)
         self.failed: list[RaisedCase] = []
+        self.changed = ""
+        """Why its answers are no measure after all: it gave another once it had answered the others."""
 
     def unfit(self, case: WholeCase) -> str:
         """Why its answers are no measure: it cannot be called so, or answers another thing each time."""
@@ -103,13 +105,18 @@ class Measure:
             return f"{self._source.request.target} answers once, and not again: {two.message.splitlines()[0]}"
         if not one:
             return f"{self._source.request.target} returns no tensor"
-        if any(not np.array_equal(one[name], two[name], equal_nan=True) for name in one):
+        if not _are_the_same(one, two):
             return f"{self._source.request.target} answers the same inputs otherwise the second time"
         return ""
 
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[ExpectedOutputs]:
         """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone."""
         right = {case.name: self._asked(case, self.widest) for case in cases}
+        again = self._source.outputs(cases[0].inputs, self.widest)
+        before = right[cases[0].name]
+        if before is not None and (isinstance(again, Failure) or not _are_the_same(before, again)):
+            self.changed = f"{self._source.request.target} answers the same inputs otherwise after others"
+            return []
         errors: dict[str, list[Outputs]] = {name: [] for name, answer in right.items() if answer is not None}
         kept = [case for case in cases if case.name in errors]
         for case in kept:
@@ -146,6 +153,10 @@ class Measure:
             for name, value in right.items()
         }
         return ExpectedOutputs(case, right, sigma)
+
+
+def _are_the_same(one: Outputs, two: Outputs) -> bool:
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name], equal_nan=True) for name in one)
 
 
 def _is_finite(outputs: Outputs) -> bool:

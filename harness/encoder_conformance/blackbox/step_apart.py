@@ -22,6 +22,8 @@ all that is beside it."""
 def hidden_in(value: Array) -> Bools:
     """Which numbers [*shape] are no number but hide a position."""
     wide = value.astype(np.float64)
+    if not wide.size or wide.min() >= -_HIDES:  # as nearly every value, and all weights
+        return np.zeros(wide.shape, np.bool_)
     ordered = np.sort(np.abs(wide[wide != 0.0]), axis=None)
     with np.errstate(over="ignore"):
         gaps = np.flatnonzero(ordered[1:] > np.maximum(_HIDES * ordered[:-1], _HIDES))

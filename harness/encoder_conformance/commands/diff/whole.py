@@ -54,6 +54,8 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
         progress.step(side.name)
     progress.begin("asking both", len(cases))
     expected = measure.expected(cases, progress)
+    if measure.changed:
+        raise InputError(measure.changed, where=second.name, hint="nothing was compared")
     answered = {each.case.name for each in expected}
     outputs, apart, undefined = _apart(one, expected)
     beside = sorted({name for each in expected for name in each.outputs} - {*outputs.values()})

@@ -9,6 +9,7 @@ from encoder_conformance.blackbox.comparing import (
     LIMIT,
     Outputs,
     judged,
+    kind_of_problem,
     paired,
     undefined_apart,
     undefined_differ,
@@ -62,9 +63,11 @@ def compare_whole(
         return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
+    if found.changed:
+        return WholeComparison(name, not_compared=(noted("source-not-repeatable", found.changed),))
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
     answered = compared(name, expected, files, found.failed)
-    notes = tuple(_notes(called, found, inputs))
+    notes = (*answered.notes, *_notes(called, found, inputs))
     return replace(answered, notes=notes, first_apart=None if few else _first_apart(answered, called, file, runs))
 
 
@@ -153,7 +156,14 @@ def _called(session: Session, model: Path, inputs: Outputs) -> Outputs | Failure
 
 
 def _raised(failed: Sequence[RaisedCase]) -> tuple[Finding, ...]:
-    return tuple(noted("source-raises", str(each), case=each.case) for each in failed)
+    """What the source raises, once for all cases that it raises the same in."""
+    cases: dict[str, list[str]] = {}
+    for each in failed:
+        cases.setdefault(each.raised, []).append(each.case)
+    return tuple(
+        noted("source-raises", f"{'; '.join(names)}: the source raises {raised}", cases=names)
+        for raised, names in cases.items()
+    )
 
 
 def compared(
@@ -172,6 +182,7 @@ def compared(
     first = expected[0]
     pairs, unpaired = paired(shown, first.outputs)
     verdicts, better, undefined = list[WholeVerdict](), list[str](), dict[str, Finding]()
+    nothing: dict[str, list[str]] = {}
     for run, answers in files:
         if all(isinstance(each, Failure) for each in answers.values()):
             continue  # a runtime that does not run the file is said in phase `loads`
@@ -184,14 +195,62 @@ def compared(
             for name, theirs in pairs.items():
                 compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
                 rms, problem, has_more = judged(*compared)
+                if problem and kind_of_problem(*compared[:2]) == "not-compared":
+                    nothing.setdefault(f"{name!r}: {problem}", []).append(each.case.name)
+                    continue
                 if (far := undefined_apart(*compared)) > LIMIT:
                     undefined[each.case.name] = undefined_differ(each.case.name, name, far)
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
-    lone = (
-        noted("output-unpaired", f"the output {name!r} has no counterpart in the source", output=name)
-        for name in unpaired
-    )
-    said = [*_raised(failed), *lone, *undefined.values()]
+    said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(nothing)]
+    notes = tuple(_left_over(pairs, first.outputs))
     cases = [each.case for each in expected]
-    return WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)))
+    found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
+    return replace(found, exchanged=dict(_exchanged(found, expected, files)))
+
+
+def _exchanged(
+    found: WholeComparison,
+    expected: Sequence[ExpectedOutputs],
+    files: Sequence[tuple[RuntimeRun, Mapping[str, Outputs | Failure]]],
+) -> Iterator[tuple[str, str]]:
+    """An output of the file that is nowhere the source's it is compared with → the one that it is everywhere."""
+    right = {each.output for each in found.verdicts if each.agrees}
+    answers = next((each for _, each in files if not any(isinstance(one, Failure) for one in each.values())), {})
+    for name in (name for name in found.outputs if name not in right and answers):
+        for other in expected[0].outputs:
+            if other != found.outputs[name] and all(
+                _is(answers[each.case.name], name, each, other) for each in expected
+            ):
+                yield name, other
+                break
+
+
+def _is(answer: Outputs | Failure, name: str, each: ExpectedOutputs, other: str) -> bool:
+    """Whether an output of a file is this one of the source's in a case."""
+    if isinstance(answer, Failure) or other not in each.outputs:
+        return False
+    rms, problem, _ = judged(answer[name], each.outputs[other], each.sigma[other], each.case.undefined)
+    return not problem and rms is not None and rms <= LIMIT
+
+
+def _lone(unpaired: Sequence[str], file: Outputs, source: Outputs) -> Iterator[Finding]:
+    """The file's outputs that are compared with nothing."""
+    there = ", ".join(f"{name!r} {list(value.shape)}" for name, value in source.items())
+    for name in unpaired:
+        what = f"the output {name!r} {list(file[name].shape)} has no counterpart in the source, which gives {there}"
+        yield noted("output-unpaired", what, output=name)
+
+
+def _left_over(pairs: Mapping[str, str], source: Outputs) -> Iterator[Finding]:
+    """The source's outputs that are no output of the file: a file may leave some out."""
+    for name in (name for name in source if name not in pairs.values()):
+        message = f"the source gives {name!r} {list(source[name].shape)} too, which is no output of the file"
+        yield noted("output-unpaired", message, output=name, side="source")
+
+
+def _nothing(cases: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Outputs of which there was nothing to compare, and in which cases."""
+    for what, names in cases.items():
+        unique = list(dict.fromkeys(names))
+        yield noted("not-compared", f"{what} in {'; '.join(unique)}", cases=unique)

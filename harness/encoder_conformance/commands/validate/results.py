@@ -133,7 +133,8 @@ class Validation(Frozen):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def conclusion(self) -> Kind:
-        if not self.judged:
+        measured = any(error.phase == "reduction" for error in self.errors)  # what its integers do, in any layer
+        if not self.judged and not measured:
             return "not_judged"
         own = [error for error in self.errors if not error.is_of(self.wrong_runtimes)]
         if own or (self.strict and self.warnings):

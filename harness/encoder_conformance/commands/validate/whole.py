@@ -41,6 +41,8 @@ class WholeComparison:
     notes: Sequence[Finding] = ()
     first_apart: Finding | None = None
     """The first step of the file that is none of the source's, and in which case; or why that is not known."""
+    exchanged: Mapping[str, str] = field(default_factory=dict)
+    """An output of the file → the source's that it is, where it is compared with another."""
 
     @property
     def why_not(self) -> list[str]:

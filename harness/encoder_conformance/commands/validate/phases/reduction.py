@@ -56,8 +56,9 @@ def _not_measured(evidence: ValidationEvidence) -> PhaseFinding:
 
 def _is_of_float16(subject: ExaminedFile) -> bool:
     """Whether one layer computes in it. The stages of a stack are whole layers."""
-    computed_in = subject.rounded_as or subject.dtype
-    return computed_in == "float16" and subject.layer is not None and not subject.layer.is_stack
+    if not subject.is_understood or subject.layer is None or subject.layer.is_stack:
+        return False
+    return (subject.rounded_as or subject.dtype) == "float16"
 
 
 def _format(subject: ExaminedFile) -> str:

@@ -63,6 +63,8 @@ def _cases(verdicts: list[WholeVerdict]) -> str:
 
 def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
     """What the cases have in common that are apart, where others are not."""
+    if (other := whole.exchanged.get(verdicts[0].output)) is not None:
+        return f"it is the source's {other!r}: outputs are compared by name, else in order"
     apart = {each.case for each in verdicts}
     off = [case for case in whole.cases if case.name in apart]
     right = [case for case in whole.cases if case.name not in apart]

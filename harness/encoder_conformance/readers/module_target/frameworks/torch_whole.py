@@ -54,7 +54,10 @@ class WholeTorch(WholeModule):
                 answer = self._module(**tensors)
         except Exception as error:
             raise RuntimeError(last_frames(error)) from None
-        return {name: to_numpy(each) for name, each in _tensors(answer, "")}
+        tensors = dict(_tensors(answer, ""))
+        if strange := next((name for name, each in tensors.items() if each.is_complex()), None):
+            raise RuntimeError(f"{strange!r} is of complex numbers, which no output of a file is compared with")
+        return {name: to_numpy(each) for name, each in tensors.items()}
 
     def _tensors(self, given: Mapping[str, Array]) -> dict[str, Tensor]:
         """In the format of the parameters, what is of floating-point numbers."""

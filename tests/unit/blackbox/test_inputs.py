@@ -1,0 +1,26 @@
+"""Inputs for a file whose dimensions are named in an unusual way."""
+
+import pytest
+
+from encoder_conformance.blackbox.inputs import WholeInputs
+from encoder_conformance.protocol.description import WholeFile, WholeInput
+
+
+def sizes(*x: str | int, mask: tuple[str | int, ...] = ("n", "n")) -> set[tuple[int, ...]]:
+    inputs = (WholeInput(name="x", dtype="float32", shape=x), WholeInput(name="mask", dtype="bool", shape=mask))
+    cases = WholeInputs(WholeFile(inputs=inputs, outputs=(), held="float32")).cases()
+    assert {case.inputs["mask"].shape for case in cases} == {case.inputs["x"].shape[:2] for case in cases}
+    return {case.inputs["x"].shape for case in cases}
+
+
+def test_items_and_positions_of_one_name_are_as_many() -> None:
+    assert sizes("n", "n", 16) == {(n, n, 16) for n in (1, 7, 20, 33)}
+
+
+@pytest.mark.parametrize("x", [("b", "s", 16), ("n", "s", 16)])
+def test_those_of_two_names_are_not(x: tuple[str | int, ...]) -> None:
+    assert (3, 1, 16) in sizes(*x, mask=x[:2])
+
+
+def test_what_is_fixed_stays() -> None:
+    assert {shape[:2] for shape in sizes(2, 5, 16, mask=(2, 5))} == {(2, 5)}
