@@ -122,7 +122,10 @@ def test_what_stands_before_a_layer_or_in_it_is_compared(against: Callable, sour
     assert (status, found["conclusion"]) == (1, "wrong"), said
     assert found["whole"]["rms"] > 1e4
     assert any(each["phase"] == "whole" and each["severity"] == "error" for each in found["findings"])
-    made_by = {"shifted": "from Add '/Add' ('/words/Gather_output_0', as words: embedding has it", "gelu": "from "}
+    made_by = {
+        "shifted": "from Gather '/places/Gather' ('places.weight', as parameter 'places.weight' has it",
+        "gelu": "from ",
+    }
     assert any(each["message"].startswith(made_by[source]) for each in found["findings"]), said
 
 

@@ -203,8 +203,7 @@ def compared(
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
     said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(nothing)]
-    notes = tuple(_left_over(pairs, first.outputs))
-    cases = [each.case for each in expected]
+    cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
 
