@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from encoder_conformance.blackbox.lone_step import LoneStep, activations_of
-from encoder_conformance.blackbox.step_apart import SAME, WHOLE, Test, by_a_number, hidden_in, partly, what_it_computes
+from encoder_conformance.blackbox.step_apart import SAME, WHOLE, Test, by_a_number, partly, what_it_computes
 from encoder_conformance.blackbox.traced_call import TracedCall
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.protocol.steps import TracedStep
@@ -112,9 +112,7 @@ class InItsPlace:
         if len(read) != 1 or values[read[0]].shape != values[other.value].shape:
             return None
         beside = tuple(values[name] for name in other.takes if name in values and name != read[0])
-        given = values[read[0]]
-        hidden = hidden_in(given)
-        return LoneStep(given, values[other.value], beside, hidden if hidden.any() else None)
+        return LoneStep(values[read[0]], values[other.value], beside)
 
     def _alone(self, step: TracedStep) -> Array:
         """The last value of the step's size that is made of it alone, element by element and row by row."""
@@ -152,7 +150,8 @@ class InItsPlace:
         theirs = {first[name]: name for name in other.takes if name in first}
         mine = {name: first.get(self.pairs.get(name, "")) for name in step.takes if name in self.mine.numbers}
         for name, same in mine.items():
-            if same in theirs and (said := self._otherwise_arranged(self.mine.values[name], theirs[same])):
+            is_turned = step.made_by.startswith("Gemm")  # which may take a matrix as it is or transposed
+            if same in theirs and (said := self._otherwise_arranged(self.mine.values[name], theirs[same], is_turned)):
                 return f"{name!r} is {said}"
         left = _one_of(self.mine, [name for name, same in mine.items() if same not in theirs])
         due = _one_of(self.right, [name for name in theirs if name not in mine.values()])
@@ -169,15 +168,19 @@ class InItsPlace:
         maker = self.right.makers[self.right.first.get(name, name)]
         return maker.made_by if maker.given else f"what {maker.made_by} makes"
 
-    def _otherwise_arranged(self, value: Array, other: str) -> str:
-        """What a value [*shape] is of one that has the same numbers, where it has them in other places."""
+    def _otherwise_arranged(self, value: Array, other: str, either_way: bool) -> str:
+        """What a value [*shape] is of one that has the same numbers, where it has them in other places. `either_way`:
+        its last two axes may be exchanged."""
         due, limit = self.right.values[other], self.limits[other]
-        turned = (value, np.swapaxes(value, -1, -2)) if value.ndim > 1 else (value,)
-        alike = [each.reshape(due.shape) for each in turned if each.shape[-1:] == due.shape[-1:]]
+        turned = np.swapaxes(value, -1, -2) if value.ndim > 1 else value
+        ways = (value, turned) if either_way or value.shape[-2:] != due.shape[-2:] else (value,)
+        alike = [each.reshape(due.shape) for each in ways if each.shape[-1:] == due.shape[-1:]]
         if any(what_it_computes(each, due, limit) == SAME for each in alike):
             return ""
         said = next((said for each in alike if (said := what_it_computes(each, due, limit))), "")
-        if not said and any(each.shape[-2:] == due.shape[-2:] for each in turned):
+        if turned.shape == due.shape and what_it_computes(turned, due, limit) == SAME:
+            said = "{} transposed"
+        if not said and any(each.shape[-2:] == due.shape[-2:] for each in ways):
             said = "{} in another order"
         return said.format(self._named(other))
 

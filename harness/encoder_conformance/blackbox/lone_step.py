@@ -25,10 +25,12 @@ from encoder_conformance.spec.load import load, load_deviations
 
 _EVALUATIONS = 2000
 """Of equations: some four seconds, of as many numbers as are looked at."""
-_MOST = 1 << 14
+_MOST = 1 << 11
 """Numbers that are looked at: those of the first items."""
 _EXACT = 1e-9
 """Of a value's root of the mean square: two ways to write one equation differ by less in float64."""
+_LOWEST = -1e30
+"""A score whose weight is 0 beside any other."""
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 0.0)
 _NORMS = {
     "layer_norm": "({x} - mean({x}, -1)) / sqrt(var({x}, -1) + {epsilon}) * norm1.gain + norm1.shift",
@@ -54,7 +56,8 @@ class StepAnswer:
         return f"{found} of a, what it takes, and not {specified}{name}"
 
     def _shown(self, text: str) -> str:
-        """An equation in the names of a step by itself, with the epsilon of the layer that stands in."""
+        """An equation in the names of a step by itself, with the epsilon of the layer that stands in, and no mask."""
+        text = re.sub(r"^where\(mask, (.*), 0\)$", r"\1", text.replace(", mask)", ")").replace(", mask, ", ", "))
         names = {self.reads: "a", "norm1.gain": "gain", "norm1.shift": "shift"}
         names["epsilon"] = f"{_stand_in().norm.epsilon:g}"
         return re.sub(r"[a-z_]\w*(\.\w+)?", lambda name: names.get(name[0], name[0]), text)
@@ -62,13 +65,11 @@ class StepAnswer:
 
 @dataclass(frozen=True)
 class LoneStep:
-    """What the other gives, `due` [*shape], of `read` [*shape]; `beside`: the parameters that it takes, [D] each, and
-    `hidden`, as `read`, where nothing may be attended to."""
+    """What the other gives, `due` [*shape], of `read` [*shape]; `beside`: the parameters that it takes, [D] each."""
 
     read: Array
     due: Array
     beside: tuple[Array, ...] = ()
-    hidden: Array | None = None
 
     def answer(self, found: Array, limit: float) -> StepAnswer | None:
         """What `found` [*shape] is of the same; `limit`: the rms that noise may leave. None where that is not known,
@@ -91,8 +92,7 @@ class LoneStep:
 
     def _of_few_items(self) -> "LoneStep":
         kept = slice(max(1, _MOST * len(self.due) // self.due.size))
-        hidden = None if self.hidden is None else self.hidden[kept]
-        return LoneStep(self.read[kept], self.due[kept], self.beside, hidden)
+        return LoneStep(self.read[kept], self.due[kept], self.beside)
 
     def _forms(self) -> Iterator[tuple[str, Equation, Operands]]:
         """The forms that give what is due: a stage, its equation, and the operands."""
@@ -102,17 +102,14 @@ class LoneStep:
                 if not has_constant(parsed(form.format("ffn_hidden"))):
                     yield from self._if_due("ffn_activation", form.format("ffn_hidden"), {"ffn_hidden": x})
         if x.ndim == 4 and not self.beside:
-            values = {"attention_scores": np.where(self._hidden, 0.0, x), "mask": ~self._hidden}
+            # What hides is a score like another here: the step before made it.
+            values = {"attention_scores": np.maximum(x, _LOWEST), "mask": np.ones((1, 1, 1, 1), np.bool_)}
             yield from self._if_due("attention_weights", "softmax(attention_scores, mask)", values)
         gain = dict(zip(("norm1.gain", "norm1.shift"), self.beside, strict=False))
         if "norm1.gain" in gain:
             for form in _NORMS.values():
                 for epsilon in _EPSILONS:
                     yield from self._if_due("norm1", form.format(x="x", epsilon=f"{epsilon:g}"), {"x": x, **gain})
-
-    @property
-    def _hidden(self) -> Array:
-        return np.zeros(self.read.shape, np.bool_) if self.hidden is None else self.hidden
 
     def _if_due(self, stage: str, text: str, values: Mapping[str, Array]) -> Iterator[tuple[str, Equation, Operands]]:
         layer, shape = _stand_in(), self.due.shape

@@ -34,7 +34,7 @@ def test_another_number_is_told_with_the_number_of_the_other() -> None:
 @pytest.mark.parametrize(
     ("operand", "due"),
     [
-        (np.sin(X), "it takes 'x' where add takes what before makes"),
+        (np.cumsum(X, 1), "it takes 'x' where add takes what before makes"),
         (X / 2, "'x' is 2 times what before makes"),
     ],
 )
@@ -74,3 +74,10 @@ def test_an_activation_of_what_the_other_does_not_activate() -> None:
 def test_what_is_not_known_is_what_there_is_in_its_place() -> None:
     right, mine = call(("s", "cumsum", ("x",), np.cumsum(X, 1))), call(("s", "Mish 's'", ("x",), np.sin(X) * X**2))
     assert said(mine, right) == "in its place there is cumsum"
+
+
+def test_a_square_matrix_that_is_transposed_is_told() -> None:
+    right, mine = call(("p", "mm", ("x", "w"), X @ WEIGHT)), call(("p", "MatMul 'p'", ("x", "t"), X @ WEIGHT.T))
+    turned = TracedStep(value="t", made_by="parameter 't'", takes=(), given="parameter")
+    mine = TracedCall([turned, *mine.steps], {**mine.values, "t": np.ascontiguousarray(WEIGHT.T)})
+    assert said(mine, right) == "'t' is parameter 'w' transposed"

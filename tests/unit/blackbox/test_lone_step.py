@@ -70,11 +70,16 @@ def test_the_variance_over_one_less_is_told() -> None:
 
 
 @pytest.mark.parametrize("least", [-1e9, -np.inf])
-def test_a_softmax_knows_what_is_hidden_before_it(least: float) -> None:
-    step = LoneStep(masked(least), softmax(SCORES, HIDDEN), hidden=HIDDEN)
-    assert (
-        said(step, softmax(2 * SCORES, HIDDEN)) == "softmax(2 * a, mask) of a, what it takes, and not softmax(a, mask)"
-    )
+def test_a_softmax_is_told_beside_what_is_hidden(least: float) -> None:
+    step = LoneStep(masked(least), softmax(SCORES, HIDDEN))
+    assert said(step, softmax(2 * SCORES, HIDDEN)) == "softmax(2 * a) of a, what it takes, and not softmax(a)"
+
+
+def test_a_softmax_over_the_queries_is_told() -> None:
+    nothing = np.zeros_like(HIDDEN)
+    found = softmax(np.where(HIDDEN.all(-2, keepdims=True), 0.0, SCORES), nothing, -2)  # what is as low everywhere
+    answer = said(LoneStep(masked(-3e38), softmax(SCORES, HIDDEN)), found)
+    assert answer == "softmax(a, -2) of a, what it takes, and not softmax(a)"
 
 
 def test_what_is_right_or_of_no_known_form_is_told_nothing() -> None:
