@@ -182,7 +182,7 @@ def compared(
     first = expected[0]
     pairs, unpaired = paired(shown, first.outputs)
     verdicts, better, undefined = list[WholeVerdict](), list[str](), dict[str, Finding]()
-    nothing: dict[str, list[str]] = {}
+    without: dict[str, list[str]] = {}
     for run, answers in files:
         if all(isinstance(each, Failure) for each in answers.values()):
             continue  # a runtime that does not run the file is said in phase `loads`
@@ -196,13 +196,13 @@ def compared(
                 compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
                 rms, problem, has_more = judged(*compared)
                 if problem and kind_of_problem(*compared[:2]) == "not-compared":
-                    nothing.setdefault(f"{name!r}: {problem}", []).append(each.case.name)
+                    without.setdefault(f"{name!r}: {problem}", []).append(each.case.name)
                     continue
                 if (far := undefined_apart(*compared)) > LIMIT:
                     undefined[each.case.name] = undefined_differ(each.case.name, name, far)
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
-    said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(nothing)]
+    said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(without)]
     cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
