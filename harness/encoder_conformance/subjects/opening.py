@@ -163,12 +163,14 @@ def open_module(request: SubjectRequest, log: Path) -> Subject:
 
 def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
     """The module or the part that was named; else the whole, or the one part that has the most values of `made`."""
-    found = module.examined(module.request.at)
+    found = module.examined(module.request.at, like=True)
     if module.request.at is None and not _fits(found, made):
         parts = {path: module.examined(path, like=True) for path in [*_containers(module), *module.listed()]}
         equal = {path: _equal(part.parameters, made) for path, part in parts.items() if _fits(part, made)}
         if equal:
             found = module.examined(max(equal, key=equal.__getitem__))  # the worker answers for what came last
+        elif isinstance(found, Problem) and found.kind == "too-large-as-one":  # the whole may be the stack itself
+            found = module.examined(None)
     if isinstance(found, Problem):
         raise found.error(where)
     if found.layer is None:

@@ -54,12 +54,13 @@ class SourceLines:
         """Own parameter → the line that reads it. `marks`: the number of each own element [n]."""
         readers = {name: node for node in reversed(self._model.graph.node) for name in node.input}
         order = np.argsort(marks)
+        ascending = marks[order]
         owners = list(_owners(own))
         for tensor in self._model.graph.initializer:
             values = numpy_helper.to_array(tensor).reshape(-1)
             if tensor.name not in readers or values.dtype != marks.dtype or not values.size:
                 continue
-            at = order[min(int(np.searchsorted(marks[order], values[0])), len(marks) - 1)]
+            at = order[min(int(np.searchsorted(ascending, values[0])), len(marks) - 1)]
             if marks[at] == values[0]:
                 line, _ = self._own(self._with_a_line(tensor.name, readers))
                 yield next(name for end, name in owners if at < end), line
