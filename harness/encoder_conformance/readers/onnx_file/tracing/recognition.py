@@ -224,7 +224,7 @@ def _has_gain_of_each_head(
     if not gains:
         return False
 
-    def without(values: Array, put: Mapping[str, Array] = {}) -> Array:
+    def without(values: Elementwise, put: Mapping[str, Array] = {}) -> Elementwise:
         return function(values, {**put, **gains})
 
     try:
