@@ -38,7 +38,8 @@ def flax_block():
 
     class Block(nnx.Module):
         def __init__(self, rngs):
-            self.norm1, self.norm2 = (nnx.LayerNorm(64, epsilon=1e-5, rngs=rngs) for _ in range(2))
+            chosen = {"epsilon": 1e-5, "use_fast_variance": False, "rngs": rngs}
+            self.norm1, self.norm2 = nnx.LayerNorm(64, **chosen), nnx.LayerNorm(64, **chosen)
             self.attention = nnx.MultiHeadAttention(4, 64, decode=False, rngs=rngs)
             self.up, self.down = nnx.Linear(64, 128, rngs=rngs), nnx.Linear(128, 64, rngs=rngs)
 

@@ -190,7 +190,15 @@ _TWENTY = (
     "17 % reading parameters back to see that a worker has them as they were sent, 10 % the checks of dropout, 8 % "
     "those of initialisation and 7 % reading goldens. The parts overlap, and the profiler takes a share of its own."
 )
+_AGAIN = "the framework is imported, and the module is asked all of its cases, each time. {}"
 REASONS: dict[tuple[str, str], str] = {
+    ("checks", "torch_layer"): (
+        "PyTorch's import and one export alone take [[alone]]; most of the rest is the noise of the oracle, which is σ."
+    ),
+    ("checks", "torch_layer-again"): _AGAIN.format("PyTorch's import alone takes 1.4 s."),
+    ("checks", "keras_block-again"): _AGAIN.format("TensorFlow's import takes 3 s, and what it exports is not kept."),
+    ("checks", "flax_block"): "four fifths of it are XLA's, which compiles the module for each shape that is asked.",
+    ("checks", "flax_block-again"): _AGAIN.format("JAX finds its programs, and traces and exports the module anew."),
     ("load", "checks-processor"): _TWENTY,
     **{
         ("layers-keras", f"{way}, S=512"): _SCALED.format(

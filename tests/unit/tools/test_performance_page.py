@@ -21,6 +21,10 @@ TARGETS = {
     "overhead": {"one": 1.15, "one-worker": 1.15},
     "overhead-of-four": {},
     "verdicts": {"warm": 200.0},
+    "checks": {
+        **{"torch_layer": 6.0, "keras_block": 12.0, "flax_block": 20.0},
+        **dict.fromkeys(("torch_layer-again", "keras_block-again", "flax_block-again"), 3.0),
+    },
     "memory": dict.fromkeys(("hundred", "thousand", "thousands", "ten-thousand"), 200.0),
     "load": {"checks-memory": 200.0, "checks-processor": 3.0, "records-linear": 1.1, "records-memory": 200.0},
     "files": {"one": 10.0, "all": 25.0, "twelve": 60.0, "twelve-memory": 3000.0},
