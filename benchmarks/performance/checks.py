@@ -10,8 +10,8 @@ from benchmarks.performance.measuring import Took, command, in_turns, ratios
 from benchmarks.performance.page import Figure, Measured, median_of
 
 QUESTION = (
-    "What does `conform check` of a layer of d_model 64 take, of processor, from the command to the verdict: with an "
-    "empty cache folder, and again? Beside it a script that imports PyTorch and exports the same layer once."
+    "What does `conform check` of a layer of d_model 64 take, with an empty cache folder, and again? The script "
+    "imports PyTorch and exports the layer once."
 )
 REPEATS = 3
 _ALONE = """

@@ -115,12 +115,15 @@ def page(kept: Kept) -> str:
         versions=", ".join(f"{name} {value}" for name, value in kept.versions.items()),
         met=sum(figure.met is True for figure in targets),
         targets=len(targets),
-        answers="\n".join(section(name, answer) for name, answer in kept.answers.items()),
+        answers="\n".join(section(name, kept) for name in kept.answers),
     )
     return said.rstrip() + "\n"
 
 
-def section(name: str, answer: Answer) -> str:
+def section(name: str, kept: Kept) -> str:
+    """A question that sections share is asked in the first of them."""
+    answer = kept.answers[name]
+    first = next(other for other, each in kept.answers.items() if each.question == answer.question)
     rows = [
         (figure.what, shown(figure.kind, figure.value), spread(figure), target(figure), verdict(figure))
         for figure in answer.figures
@@ -131,7 +134,7 @@ def section(name: str, answer: Answer) -> str:
     lines = [
         f"## {name}",
         "",
-        answer.question,
+        answer.question if first == name else f"The question is that of {first}.",
         "",
         f"Taken on {answer.taken_on} at {answer.commit}, on {answer.processor}; {how}.{quiet}",
     ]
@@ -190,15 +193,12 @@ _TWENTY = (
     "17 % reading parameters back to see that a worker has them as they were sent, 10 % the checks of dropout, 8 % "
     "those of initialisation and 7 % reading goldens. The parts overlap, and the profiler takes a share of its own."
 )
-_AGAIN = "the framework is imported, and the module is asked all of its cases, each time. {}"
 REASONS: dict[tuple[str, str], str] = {
-    ("checks", "torch_layer"): (
-        "PyTorch's import and one export alone take [[alone]]; most of the rest is the noise of the oracle, which is σ."
-    ),
-    ("checks", "torch_layer-again"): _AGAIN.format("PyTorch's import alone takes 1.4 s."),
-    ("checks", "keras_block-again"): _AGAIN.format("TensorFlow's import takes 3 s, and what it exports is not kept."),
-    ("checks", "flax_block"): "four fifths of it are XLA's, which compiles the module for each shape that is asked.",
-    ("checks", "flax_block-again"): _AGAIN.format("JAX finds its programs, and traces and exports the module anew."),
+    ("checks", "torch_layer"): "PyTorch's import and one export alone take [[alone]].",
+    ("checks", "torch_layer-again"): "PyTorch is imported, and all cases are asked.",
+    ("checks", "keras_block-again"): "TensorFlow's import takes 3 s, and its export is not kept.",
+    ("checks", "flax_block"): "XLA compiles the module for each shape.",
+    ("checks", "flax_block-again"): "JAX traces and exports the module anew.",
     ("load", "checks-processor"): _TWENTY,
     **{
         ("layers-keras", f"{way}, S=512"): _SCALED.format(
