@@ -28,6 +28,18 @@ class Block(nn.Module):
         return x + SETTINGS.scale * self.down(self.act(self.up(self.norm(x)))) + self.more
 
 
+class Either(Block):
+    """Two that make the same calls, and give another of what these make."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.gives_first = first
+
+    def forward(self, x: Tensor) -> Tensor:
+        sums = [x + self.down(self.act(self.up(self.norm(x)))), x + self.more]
+        return sums[0 if self.gives_first else 1]
+
+
 class Elsewhere(Block):
     def forward(self, x: Tensor) -> Tensor:
         return x + SETTINGS.scale * self.down(self.act(self.up(self.norm(x)))) + self.more
@@ -93,6 +105,12 @@ def test_another_module_is_exported_itself(
         "name": Renamed,
     }.get(other, Block)
     assert exports(made())[1]
+
+
+def test_what_gives_another_tensor_is_exported_itself(exports: Callable[[nn.Module], tuple[bytes, bool]]) -> None:
+    first, other = exports(Either(True)), exports(Either(False))
+    assert (first[1], other[1]) == (True, True)
+    assert first[0] != other[0]
 
 
 def test_what_cannot_be_seen_is_exported_each_time(exports: Callable[[nn.Module], tuple[bytes, bool]]) -> None:

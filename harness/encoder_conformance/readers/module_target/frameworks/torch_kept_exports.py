@@ -1,7 +1,7 @@
 """Exports that earlier commands made: an exporter takes three seconds, and most modules are checked more than once.
 
-A module's graph is known by one call of it: which operators are called, of what, with which constants, and at which
-lines of source. What is exported of two modules that are one in that, is one.
+A module's graph is known by one call of it: which operators are called, of what, with which constants, at which
+lines of source, and what of it is given. What is exported of two modules that are one in that, is one.
 """
 
 import hashlib
@@ -75,6 +75,10 @@ class Calls(SeesOperators):
             name = frame.f_code.co_filename
             yield name, frame.f_lineno, linecache.getline(name, frame.f_lineno)
             frame = frame.f_back
+
+    def give(self, output: Any) -> None:
+        """What the call gave: of the same operators, any result may be it."""
+        self._digest.update(repr(tree_map(self._told, output)).encode())
 
     def hexdigest(self) -> str:
         return self._digest.hexdigest()

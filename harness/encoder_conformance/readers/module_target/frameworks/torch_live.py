@@ -316,7 +316,9 @@ class TorchModule(LiveModule):
             if self._before:
                 self._before.restore()
             with suppress(Exception) if seen else nullcontext(), torch.no_grad(), seen or nullcontext():
-                called(self.module, self.signature, x, {})
+                output = called(self.module, self.signature, x, {})
+                if seen:
+                    seen.give(output)
                 return seen
         return None
 
