@@ -8,6 +8,7 @@ import onnx
 from jax import export as jax_export
 
 from encoder_conformance import Tensors
+from encoder_conformance.impls.bases.jax_layers.exporter import exporter
 from encoder_conformance.impls.bases.onnx_model.contract import input_names
 from encoder_conformance.impls.bases.onnx_model.names import rename
 from encoder_conformance.impls.jax_pure.adapter import nested, parameter_map
@@ -20,8 +21,6 @@ from encoder_conformance.impls.jax_pure.stages import encoder_stages
 def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int, *, biased: bool) -> onnx.ModelProto:
     """Its attention is written out, as it is where stages are asked for: jax.nn.dot_product_attention becomes ONNX's
     Attention, which gives a query with no key weights of 0 where JAX gives it uniform ones (onnx/onnx#8068)."""
-    from jax2onnx import to_onnx
-
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", dtype == "float64")
     held = jax.device_put(nested(parameter_map(dict(layer)).to_own(parameters, layer)))
@@ -39,7 +38,7 @@ def export(layer: Mapping[str, Any], parameters: Tensors, dtype: str, opset: int
 
     given = example(layer, dtype, biased=biased)
     jax.eval_shape(staged, *given)
-    model: onnx.ModelProto = to_onnx(
+    model = exporter()(
         staged,
         given,
         opset=opset,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from encoder_conformance.readers.module_target.frameworks import torch_kept_exports, torch_live
+from encoder_conformance.readers.module_target.frameworks import kept_exports, torch_live
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 
 D = 16
@@ -96,7 +96,7 @@ def test_another_module_is_exported_itself(
     if other == "constant":
         monkeypatch.setattr(SETTINGS, "scale", 0.25)
     if other == "exporter":
-        monkeypatch.setattr(torch_kept_exports, "_made_by", lambda: ["another"])
+        monkeypatch.setattr(kept_exports, "made_by", lambda packages: ["another"])
     made = {
         "function": lambda: Block(torch.tanh),
         "buffer": lambda: Block(more=1.0),

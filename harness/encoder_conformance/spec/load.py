@@ -284,7 +284,7 @@ def _fit(item: _Model, path: Path) -> _Model:
         hint = f"{', '.join(STACK_FAMILIES)} for a stack; {' or '.join(TOKEN_FAMILIES)} where there is an embedding"
         raise InputError(item.unfit_family, where=f"{shown(path)}: key family", hint=hint)
     if isinstance(item, Layer):
-        refuse_larger(item, LARGEST, shown(path))
+        refuse_larger(item, LARGEST, path)
     cited: tuple[str, ...] = () if isinstance(item, Deviation) else item.clauses
     for clause in cited:
         if clause not in clauses():

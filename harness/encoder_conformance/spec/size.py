@@ -1,6 +1,9 @@
 """The bytes of a layer's parameters, and the layers that are too large: computed without making any parameter."""
 
+from pathlib import Path
+
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.platform.paths import shown
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.parameters import parameter_count
 
@@ -21,11 +24,12 @@ def is_large(layer: Layer) -> bool:
     return layer.d_model > SMALL
 
 
-def refuse_larger(layer: Layer, limit: int, where: str) -> None:
+def refuse_larger(layer: Layer, limit: int, where: str | Path) -> None:
     """Raises InputError if the parameters of `layer` take more than `limit` bytes."""
     if (size := _ITEM * parameter_count(layer)) > limit:
         problem = f"its parameters would take {_text(size)} in float64; at most {_text(limit)} are possible"
-        raise InputError(problem, where=where, hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers")
+        place = where if isinstance(where, str) else shown(where)
+        raise InputError(problem, where=place, hint="take smaller sizes: d_model, d_ff, vocabulary, or fewer layers")
 
 
 def _text(size: int) -> str:

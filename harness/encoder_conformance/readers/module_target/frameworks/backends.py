@@ -5,10 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import onnx
-import onnx.numpy_helper
 
-from encoder_conformance.readers.module_target.installing import install
-from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 
@@ -30,33 +27,9 @@ class TensorFlow:
         return [np.asarray(tf.zeros_like(each) if g is None else tf.convert_to_tensor(g)) for each, g in pairs]
 
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        import tensorflow as tf
+        from encoder_conformance.readers.module_target.frameworks.tensorflow_export import exported
 
-        try:
-            import tf2onnx
-        except ImportError:
-            raise ExecutionError(f"tf2onnx is not installed: {install('tf2onnx')}") from None
-        signature = [tf.TensorSpec(x_shape, tf.float32, name="x")]
-        model: onnx.ModelProto
-        model, _ = tf2onnx.convert.from_function(tf.function(function), signature, opset=18)
-        _without_erfc(model.graph)
-        return model
-
-
-def _without_erfc(graph: onnx.GraphProto) -> None:
-    """1 - erf in place of erfc, which TensorFlow's GELU is and ONNX has not."""
-    nodes = []
-    for node in graph.node:
-        if node.op_type != "Erfc":
-            nodes.append(node)
-            continue
-        [x], [out] = node.input, node.output
-        one = onnx.numpy_helper.from_array(np.array(1, np.float32), f"{out}/one")
-        graph.initializer.append(one)
-        erf = onnx.helper.make_node("Erf", [x], [f"{out}/erf"])
-        nodes += [erf, onnx.helper.make_node("Sub", [one.name, f"{out}/erf"], [out], node.name)]
-    del graph.node[:]
-    graph.node.extend(nodes)
+        return exported(function, x_shape)
 
 
 class Jax:
@@ -66,7 +39,7 @@ class Jax:
         return [np.asarray(each) for each in jax.vjp(function, *given)[1](cotangent)]
 
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
-        from encoder_conformance.readers.module_target.frameworks.jax_tree import exported
+        from encoder_conformance.readers.module_target.frameworks.jax_export import exported
 
         return exported(function, x_shape)
 

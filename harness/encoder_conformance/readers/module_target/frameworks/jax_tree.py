@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
-from jax.interpreters import partial_eval as pe
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from encoder_conformance.protocol.description import Kept
@@ -20,8 +19,8 @@ from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
 from encoder_conformance.readers.module_target.calling_lines import line_in
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.frameworks.jax_export import exported
 from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
-from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldModule,
@@ -34,7 +33,6 @@ from encoder_conformance.readers.module_target.live import (
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
-from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -315,28 +313,6 @@ ARRAYS = Arrays(_beside, lambda value: isinstance(value, jax.Array))
 
 def arrays(feeds: Feeds) -> dict[str, jax.Array]:
     return {name: jnp.asarray(value) for name, value in feeds.items()}
-
-
-def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...]) -> onnx.ModelProto:
-    """Exports by jax2onnx what JAX traces: it has forms of its own for functions of libraries, and not for all choices.
-
-    Raises ExecutionError if it is not installed.
-    """
-    try:
-        from jax2onnx import to_onnx
-    except ImportError:
-        raise ExecutionError(f"jax2onnx is not installed: {install('jax2onnx')}") from None
-    given = jax.ShapeDtypeStruct(x_shape, jnp.float32)
-    program, held = _needed(jax.make_jaxpr(function)(given))
-    model: onnx.ModelProto = to_onnx(lambda x: jax.core.eval_jaxpr(program, held, x)[0], [given])
-    return model
-
-
-def _needed(traced: Any) -> tuple[Any, list[Any]]:
-    """The program of x without what its result does not need, and its constants: a compiled part is given its random
-    keys, which no exporter takes, though it draws nothing."""
-    program, needed, _ = pe.dce_jaxpr_consts(traced.jaxpr, [True] * len(traced.jaxpr.outvars), instantiate=True)
-    return program, [constant for constant, is_needed in zip(traced.consts, needed, strict=True) if is_needed]
 
 
 def wide(dtype: str) -> AbstractContextManager[Any]:

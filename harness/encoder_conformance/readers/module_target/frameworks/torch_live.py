@@ -21,6 +21,7 @@ from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.frameworks.kept_exports import recalled_or
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
     bare,
     copy_of,
@@ -30,13 +31,13 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_calls import MADE_BY, Calls, key_of
 from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
 from encoder_conformance.readers.module_target.frameworks.torch_drops_compiled import graph_drops
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_generators import generator_answer
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
-from encoder_conformance.readers.module_target.frameworks.torch_kept_exports import Calls, recalled_or
 from encoder_conformance.readers.module_target.frameworks.torch_known import known
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
@@ -308,7 +309,8 @@ class TorchModule(LiveModule):
                 raise ExecutionError("it writes into x, unseen by autograd, and is not exported")
             function = partial(called, self.module, self.signature, masks={})
             export = partial(exported, function, x_shape, self.module, simplified=simplified)
-            return recalled_or(export, self.module, calls, x_shape=x_shape, simplified=simplified)
+            key = None if calls is None else [*key_of(self.module, calls), x_shape, simplified]
+            return recalled_or(export, key, MADE_BY)
 
     def _calls(self, x: Tensor) -> Calls | None:
         """The calls of operators that it makes of x; None for one that cannot be seen."""

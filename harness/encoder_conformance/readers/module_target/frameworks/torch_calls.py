@@ -1,33 +1,24 @@
-"""Exports that earlier commands made: an exporter takes three seconds, and most modules are checked more than once.
+"""What a module's graph is known by: one call of it.
 
-A module's graph is known by one call of it: which operators are called, of what, with which constants, at which
-lines of source, and what of it is given. What is exported of two modules that are one in that, is one.
+Which operators are called, of what, with which constants, at which lines of source, and what of it is given. What is
+exported of two modules that are one in that, is one.
 """
 
 import hashlib
 import linecache
-import platform
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any, Self
 
-import onnx
-from google.protobuf.message import DecodeError
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.platform.kept import KeptFiles, digest_of_code
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 
-EXPORTS = KeptFiles("exports", room=256 << 20)
-_AT_MOST = 32 << 20
-"""Bytes of one export: a layer of 768 features has 28 million."""
-_MADE_BY = ("torch", "onnx", "onnxscript", "onnx_ir", "numpy")
+MADE_BY = ("torch", "onnx", "onnxscript", "onnx_ir", "numpy")
+"""The distributions that make an export of PyTorch."""
 
 
 class Calls(SeesOperators):
@@ -84,27 +75,6 @@ class Calls(SeesOperators):
         return self._digest.hexdigest()
 
 
-def recalled_or(
-    export: Callable[[], onnx.ModelProto], module: nn.Module, calls: Calls | None, **choices: object
-) -> onnx.ModelProto:
-    """The export that an earlier command kept of a module that made these calls; else that of `export`, kept."""
-    if calls is None:
-        return export()
-    key = [calls.hexdigest(), [*dict(module.named_parameters())], [*dict(module.named_buffers())], choices, _made_by()]
-    if (content := EXPORTS.get(key)) is not None:
-        with suppress(DecodeError):
-            return onnx.load_from_string(content)
-    model = export()
-    if model.ByteSize() <= _AT_MOST:
-        EXPORTS.put(key, model.SerializeToString())
-        EXPORTS.forget_oldest()
-    return model
-
-
-def _made_by() -> list[object]:
-    """The program that exports, the versions of what it does that with, and Python's."""
-    found = list[object]([digest_of_code(Path(__file__).parents[1]), platform.python_version()])
-    for name in _MADE_BY:
-        with suppress(PackageNotFoundError):
-            found.append(version(name))
-    return found
+def key_of(module: nn.Module, calls: Calls) -> list[object]:
+    """What a module that makes these calls is known by, with the names of what it holds."""
+    return [calls.hexdigest(), [*dict(module.named_parameters())], [*dict(module.named_buffers())]]
