@@ -17,7 +17,7 @@ from encoder_conformance.diagnosis.in_sigma import conforms
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.backward import gradients, played
-from encoder_conformance.oracle.equation import Operands, named_inputs
+from encoder_conformance.oracle.equation import Operands
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.inputs import given
@@ -77,7 +77,7 @@ def _conforms(case: ObservedGradients) -> bool:
 def _gradients(case: Case, wrong: Mapping[str, Equation], dtype: type[np.floating]) -> dict[str, Array]:
     a, what = Arithmetic(dtype), given(case)
     parameters = {name: value.astype(dtype) for name, value in what.parameters.items()}
-    values = named_inputs(parameters, x=what.x.astype(dtype), memory=what.memory, mask=what.mask, bias=what.bias)
+    values = {**parameters, "x": what.x.astype(dtype), **what.beside_x}
     layer = played(
         {**stage_equations(case.layer), **wrong}, a, Operands(case.layer, values, softmax_choices(case.layer))
     )

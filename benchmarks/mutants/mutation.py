@@ -13,7 +13,7 @@ from encoder_conformance.diagnosis.identify.identify import deviation_of
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.deviant import deviant
 from encoder_conformance.oracle.encoder import forward
-from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
+from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.inputs import LayerInputs, given
 from encoder_conformance.oracle.play import softmax_choices
@@ -161,7 +161,7 @@ def _operands_before(layer: str, stage: str) -> Operands:
     case, what, right = _specified(layer)
     names = list(stage_equations(case.layer))
     before = {name: right[name] for name in names[: names.index(stage)]}
-    inputs = named_inputs(what.parameters, x=what.x, memory=None, mask=what.mask, bias=what.bias)
+    inputs = {**what.parameters, "x": what.x, **what.beside_x}
     return Operands(case.layer, {**inputs, **before}, softmax_choices(case.layer))
 
 

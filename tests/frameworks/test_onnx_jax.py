@@ -8,6 +8,7 @@ from encoder_conformance.impls.bases.onnx_model.contract import finish
 from encoder_conformance.impls.onnx_jax.encoder import export
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.load import load
+from encoder_conformance.spec.plan import layer_sizes
 from encoder_conformance.spec.stages import SHAPES, stages
 
 B, S = 2, 3
@@ -27,6 +28,6 @@ def test_every_stage_is_an_output_in_its_shape(name: str, opset: int) -> None:
     given = {"x": x, "mask": np.ones((B, H, S, S), np.bool_), "valid": np.ones((B, S), np.bool_)}
     found = runtimes.open(model.SerializeToString()).run(given)
     assert sorted(found) == sorted(stages(layer))
-    sizes = {"B": B, "S": S, "D": layer.d_model, "H": H, "d": layer.head_dim, "F": layer.feed_forward.d_ff}
+    sizes = {**layer_sizes(layer), "B": B, "S": S, "T": S}
     for stage, value in found.items():
         assert value.shape == tuple(sizes[axis] for axis in SHAPES[stage].split()), stage

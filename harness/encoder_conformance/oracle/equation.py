@@ -81,11 +81,6 @@ _SIZES: dict[str, Callable[[Operands], float]] = {
 }
 
 
-def named_inputs(parameters: Mapping[str, Array], **inputs: Array | None) -> dict[str, Array]:
-    """The operands before any stage: parameters, and x, memory, mask and bias as far as there are any."""
-    return {**parameters, **{name: value for name, value in inputs.items() if value is not None}}
-
-
 def evaluate(equation: Equation, a: Arithmetic, operands: Operands) -> Elementwise:
     """The stage that the equation gives. Raises ValueError where shapes do not fit."""
     return evaluate_tree(equation.tree, a, operands)

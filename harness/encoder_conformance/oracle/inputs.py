@@ -57,6 +57,12 @@ class LayerInputs:
         return replace(scores, memory=memory, positions=positions, token_types=types, valid=valid)
 
     @property
+    def beside_x(self) -> dict[str, Array]:
+        """What an equation may name beside x, parameters and stages (V-12), as far as there is any of it."""
+        named = {"memory": self.memory, "mask": self.mask, "bias": self.bias, "positions": self.positions}
+        return {name: value for name, value in named.items() if value is not None}
+
+    @property
     def types(self) -> BS:
         """[B, S], the types of tokens."""
         return np.zeros(self.x.shape[:2], np.int64) if self.token_types is None else self.token_types

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.oracle.equation import Operands, evaluate, named_inputs
+from encoder_conformance.oracle.equation import Operands, evaluate
 from encoder_conformance.oracle.forms import FORMS
 from encoder_conformance.oracle.forms.by_layer import Planned
 from encoder_conformance.oracle.forms.softmax import MaskedSoftmax
@@ -141,9 +141,7 @@ class Play:
     def _operands(self) -> Operands:
         """What a wrong equation may name: parameters, inputs, and every stage so far."""
         values = {name: node.value for name, node in {**self.parameters, **self.known}.items()}
-        return Operands(
-            self.layer, named_inputs(values, mask=self.inputs.mask), softmax_choices(self.layer, self.number)
-        )
+        return Operands(self.layer, {**values, **self.inputs.beside_x}, softmax_choices(self.layer, self.number))
 
 
 class StackPlay(Play):

@@ -12,7 +12,7 @@ from encoder_conformance.oracle.arithmetic import Arithmetic, Rounded
 from encoder_conformance.oracle.backward import Gradients, Played, gradients, played
 from encoder_conformance.oracle.condition import SAMPLE_ROUNDOFF, Spread
 from encoder_conformance.oracle.deviant import Deviant
-from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
+from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.expected import Expected, ExpectedTensor, key
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.forms.needs import has_empty_row
@@ -132,7 +132,7 @@ class ObservedGradients:
     def _operands(self) -> Operands:
         inputs = given(self.case) if self.explained is None else self.explained.given
         layer = self.case.layer if self.explained is None else self.explained.layer
-        values = named_inputs(inputs.parameters, x=inputs.x, memory=inputs.memory, mask=inputs.mask, bias=inputs.bias)
+        values = {**inputs.parameters, "x": inputs.x, **inputs.beside_x}
         return Operands(layer, values, softmax_choices(layer))
 
 

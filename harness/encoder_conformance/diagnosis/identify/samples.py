@@ -11,7 +11,7 @@ import numpy as np
 from encoder_conformance.diagnosis.evidence import Evidence
 from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, in_sigma, rms, robust_cost
 from encoder_conformance.oracle.arithmetic import Arithmetic
-from encoder_conformance.oracle.equation import Operands, evaluate_tree, named_inputs
+from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.forms import stage_equations
 from encoder_conformance.oracle.inputs import given
 from encoder_conformance.oracle.play import softmax_choices
@@ -251,9 +251,7 @@ def operands_of(piece: Evidence, seen: Mapping[str, Array] = {}, within: str = "
     parameters = {
         name.removeprefix(start): value for name, value in inputs.parameters.items() if name.startswith(start)
     }
-    named = named_inputs(
-        parameters, x=inputs.x if x is None else x, memory=inputs.memory, mask=inputs.mask, bias=inputs.bias
-    )
+    named = {**parameters, "x": inputs.x if x is None else x, **inputs.beside_x}
     return Operands(piece.case.layer, {**named, **seen}, softmax_choices(piece.case.layer, number))
 
 
