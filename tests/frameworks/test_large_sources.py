@@ -24,7 +24,7 @@ class Unmasked(nn.TransformerEncoderLayer):
 
 
 class Stack(nn.Module):
-    """Three layers of six million parameters, most of them in the width between."""
+    """Three layers of six million parameters."""
 
     def __init__(self, kind=nn.TransformerEncoderLayer, final_norm=True, **second):
         super().__init__()
@@ -32,9 +32,9 @@ class Stack(nn.Module):
         told = {"activation": F.gelu, "batch_first": True, "dropout": 0.0}
         kinds, more = (nn.TransformerEncoderLayer, kind, nn.TransformerEncoderLayer), ({}, second, {})
         self.layers = nn.ModuleList(
-            each(64, 4, 45056, **{**told, **others}) for each, others in zip(kinds, more, strict=True)
+            each(256, 4, 11264, **{**told, **others}) for each, others in zip(kinds, more, strict=True)
         )
-        self.norm = nn.LayerNorm(64) if final_norm else nn.Identity()
+        self.norm = nn.LayerNorm(256) if final_norm else nn.Identity()
         for name, value in self.named_parameters():
             nn.init.normal_(value, std=0.02 if value.ndim > 1 else 0.2)
 
@@ -76,7 +76,7 @@ def other_final_norm():
 
 if __name__ == "__main__":
     torch.backends.mha.set_fastpath_enabled(False)
-    x, padding = torch.randn(2, 5, 64), torch.zeros(2, 5, dtype=torch.bool)
+    x, padding = torch.randn(2, 5, 256), torch.zeros(2, 5, dtype=torch.bool)
     padding[1, 3:] = True
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence")}
     told = {"input_names": ["x", "padding"], "output_names": ["y"], "dynamic_shapes": (free, free)}
