@@ -151,6 +151,7 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
         env: dict[str, str] | None = None,
         diagnosed: bool = True,
         faults: Mapping[str, Exception] | None = None,
+        seconds: int = 120,
     ) -> Ended:
         words = [str(argument) for argument in arguments]
         out = tmp_path / "report"
@@ -159,12 +160,12 @@ def conform(tmp_path: Path) -> Callable[..., Ended]:
         if env is not None:  # it may say where Python looks for modules, which is read at a start
             program = [Path(sys.executable).with_name("conform"), *words]
             told = {"capture_output": True, "text": True, "cwd": tmp_path, "env": env}
-            ended = subprocess.run(program, timeout=120, check=False, **told)
+            ended = subprocess.run(program, timeout=seconds, check=False, **told)
             return Ended(ended.returncode, ended.stdout, ended.stderr, out)
         with tempfile.TemporaryDirectory() as printed:
             stdout, stderr = Path(printed, "stdout"), Path(printed, "stderr")
             left_out = {} if diagnosed else {"diagnosis.observations:Observations.diagnoses": None}
-            status = forked.conform(words, tmp_path, stdout, stderr, 120, {**left_out, **(faults or {})})
+            status = forked.conform(words, tmp_path, stdout, stderr, seconds, {**left_out, **(faults or {})})
             return Ended(status, stdout.read_text(), stderr.read_text(), out)
 
     return command

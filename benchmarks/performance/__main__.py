@@ -26,6 +26,7 @@ QUESTIONS: dict[str, tuple[str, Callable[[Path], Measured]]] = {
     "memory": (memory.QUESTION, memory.measure),
     "load": (load.QUESTION, load.measure),
     "files": (files.QUESTION, files.measure),
+    "sources": (files.SOURCES, files.measure_sources),
     "checks": (checks.QUESTION, checks.measure),
     "site": (site.QUESTION, site.measure),
     "startup": (startup.QUESTION, startup.measure),

@@ -35,16 +35,27 @@ class Encoder(nn.Module):
         return self.layers(self.norm(embedded), src_key_padding_mask=attend == 0)
 
 
-def write(kind: str, path: str) -> None:
+def drawn(module: nn.Module) -> nn.Module:
+    """The module with the same numbers each time."""
     torch.manual_seed(0)
-    torch.backends.mha.set_fastpath_enabled(False)
-    module, name, first = (
-        (Layer(), "x", torch.randn(2, 7, 128)) if kind == "layer" else (Encoder(), "ids", torch.randint(9, (2, 7)))
-    )
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.05 if parameter.ndim > 1 else 0.2)
+    return module.eval()
+
+
+def encoder() -> nn.Module:
+    return drawn(Encoder())
+
+
+def write(kind: str, path: str) -> None:
+    torch.backends.mha.set_fastpath_enabled(False)
+    module, name, first = (
+        (drawn(Layer()), "x", torch.randn(2, 7, 128))
+        if kind == "layer"
+        else (encoder(), "ids", torch.randint(9, (2, 7)))
+    )
     torch.onnx.export(
-        module.eval(), (first, torch.ones(2, 7, dtype=torch.long)), path, dynamo=True, verbose=False,
+        module, (first, torch.ones(2, 7, dtype=torch.long)), path, dynamo=True, verbose=False,
         dynamic_shapes=(FREE, FREE), input_names=[name, "attend"], output_names=["y"], external_data=False,
     )  # fmt: skip
 

@@ -17,6 +17,11 @@ QUESTION = (
     "d_model 128, in one runtime and in all that are here, and twelve of d_model 768 from token ids, of the shapes of "
     "BERT-base, which is sampled. Memory is that of all its processes together, at most."
 )
+SOURCES = (
+    "What does `conform validate --against` take of a large file? It is that of files, twelve layers of d_model 768 "
+    "from token ids, and its source is the module that it was exported from. The cache folder is empty. Memory is that "
+    "of all processes together, at most."
+)
 REPEATS = 3
 _EVERY = 0.25
 """Seconds between two looks at the memory."""
@@ -52,6 +57,23 @@ def measure(scratch: Path) -> Measured:
     return Measured({"workers": "2"}, figures, turns.others)
 
 
+def measure_sources(scratch: Path) -> Measured:
+    scratch.mkdir(parents=True)
+    command(
+        [sys.executable, "-m", "benchmarks.performance.deployed", "encoder", str(scratch / "encoder.onnx")],
+        scratch / "log",
+    )
+    source = f"{Path(__file__).with_name('deployed.py')}:encoder"
+    turns = in_turns({"twelve": partial(watched, scratch, "encoder", "--against", source)}, REPEATS)
+    twelve = turns.taken["twelve"]
+    figures: tuple[Figure, ...] = (
+        median_of("twelve", "12 × 768", "seconds", [each.wall for each in twelve], at_most=90),
+        median_of("twelve-processor", "12 × 768: processor", "seconds", [each.processor for each in twelve]),
+        median_of("twelve-memory", "12 × 768", "MB", [each.most / 1e6 for each in twelve], at_most=3000),
+    )
+    return Measured({"workers": "2"}, figures, turns.others)
+
+
 def _both(id: str, what: str, taken: list[Validated], at_most: float) -> Iterator[Figure]:
     """Seconds of processor, which have a target, and by the clock."""
     processor, wall = [each.processor for each in taken], [each.wall for each in taken]
@@ -65,10 +87,10 @@ def validated(scratch: Path, file: str, *words: str) -> Validated:
     return Validated(took.wall, took.processor)
 
 
-def watched(scratch: Path, file: str) -> Validated:
+def watched(scratch: Path, file: str, *words: str) -> Validated:
     """Looking takes some processor time, too."""
     peak = scratch / "peak"
-    called = [sys.executable, "-m", "benchmarks.performance.files", str(peak), *asked(scratch, file)]
+    called = [sys.executable, "-m", "benchmarks.performance.files", str(peak), *asked(scratch, file), *words]
     took = command(called, scratch / "log", **_nothing_kept(scratch))
     return Validated(took.wall, took.processor, float(peak.read_text()))
 

@@ -10,6 +10,7 @@ from typing import Any
 from encoder_conformance.adapter.masks import Array, Masks
 from encoder_conformance.adapter.parameters import ParameterMap
 from encoder_conformance.adapter.request import RunRequest
+from encoder_conformance.protocol.frames import Sendable
 
 Tensors = dict[str, Array]
 """Arrays by name: parameters, stages, gradients or times."""
@@ -150,7 +151,7 @@ class Adapter(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how long a stage takes")
 
-    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Sendable]:
         """Answer a request that no other method answers, such as `inspect`: the reply and its tensors."""
         raise ValueError(f"no such operation: {message.get('op')}")
 

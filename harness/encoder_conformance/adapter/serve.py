@@ -15,7 +15,16 @@ from encoder_conformance.adapter.stopwatch import timed
 from encoder_conformance.adapter.way_back import WayBack
 from encoder_conformance.platform.memory import collect_from_here
 from encoder_conformance.protocol.descriptors import claim_standard_streams, open_wire
-from encoder_conformance.protocol.frames import PROTOCOL, WHOLE, EndOfStream, Frame, pieces, read_frame, write_pieces
+from encoder_conformance.protocol.frames import (
+    PROTOCOL,
+    WHOLE,
+    EndOfStream,
+    Frame,
+    Sendable,
+    pieces,
+    read_frame,
+    write_pieces,
+)
 
 
 def serve(adapter: Adapter) -> None:
@@ -56,7 +65,7 @@ def _framed(adapter: Adapter, request: Frame, asking: WayBack) -> Iterable[bytes
         return pieces({"id": request.message.get("id"), "ok": False, **reply})
 
 
-def _answer(adapter: Adapter, request: Frame, asking: WayBack | None = None) -> tuple[dict[str, Any], Tensors]:
+def _answer(adapter: Adapter, request: Frame, asking: WayBack | None = None) -> tuple[dict[str, Any], Sendable]:
     """`asking`: what is asked of the way back beside, and of which layers it was."""
     message, tensors, asking = request.message, request.tensors, asking or WayBack(adapter)
     match message.get("op"):

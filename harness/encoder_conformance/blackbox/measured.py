@@ -36,9 +36,12 @@ class Source:
         self._named = {"target": path} if is_file else {"target": request.target, **named}
         self.given: dict[str, str] = {}
 
-    def outputs(self, inputs: Outputs, precision: Precision, seed: int | None = None) -> Outputs | Failure:
+    def outputs(
+        self, inputs: Outputs, precision: Precision, seed: int | None = None, *, kept: bool = True
+    ) -> Outputs | Failure:
+        """`kept`: whether the copy that answers is kept in the worker for the next call."""
         roundoff = FORMATS[self.held].roundoff
-        asked = Call(**self._named, inputs=tuple(inputs), precision=precision, seed=seed, roundoff=roundoff)
+        asked = Call(**self._named, inputs=tuple(inputs), precision=precision, seed=seed, roundoff=roundoff, kept=kept)
         answer = self.session.call(asked, dict(inputs))
         if isinstance(answer, Failure):
             return answer
@@ -110,7 +113,8 @@ class Measure:
         return ""
 
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[ExpectedOutputs]:
-        """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone."""
+        """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone, and
+        none in the end."""
         right = {case.name: self._asked(case, self.widest) for case in cases}
         again = self._source.outputs(cases[0].inputs, self.widest)
         before = right[cases[0].name]
@@ -125,7 +129,8 @@ class Measure:
                 errors[case.name].append(narrow)
         for seed in self._seeds:
             for case in kept:
-                disturbed = self._source.outputs(self._noisy(case, seed), self.widest, seed)
+                is_last = seed == self._seeds[-1] and case is kept[-1]
+                disturbed = self._source.outputs(self._noisy(case, seed), self.widest, seed, kept=not is_last)
                 if not isinstance(disturbed, Failure):
                     errors[case.name].append(disturbed)
                 if seed == self._seeds[-1]:

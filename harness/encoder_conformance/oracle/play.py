@@ -42,13 +42,6 @@ class Play:
         self.number = number
         self.stages, self.known = Stages(), Stages()
         self._softmax: MaskedSoftmax | None = None
-        self._taken: dict[str, Callable[[Step], Node]] = {
-            "same": lambda step: self.known[step.reads[0]],
-            "end": self._end,
-            "softmax": self._masked_softmax,
-            "attend": self._attend,
-            "rotation": self._rotation,
-        }
 
     def run(self, steps: Sequence[Step], **given: Node) -> Stages:
         """Every stage, in order. Given are x [B, S, D] or ids [B, S], and for attention alone memory [B, T, D]."""
@@ -78,8 +71,22 @@ class Play:
         if not all(name in self.known for name in step.beside.values()):  # without an input nothing is done with it
             node = self.known[step.reads[0]]
         else:
-            node = self._taken.get(step.form, self._apply)(step)
+            node = self._taken().get(step.form, self._apply)(step)
         self.known[step.makes] = self.show(step.makes, node) if step.shown else node
+
+    def _taken(self) -> dict[str, Callable[[Step], Node]]:
+        """Forms that take more than operands. A play that held its own methods would be freed, with the parameters of
+        its layer, no sooner than Python looks for cycles."""
+        return {
+            "same": self._same,
+            "end": self._end,
+            "softmax": self._masked_softmax,
+            "attend": self._attend,
+            "rotation": self._rotation,
+        }
+
+    def _same(self, step: Step) -> Node:
+        return self.known[step.reads[0]]
 
     def show(self, name: str, node: Node) -> Node:
         """Records a stage, computed by its wrong equation if it has one. Returns the node that later steps read."""
@@ -151,7 +158,9 @@ class StackPlay(Play):
         super().__init__(*arguments)
         self.layers: list[Stages] = []
         self._planned: Planned = plan
-        self._taken |= {
+
+    def _taken(self) -> dict[str, Callable[[Step], Node]]:
+        return super()._taken() | {
             "layers": self._layers,
             "positions": self._placed,
             "learned_positions": self._placed_among,

@@ -76,8 +76,11 @@ class Description(Frozen):
 
 
 class FileFacts(Frozen):
+    """`bytes`: of the file; `beside`: of the files beside it that it names, `external`."""
+
     bytes: int
     external: tuple[Plain, ...]
+    beside: int = 0
     ir_version: int
     opsets: dict[Plain, int]
     producer: Plain

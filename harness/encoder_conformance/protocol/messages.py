@@ -186,7 +186,8 @@ class Call(_OfWhole):
     `target`: the path of a file, or a module as in `Examine`, with its `arguments`, `folder` and part `at`. `seed`:
     draws what multiplies each element of its parameters by 1 + r · `roundoff`, with r uniform in [−1, 1); null: nothing
     does. `in_float`: the numbers of the places of a file of integers that are left in float, as `rounding` listed them;
-    `write`: where to write that file, which is then not called; null for nowhere.
+    `write`: where to write that file, which is then not called; null for nowhere. `kept`: whether what was made for the
+    call is kept for the next: a copy in another format is as large as the weights.
     """
 
     op: Literal["call"] = "call"
@@ -194,6 +195,7 @@ class Call(_OfWhole):
     roundoff: float = 0.0
     in_float: tuple[NonNegativeInt, ...] | None = None
     write: str | None = None
+    kept: bool = True
 
 
 class Trace(_OfWhole):

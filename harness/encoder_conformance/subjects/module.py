@@ -45,10 +45,16 @@ class ModuleWorker:
 
     def listed(self) -> list[str]:
         """The paths of the parts that may be layers."""
+        return self.layers()[0]
+
+    def layers(self) -> tuple[list[str], Mapping[str, Array]]:
+        """The same, of the part that is requested, and own vectors of the module [n] that are of none of them, by name,
+        as far as its framework tells."""
         answer = self._ask(
             Examine(**self._named, at=None, listed=True, layer=None, resize=False, narrow=self.request.narrow)
         )
-        return list(answer[0].get("candidates", []))
+        within = "" if self.request.at is None else f"{self.request.at}."
+        return [path for path in answer[0].get("candidates", []) if path.startswith(within)], answer[1]
 
     def examined(self, at: str | None, *, like: bool = False) -> Subject | Problem:
         """The part as a subject, whose layer is None if it is none; the worker then answers as this part. With `like`

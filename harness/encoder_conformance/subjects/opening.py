@@ -13,7 +13,9 @@ from encoder_conformance.platform.errors import InputError
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.messages import Inspect
+from encoder_conformance.spec.layer import Layer
 from encoder_conformance.subjects.checkpoint import open_checkpoint
+from encoder_conformance.subjects.layered import open_layers
 from encoder_conformance.subjects.module import ModuleWorker, module_session
 from encoder_conformance.subjects.starting import described_as, new_session, reader_session, require_ready
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
@@ -71,10 +73,12 @@ def source_session(request: SubjectRequest, log: Path) -> Session | None:
     return module_session(request, where, log)
 
 
-def open_source(request: SubjectRequest, made: Parameters, session: Session | None) -> Subject:
+def open_source(
+    request: SubjectRequest, made: Parameters, session: Session | None, layer: Layer | None = None
+) -> Subject:
     """The source of a file with the parameters `made`: a checkpoint, a file, or a module, whose part is looked for.
 
-    `session`: that of `source_session`. Raises InputError for what is none.
+    `session`: that of `source_session`. `layer`: what was read off the file. Raises InputError for what is none.
     """
     where = f"--against {request.target}"
     if session is None:
@@ -83,7 +87,7 @@ def open_source(request: SubjectRequest, made: Parameters, session: Session | No
         return _opened_file(request, where, session)
     module = ModuleWorker(request, session.log, session)
     try:
-        return _source_in(module, made, where)
+        return _source_in(module, made, layer, where)
     except BaseException:
         module.close()
         raise
@@ -161,16 +165,19 @@ def open_module(request: SubjectRequest, log: Path) -> Subject:
     return found.named(request.target)
 
 
-def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
-    """The module or the part that was named; else the whole, or the one part that has the most values of `made`."""
+def _source_in(module: ModuleWorker, made: Parameters, layer: Layer | None, where: str) -> Subject:
+    """The module or the part that was named; else the whole, or the one part that has the most values of `made`; of
+    what is too large to be read as one, its layers."""
     found = module.examined(module.request.at, like=True)
     if module.request.at is None and not _fits(found, made):
-        parts = {path: module.examined(path, like=True) for path in [*_containers(module), *module.listed()]}
+        parts = {path: module.examined(path, like=True) for path in _may_be(module, layer)}
         equal = {path: _equal(part.parameters, made) for path, part in parts.items() if _fits(part, made)}
         if equal:
             found = module.examined(max(equal, key=equal.__getitem__))  # the worker answers for what came last
-        elif isinstance(found, Problem) and found.kind == "too-large-as-one":  # the whole may be the stack itself
-            found = module.examined(None)
+    if isinstance(found, Problem) and found.kind == "too-large-as-one" and layer is not None and layer.is_stack:
+        layers = open_layers(module, made, layer)
+        if layers is not None:
+            return layers
     if isinstance(found, Problem):
         raise found.error(where)
     if found.layer is None:
@@ -180,11 +187,14 @@ def _source_in(module: ModuleWorker, made: Parameters, where: str) -> Subject:
     return found
 
 
-def _containers(module: ModuleWorker) -> list[str]:
-    """The paths that hold the listed parts: stacks of them, where they are members of one list."""
-    above = [path.split(".")[:-1] for path in module.listed()]
+def _may_be(module: ModuleWorker, layer: Layer | None) -> list[str]:
+    """The paths of what may be the source of a file of this layer: what holds the listed parts, where they are members
+    of one list, and, unless the file is of several layers, these parts."""
+    listed = module.listed()
+    above = [path.split(".")[:-1] for path in listed]
     paths = [".".join(parts[: -1 if len(parts) > 1 else 1]) for parts in above if parts]
-    return list(dict.fromkeys(path for path in paths if path))
+    alone = [] if layer is not None and layer.stack.layers > 1 else listed
+    return [*dict.fromkeys(path for path in paths if path), *alone]
 
 
 def _fits(found: Subject | Problem, made: Parameters) -> TypeGuard[Subject]:

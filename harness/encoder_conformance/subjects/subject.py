@@ -12,6 +12,7 @@ from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.paths import working_directory
 from encoder_conformance.protocol.description import FileDescription, ModuleDescription
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -60,6 +61,7 @@ class Subject:
     None: a checkpoint computes nothing. `description`: what a reader found in it; None: an implementation and a
     checkpoint are not read. `layer`: as what it is judged; None: an implementation is any layer. `parameters`: its own,
     by the specification's names; `own_names`: those that it has for them itself. `at`: the part of a module that it is.
+    `said`: what was found while it was opened; `not_asked`: why it is not asked, though it computes.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Subject:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     own_names: Mapping[str, str] = field(default_factory=dict)
     at: str | None = None
+    said: tuple[Finding, ...] = ()
+    not_asked: str = ""
 
     @property
     def worker(self) -> Session:

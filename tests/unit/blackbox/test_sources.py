@@ -33,7 +33,7 @@ class Answering(Source):
     def __init__(self, answer: Callable[[np.ndarray, int], np.ndarray]) -> None:
         self.request, self.held, self.times, self.answer = SubjectRequest("source.py:made"), "float32", 0, answer
 
-    def outputs(self, inputs: Outputs, precision: str, seed: int | None = None) -> Any:
+    def outputs(self, inputs: Outputs, precision: str, seed: int | None = None, *, kept: bool = True) -> Any:
         self.times += 1
         return {"y": self.answer(inputs["x"], self.times)}
 

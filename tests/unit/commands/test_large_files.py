@@ -6,9 +6,11 @@ from encoder_conformance.commands.validate.against_whole import LARGE, is_large
 from encoder_conformance.protocol.description import FileDescription, FileFacts, WholeFile, WholeInput
 
 
-def described(size: int, *shapes: tuple[int | str, ...]) -> FileDescription:
+def described(size: int, *shapes: tuple[int | str, ...], beside: int = 0) -> FileDescription:
     inputs = tuple(WholeInput(name=f"x{n}", dtype="float32", shape=shape) for n, shape in enumerate(shapes))
-    facts = FileFacts(bytes=size, external=(), ir_version=8, opsets={"ai.onnx": 17}, producer="", metadata={})
+    facts = FileFacts(
+        bytes=size, external=(), beside=beside, ir_version=8, opsets={"ai.onnx": 17}, producer="", metadata={}
+    )
     return FileDescription(findings=(), file=facts, whole=WholeFile(inputs=inputs, outputs=(), held="float32"))
 
 
@@ -28,3 +30,7 @@ def test_many_weights_or_many_positions_make_a_large_file(
     size: int, shapes: tuple[tuple[int | str, ...], ...], times: int, large: bool
 ) -> None:
     assert is_large(described(size, *shapes), times) is large
+
+
+def test_the_data_that_lie_beside_a_file_make_it_large() -> None:
+    assert is_large(described(100_000, ("batch", "sequence"), beside=LARGE))

@@ -82,7 +82,7 @@ class Checking:
         A part has to be asked before the next is taken: the worker then answers as that.
         """
         self._progress.begin("examining the module", 1)
-        found = self.module.examined(self.request.at, like=True)
+        found = self.module.examined(self.request.at, like=self.request.at is None)
         usable = isinstance(found, Subject) and found.layer is not None
         paths = [] if usable or self.request.at is not None else self.module.listed()
         if not paths:

@@ -25,7 +25,7 @@ def opened(
     """The source in its session, and the file that is held against its layer and its parameters."""
     request = file.request
     progress.begin("looking into the source", 1)
-    with closing(open_source(wanted, file.parameters, session)) as source:
+    with closing(open_source(wanted, file.parameters, session, file.description.layer)) as source:
         progress.step("looked into the source")
         read = source.layer and layer_as_judged(source.layer, "", stated=False)
         parameters = request.parameters

@@ -18,6 +18,7 @@ from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.commands.validate.weights import sampled_runs
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
@@ -65,10 +66,22 @@ def compare_whole(
     expected = found.expected(cases, progress)
     if found.changed:
         return WholeComparison(name, not_compared=(noted("source-not-repeatable", found.changed),))
-    files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
+    asked = [each.case for each in expected]
+    first = sampled_runs(runs) if few and not file.request.runtimes else runs
+    files = list(answers_of(first, file, asked, logs, progress))
     answered = compared(name, expected, files, found.failed)
-    notes = (*answered.notes, *_notes(called, found, inputs))
+    if (left := [run for run in runs if run not in first]) and (answered.apart or not answered.verdicts):
+        files += answers_of(left, file, asked, logs, progress)  # is it the file, or a runtime?
+        answered, left = compared(name, expected, files, found.failed), []
+    notes = (*answered.notes, *_notes(called, found, inputs), *_left_out(left))
     return replace(answered, notes=notes, first_apart=None if few else _first_apart(answered, called, file, runs))
+
+
+def _left_out(left: Sequence[RuntimeRun]) -> Iterator[Finding]:
+    """The runs that a large file was not asked in."""
+    if names := [run.name for run in left if isinstance(run.found, Ready)]:
+        message = f"the file is large, and was not asked in {', '.join(names)}: --runtime names those to ask"
+        yield noted("sampled", message, runs=names)
 
 
 def is_large(description: FileDescription, times: int = 1) -> bool:
@@ -78,7 +91,8 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
         return False
     inputs = description.whole.inputs if description.whole else ()
     fixed = (prod(size for size in (each.shape or ())[1:] if isinstance(size, int)) for each in inputs)
-    return description.file.bytes * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
+    size = description.file.bytes + description.file.beside
+    return size * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
 
 
 def _first_apart(
@@ -135,20 +149,29 @@ def unaskable(description: FileDescription) -> str:
 def answers_of(
     runs: Sequence[RuntimeRun], file: ExaminedFile, cases: Sequence[WholeCase], logs: Path, progress: Progress
 ) -> Iterator[tuple[RuntimeRun, dict[str, Outputs | Failure]]]:
-    """Each run, and case → the file's outputs, or why there are none. A run keeps its worker for what comes next."""
+    """Each run, and case → the file's outputs, or why there are none. A run keeps its worker for what comes next; of a
+    large file the one that has looked into it alone, for each holds all weights."""
     ready = [run for run in runs if isinstance(run.found, Ready) and not run.as_numbers]
     progress.begin("the whole file", len(ready))
+    large = is_large(file.description)
     for run in ready:
         assert isinstance(run.found, Ready)
-        if run.session is None:
-            log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
-            run.session = new_session(run.found, log, limits=file.request.limits)
-        yield run, {case.name: _called(run.session, file.request.model, case.inputs) for case in cases}
+        log = logs / f"{run.name.replace(' ', '-').replace(',', '')}.log"
+        session = run.session or new_session(run.found, log, limits=file.request.limits)
+        kept = run.session is not None or not large
+        run.session = session if kept else None
+        answers = {}
+        for number, case in enumerate(cases, 1):
+            again = number < len(cases) or not large
+            answers[case.name] = _called(session, file.request.model, case.inputs, kept=again)
+        if not kept:
+            session.close()
+        yield run, answers
         progress.step(run.name)
 
 
-def _called(session: Session, model: Path, inputs: Outputs) -> Outputs | Failure:
-    answer = session.call(Call(target=str(model.absolute()), inputs=tuple(inputs)), dict(inputs))
+def _called(session: Session, model: Path, inputs: Outputs, *, kept: bool) -> Outputs | Failure:
+    answer = session.call(Call(target=str(model.absolute()), inputs=tuple(inputs), kept=kept), dict(inputs))
     if isinstance(answer, Failure):
         return answer
     called, tensors = answer

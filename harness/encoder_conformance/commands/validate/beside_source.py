@@ -47,6 +47,8 @@ def beside_source(
             whole = of_part if of_part.verdicts else whole
         of = MadeFrom(part, session, origin.parameters)
         measured = rounding_of(subject, runs, of, own, logs, progress)
+        if origin.not_asked and session is not None:  # it holds a large model
+            session.close()
         answers = answers_of_runtimes(held, runs, asking)
         compared = compared_with(origin, held, answers, progress) if answers else ()
         judged = ValidationEvidence(held, answers, origin, compared, whole)

@@ -12,7 +12,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from encoder_conformance import Environment, Tensors, serve
 from encoder_conformance.impls.bases.jax_layers.kept_programs import options_of_kept_programs
+from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.findings import Problem, noted
+from encoder_conformance.protocol.frames import Sendable
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, ExaminedBefore
@@ -53,7 +55,7 @@ class ModuleTarget(ModuleAdapter):
         self.whole: tuple[str | None, WholeModule] | None = None
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
-    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Sendable]:
         """The requests `examine`, `way_back`, `vary`, `call` and `trace`."""
         if message["op"] == "call":
             return self.called(message, tensors)
@@ -85,10 +87,10 @@ class ModuleTarget(ModuleAdapter):
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:
-            parts = framework.parts(whole) if message["at"] else self.parts
-            return {"candidates": parts.listed(), "type": type(whole).__name__}, {}
+            parts = (framework.parts(whole) if message["at"] else self.parts).listed()
+            return {"candidates": parts, "type": type(whole).__name__}, framework.vectors(whole, parts)
         self.variant = ""
-        self.examination = None
+        self.examination = self.whole = None
         if message["at"]:
             whole = self.parts.at(message["at"]) or whole
         if message["like"] and (answer := self.answered_before(framework, whole, message["at"])):
@@ -128,7 +130,7 @@ class ModuleTarget(ModuleAdapter):
         part that was refused, and for a whole that is to be read layer by layer."""
         assert self.parts is not None
         elements = framework.elements(whole)
-        if path is None and elements > MOST_AS_ONE and len(self.parts.listed()) > 1:
+        if elements > MOST_AS_ONE and len(self.layers_in(path)) > 1:
             problem, hint = f"it has {elements:,} parameters, and is not read as one", "--at names a layer of it"
             raise BadTarget(problem, hint, "too-large-as-one", parameters=elements)
         for part, error in self.refused:
@@ -136,9 +138,14 @@ class ModuleTarget(ModuleAdapter):
                 raise error
         for before in self.before:
             if (values := before.values_of(whole)) is not None:
-                description = described(before.found).model_copy(update={"same_as": before.at})
+                description = before.described.model_copy(update={"same_as": before.at})
                 return description.model_dump(mode="json"), values
         return None
+
+    def layers_in(self, path: str | None) -> list[str]:
+        """The paths of the layers in the part at this path."""
+        assert self.parts is not None
+        return [each for each in self.parts.listed() if path is None or each.startswith(f"{path}.")]
 
     def varied(self, word: str) -> tuple[dict[str, Any], Tensors]:
         """Answer as this variant from here on, which is called once to see whether it can be made here."""
@@ -170,6 +177,10 @@ class ModuleTarget(ModuleAdapter):
         whole, given = self.whole_given(message)
         copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
         answer = copied.outputs({given[name]: value for name, value in tensors.items()})
+        if not message["kept"]:
+            del whole, copied
+            self.whole = None
+            give_freed_memory_back()
         return {"outputs": list(answer), "given": given}, answer
 
     def traced(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:

@@ -1,13 +1,16 @@
 """Whether a part of a module is one that was examined before, but for its numbers: layers of a stack mostly are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from encoder_conformance import Masks
+from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.feeding import module_feeds
@@ -31,12 +34,22 @@ _SPREAD = 0.1
 
 
 @dataclass(frozen=True)
+class _Asked:
+    """What a part answers in one format with the parameters `moved`, all elements [n]; None for what it refuses."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    moved: Array
+    answers: Sequence[tuple[Feeds, Array | None]]
+
+
+@dataclass(frozen=True)
 class ExaminedBefore:
-    """The part at this path, as it was given, and what was found of it."""
+    """The part at this path, as it was given, and what was found of it. It is asked once for all others."""
 
     at: str
     given: Any
     found: Examination
+    _asked: dict[DtypeName, _Asked] = field(default_factory=dict, repr=False, compare=False)
 
     def values_of(self, given: Any) -> dict[str, Array] | None:
         """The own values of another part of one model that computes the same of x, masks and parameters: the same
@@ -52,27 +65,41 @@ class ExaminedBefore:
             return None
         if live.signature != found.module.signature or live.formats != found.module.formats:
             return None
-        if not all(_answers_as(found, live.bare(), dtype) for dtype in found.dtypes):
+        if not all(self._is_answered_by(live.bare(), dtype) for dtype in found.dtypes):
             return None
         return found.map.held(live.flat()) if found.map else {}
 
+    @cached_property
+    def described(self) -> ModuleDescription:
+        """What is told of each that is like it, too."""
+        return described(self.found)
 
-def _answers_as(found: Examination, live: LiveModule, dtype: DtypeName) -> bool:
-    try:
-        one, other = found.read.in_dtype(dtype), live.in_dtype(dtype)
-    except ExecutionError:
-        return False
-    if one.shapes != other.shapes:
-        return False
+    def _is_answered_by(self, live: LiveModule, dtype: DtypeName) -> bool:
+        try:
+            other = live.in_dtype(dtype)
+            if dtype not in self._asked:
+                self._asked[dtype] = _asked(self.found, dtype)
+        except ExecutionError:
+            return False
+        due = self._asked[dtype]
+        if other.shapes != due.shapes:
+            return False
+        other.assign(due.moved)
+        return all(_same(_answer(other, feeds), answer) for feeds, answer in due.answers)
+
+
+def _asked(found: Examination, dtype: DtypeName) -> _Asked:
+    """Raises ExecutionError for a format that it cannot have."""
+    one = found.read.in_dtype(dtype)
     flat = one.flat()
     moved = flat + _SPREAD * np.random.default_rng(5).standard_normal(flat.shape).astype(flat.dtype)
     one.assign(moved)
-    other.assign(moved)
-    if not all(_same(one, other, feeds) for feeds in _questions(found, dtype)):
-        return False
+    questions = [*_questions(found, dtype)]
     long = (_feeds(found, replace(found.semantics.at_length(S), B=1), dtype, 1) for S in _LONG)
     taken = next((feeds for feeds in long if not found.lengths and one.takes(feeds["x"])), None)
-    return taken is None or _same(one, other, taken)
+    if taken is not None:
+        questions.append(taken)
+    return _Asked(one.shapes, moved, [(feeds, _answer(one, feeds)) for feeds in questions])
 
 
 def _questions(found: Examination, dtype: DtypeName) -> Iterator[Feeds]:
@@ -114,8 +141,8 @@ def _answer(module: LiveModule, feeds: Feeds) -> Array | None:
         return None
 
 
-def _same(one: LiveModule, other: LiveModule, feeds: Feeds) -> bool:
-    mine, others = _answer(one, feeds), _answer(other, feeds)
+def _same(mine: Array | None, others: Array | None) -> bool:
+    """Whether two answers, both [*shape], are one; two refusals are."""
     if mine is None or others is None:
         return mine is others
     return np.array_equal(mine, others, equal_nan=True)

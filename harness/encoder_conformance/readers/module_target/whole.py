@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -25,7 +26,9 @@ class WholeModule(ABC):
         """
         key = precision, seed, roundoff
         if self._last is None or self._last[0] != key:
-            self._last = None  # two copies of a large model are not held at a time
+            if self._last is not None:
+                self._last = None  # two copies of a large model are not held at a time
+                give_freed_memory_back()
             self._last = key, self._disturbed(precision, seed, roundoff)
         return self._last[1]
 

@@ -15,17 +15,21 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from encoder_conformance import Adapter, Environment, Masks, RunRequest, Tensors, serve
 from encoder_conformance.impls.bases.onnx_model.runtimes import PACKAGES, Session, open
 from encoder_conformance.platform.memory import give_freed_memory_back
+from encoder_conformance.protocol.frames import Sendable
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.protocol.quantised import RoundingLooked
 from encoder_conformance.readers.onnx_file.calling import CalledFile
+from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
 from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer
-from encoder_conformance.readers.onnx_file.layer.parameters import read_parameters, write_parameters
+from encoder_conformance.readers.onnx_file.layer.parameters import each_parameter, write_parameters
 from encoder_conformance.readers.onnx_file.quantised.variants import QuantisedFile, source_tensors
+from encoder_conformance.readers.onnx_file.reading.loading import load
+from encoder_conformance.readers.onnx_file.reading.node_order import check_order
 from encoder_conformance.readers.onnx_file.script import given_by_script
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
@@ -44,7 +48,7 @@ class OnnxFile(Adapter):
             versions[self.runtime] = __import__(PACKAGES[self.runtime]).__version__
         return Environment(versions, {"threads": threads, "runtime": self.runtime, "level": self.level})
 
-    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+    def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Sendable]:
         """The requests `inspect`, `call`, `trace`, `rounding` and `data`."""
         match message["op"]:
             case "call":
@@ -60,14 +64,15 @@ class OnnxFile(Adapter):
                 return self.inspection(message)
         return super().other(message, tensors)
 
-    def inspection(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+    def inspection(self, message: dict[str, Any]) -> tuple[dict[str, Any], Sendable]:
         inspection = inspect(Path(message["path"]), message["mask"], most_nodes=message.get("most_nodes", MOST_NODES))
         self.inspected = message["path"], inspection
-        give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
         description = inspection.description()
         if new := message.get("fix"):
             description["fixed"] = list(write_fixed(Path(message["path"]), Path(new), inspection))
-        return {"description": description}, inspection.parameters()
+        parameters = inspection.parameters()
+        give_freed_memory_back()  # of the trace and the whole file, each as large as the weights
+        return {"description": description}, parameters
 
     def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """The outputs of the whole file at a path; of one of integers with some of its places in float.
@@ -77,6 +82,9 @@ class OnnxFile(Adapter):
         path, places = Path(message["target"]), message.get("in_float")
         if places is None:
             answer = self.whole_file(path).outputs(message, tensors)
+            if not message["kept"]:
+                self.whole = None
+                give_freed_memory_back()
             return {"outputs": list(answer)}, answer
         if self.quantised is None or self.quantised.path != path:
             raise ValueError("the places of the file were not listed")
@@ -102,7 +110,7 @@ class OnnxFile(Adapter):
 
     def build(self, layer: dict[str, Any], parameters: Tensors, dtype: str) -> Tensors:
         self.sessions: dict[str, Session] = {}
-        self.file: onnx.ModelProto | None = None
+        self.as_stored = False
         path = self.choices["model"]
         if self.inspected is None or self.inspected[0] != path:  # another worker has looked into it, within its limits
             self.inspected = path, inspect(Path(path), None, thoroughly=False, most_nodes=sys.maxsize)
@@ -117,14 +125,19 @@ class OnnxFile(Adapter):
         graph, locations = inspection.graph, self.inferred.parameters
         if self.choices.get("integers") == "as_numbers":  # those that they stand for, without any rounding
             self.model = graph.model
-        elif all(np.array_equal(parameters[name], location.value) for name, location in locations.items()):
-            self.model, self.file = graph.original, inspection.model
+        elif all(
+            np.array_equal(parameters[name], own) for name, own in each_parameter(graph.original, graph, locations)
+        ):
+            self.model, self.as_stored = graph.original, True
         else:
             self.model = deepcopy(graph.original)
             write_parameters(self.model, graph, locations, parameters)
-        own = read_parameters(self.model, graph, locations)
         # A file that is narrower inside holds narrower parameters, each of them a number of the wider format, too.
-        return {name: value.astype(np.dtype(dtype), copy=False) for name, value in own.items()}
+        own = (
+            (name, value.astype(np.dtype(dtype), copy=False))
+            for name, value in each_parameter(self.model, graph, locations)
+        )
+        return {name: _one_of(parameters[name], value) for name, value in own}
 
     def output(self, x: Array, masks: Masks, run: RunRequest) -> Array:
         """The output, as x is: [B, S, D] or in the layout of the run."""
@@ -157,6 +170,7 @@ class OnnxFile(Adapter):
             large = self.model.ByteSize() > LARGE
             if large:
                 self.sessions.clear()
+                self.whole = None
             self.sessions[kind] = loaded(lambda: self.serialized(kind), self.opened, large=large)
         return self.sessions[kind]
 
@@ -166,15 +180,32 @@ class OnnxFile(Adapter):
 
     def serialized(self, kind: str) -> bytes:
         if kind == "deployed":
-            return serialized_with(self.file if self.file is not None else self.model)
+            return serialized_with(self.stored() if self.as_stored else self.model)
         own = {output.name for output in self.model.graph.output}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
         return serialized_with(self.model, [stage.value_info() for stage in shown.values()])
+
+    def stored(self) -> onnx.ModelProto:
+        """The file as it is; a large one is read again."""
+        assert self.inspected is not None
+        path, inspection = self.inspected
+        if inspection.model is not None:
+            return inspection.model
+        model, _ = load(Path(path))
+        check_order(model, Findings())
+        return model
 
     def refusal(self, operation: str, error: Exception) -> str | None:
         if isinstance(error, InvalidArgument):  # the model says what dtype an input has, what rank, and which sizes
             return "dtype" if "input data type" in str(error) else "shape"
         return super().refusal(operation, error)
+
+
+def _one_of(given: Array, own: Array) -> Array:
+    """What the file holds [*shape]: the very array that was given, of one shape, where it has the same bits. All are as
+    large as the file."""
+    same = (given.dtype, given.shape) == (own.dtype, own.shape) and given.tobytes() == own.tobytes()
+    return given if same else own
 
 
 def requested_layer(
@@ -189,9 +220,9 @@ def requested_layer(
     problem = ""
     if missing or extra:
         problem = f"the file has {', '.join(missing[:3])} too" if missing else f"the file has no {', '.join(extra[:3])}"
-    elif differ := [name for name, at in locations.items() if parameters[name].shape != at.value.shape]:
+    elif differ := [name for name, at in locations.items() if parameters[name].shape != at.shape]:
         name = differ[0]
-        problem = f"{name} is {list(parameters[name].shape)}, and the file's {list(locations[name].value.shape)}"
+        problem = f"{name} is {list(parameters[name].shape)}, and the file's {list(locations[name].shape)}"
     elif requested.attention.num_heads != inferred.sizes["H"]:
         problem = f"it has {requested.attention.num_heads} heads, and the file {inferred.sizes['H']}"
     if problem:

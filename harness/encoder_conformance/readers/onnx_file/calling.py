@@ -74,9 +74,9 @@ class CalledFile:
 
     def _deployed(self) -> Session:
         if self._session is None:
-            model, _ = load(self.path)
-            large = model.ByteSize() > LARGE
-            self._session = loaded(lambda: serialized_with(model), self._open, large=large)
+            read = [load(self.path)[0]]
+            large = read[0].ByteSize() > LARGE
+            self._session = loaded(lambda: serialized_with(read.pop()), self._open, large=large)
         return self._session
 
     def _in_operators(self) -> Graph:

@@ -1,20 +1,21 @@
 """Inspects a file: reading, interface and layer, phase by phase, as far as it goes; every finding is kept."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
 from encoder_conformance.protocol.description import Fact, FileDescription, FileFacts, Roles, Size, WholeFile
 from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.protocol.quantised import Quantisation
+from encoder_conformance.protocol.streamed import Streamed, parts_of
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
 from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS
@@ -28,6 +29,7 @@ from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interf
 from encoder_conformance.readers.onnx_file.interface.selection import select_interface
 from encoder_conformance.readers.onnx_file.interface.whole_file import whole_file
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
+from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, each_parameter
 from encoder_conformance.readers.onnx_file.layer.whole import judge_whole
 from encoder_conformance.readers.onnx_file.quantised.recognition import check_scales, quantisation
 from encoder_conformance.readers.onnx_file.reading.checker import check_model
@@ -36,6 +38,7 @@ from encoder_conformance.readers.onnx_file.reading.loading import UnreadableFile
 from encoder_conformance.readers.onnx_file.reading.node_order import check_order
 from encoder_conformance.readers.onnx_file.reading.operators import check_operators, unknown_opset
 from encoder_conformance.readers.onnx_file.reading.weights import check_weights
+from encoder_conformance.spec.axes import Array
 
 
 @dataclass
@@ -93,8 +96,30 @@ class Inspection:
         masks = tuple(GraphMask(name=mask.name, axes="", meaning=None) for mask in self.interface.masks)
         return Roles(x=self.interface.x.name, output=self.interface.output.name, masks=masks)
 
-    def parameters(self) -> Tensors:
-        return self.inferred.values if self.inferred else {}
+    def parameters(self) -> dict[str, Array | Streamed]:
+        """The file's own; of a large file they are read from it while they are sent, and not held beside it any more,
+        nor is a second copy of the file."""
+        if self.inferred is None or self.graph is None:
+            return {}
+        if self.graph.model.ByteSize() <= LARGE:
+            return dict(self.inferred.values)
+        if self.model is not self.graph.original:
+            self.model = None
+        self.graph.forget_numbers()
+        self.inferred.parameters = {name: at.let_go() for name, at in self.inferred.parameters.items()}
+        return {name: self._read_again(name, at) for name, at in self.inferred.parameters.items()}
+
+    def _read_again(self, name: str, location: ParameterLocation) -> Array | Streamed:
+        if not location.lines:
+            return location.value
+        graph = self.graph
+        assert graph is not None
+
+        def parts() -> Iterator[Array]:
+            [(_, value)] = each_parameter(graph.original, graph, {name: location})
+            return parts_of(value)
+
+        return Streamed(location.held.dtype, location.shape, parts)
 
 
 def _operator(node: onnx.NodeProto) -> str:
@@ -286,6 +311,7 @@ def _file_facts(path: Path, model: onnx.ModelProto, external: set[str]) -> FileF
     return FileFacts(
         bytes=path.stat().st_size,
         external=tuple(sorted(external)),
+        beside=sum((path.parent / name).stat().st_size for name in external),
         ir_version=model.ir_version,
         opsets={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         producer=" ".join(filter(None, (model.producer_name, model.producer_version))),

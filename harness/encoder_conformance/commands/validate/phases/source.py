@@ -20,7 +20,8 @@ def assess(evidence: ValidationEvidence) -> Assessment:
         unread = evidence.subject.request.against is not None
         why = f"its stages were not compared: {evidence.unopened}" if evidence.unopened else ""
         return Assessment(not_asked=why if unread else "no source was named (--against)")
-    found = [*_unmapped(evidence, source), *_changed(evidence, source), *_differences(evidence, source, compared)]
+    found = [*_said(source), *_unmapped(evidence, source), *_changed(evidence, source)]
+    found += _differences(evidence, source, compared)
     return Assessment(_summary(evidence, source, compared), found)
 
 
@@ -28,7 +29,8 @@ def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[C
     own = len([name for name in source.own_names if name in evidence.subject.parameters])
     said = f"{own} of {len(evidence.subject.parameters)} parameters have theirs in {source.name}"
     if not compared:
-        return said + ("; a checkpoint does not run" if source.session is None else "")
+        why = source.not_asked or ("a checkpoint does not run" if source.session is None else "")
+        return f"{said}; {why}" if why else said
     rms = max((verdict.rms or 0.0 for each in compared for verdict in each.verdicts), default=0.0)
     same = sum(1 for each in compared if each.agrees)
     return f"{said}; {same} of {len(compared)} answers are the same, largest difference rms {rms:.2g} √2 σ"
@@ -59,6 +61,12 @@ def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> l
         else finding
         for finding in findings
     ]
+
+
+def _said(source: Subject) -> Iterator[PhaseFinding]:
+    """What was found while the source was opened."""
+    for each in source.said:
+        yield PhaseFinding(phase="source", **dict(each))
 
 
 def _unmapped(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:

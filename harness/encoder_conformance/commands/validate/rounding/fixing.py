@@ -86,6 +86,6 @@ def _made_from(file: ExaminedFile, logs: Path, entered: contextlib.ExitStack) ->
     if source.target.endswith(".onnx"):
         return MadeFrom(source, session)
     with contextlib.suppress(InputError):  # of a module whose layer nobody can read no tensors are known
-        origin = open_source(source, file.parameters, session)
+        origin = open_source(source, file.parameters, session, file.description.layer)
         return MadeFrom(replace(source, at=origin.at), session, origin.parameters)
     return MadeFrom(source, source_session(source, logs / "fix-source.log"))

@@ -2,6 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
 from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 
 
 class ModuleFramework(ABC):
@@ -63,6 +65,11 @@ class ModuleFramework(ABC):
     def elements(self, module: Any) -> int:
         """The number of elements of all its parameters; 0 where nobody counts them."""
         return 0
+
+    def vectors(self, module: Any, parts: Sequence[str]) -> dict[str, Array]:
+        """Own vectors [n] of what is in none of the parts at these paths, by name, as a final norm has them; none where
+        nobody tells."""
+        return {}
 
     def are_alike(self, one: Any, other: Any) -> bool:
         """Whether two parts of one model have the same classes, settings and shapes; False where nobody can tell."""

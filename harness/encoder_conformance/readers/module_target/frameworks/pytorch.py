@@ -1,14 +1,16 @@
 """PyTorch: nn.Module."""
 
 import random
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
+from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -17,6 +19,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     copy_of,
     forward_of,
     inside,
+    plain_name,
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
@@ -42,9 +45,12 @@ from encoder_conformance.readers.module_target.live import (
 )
 from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree, candidates, walk
 from encoder_conformance.readers.module_target.whole import WholeModule
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import listed
 
 _QUANTISED = ("quantized", "qint", "bitsandbytes")
+_LONGEST, _MOST_VECTORS = 1 << 15, 16
+"""Numbers of a vector, and vectors, of a model beside its layers."""
 
 
 class _TorchTree:
@@ -131,6 +137,13 @@ class _PyTorch(ModuleFramework):
 
     def elements(self, module: nn.Module) -> int:
         return sum(value.numel() for value in module.parameters())
+
+    def vectors(self, module: nn.Module, parts: Sequence[str]) -> dict[str, Array]:
+        named = ((plain_name(name), value) for name, value in module.named_parameters())
+        vectors = ((name, value) for name, value in named if value.ndim == 1 and value.numel() <= _LONGEST)
+        within = tuple(f"{each}." for each in parts)
+        beside = ((name, value) for name, value in vectors if not name.startswith(within))
+        return {name: to_numpy(value.detach().float()) for name, value in islice(beside, _MOST_VECTORS)}
 
     def are_alike(self, one: nn.Module, other: nn.Module) -> bool:
         return are_alike(one, other)

@@ -29,9 +29,16 @@ def are_alike(one: nn.Module, other: nn.Module) -> bool:
 
 
 def _same_call(one: Any, other: Any) -> bool:
-    """Whether one model calls both with the same arguments beside x, as far as their names say."""
-    names = ("way", "x", "given", "masks", "by_model", "swapped", "free", "shape", "borrowed", "untrained", "formats")
-    return one.model is other.model and all(getattr(one, name) == getattr(other, name) for name in names)
+    """Whether one model calls both with the same arguments beside x, as far as their names say. Where the model cannot
+    be run, each is reached by itself."""
+    names = ("x", "given", "masks", "by_model", "swapped", "free", "shape", "borrowed", "untrained", "formats")
+    by_itself = _is_reached_by_itself(one) and _is_reached_by_itself(other)
+    same_way = one.way == other.way or (by_itself and one.way.number == other.way.number)
+    return one.model is other.model and same_way and all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _is_reached_by_itself(call: Any) -> bool:
+    return bool(call.way.root == call.path)
 
 
 class _Comparison:

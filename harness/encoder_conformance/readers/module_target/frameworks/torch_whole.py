@@ -76,8 +76,9 @@ class WholeTorch(WholeModule):
 
 
 def _disturbed(value: Tensor, generator: torch.Generator, roundoff: float) -> Tensor:
-    drawn = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    return (value.double() * (1 + roundoff * drawn)).to(value.dtype)
+    """In place: each intermediate of a table of words is as large as a layer."""
+    drawn = torch.rand(value.shape, generator=generator, dtype=torch.float64)
+    return drawn.mul_(2).sub_(1).mul_(roundoff).add_(1).mul_(value)
 
 
 def _tensors(answer: Any, name: str) -> Iterator[tuple[str, Tensor]]:

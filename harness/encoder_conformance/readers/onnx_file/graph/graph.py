@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cached_property
 from itertools import accumulate
+from math import prod
 
 import numpy as np
 import onnx
@@ -87,13 +88,17 @@ class Graph:
     @cached_property
     def offsets(self) -> dict[str, int]:
         """Name → the number of its first element, with the elements of all initializers numbered consecutively."""
-        sizes = (value.size for value in self.constants.values())
-        return dict(zip(self.constants, accumulate(sizes, initial=0), strict=False))
+        return dict(zip(self.sizes, accumulate(self.sizes.values(), initial=0), strict=False))
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Name → the number of elements of every initializer."""
+        return {name: prod(tensor.dims) for name, tensor in self.initializers.items()}
 
     @cached_property
     def numbering(self) -> Array:
         """The numbers of all initializers' elements: what rearranges some of them takes views of it."""
-        total = sum(value.size for value in self.constants.values())
+        total = sum(self.sizes.values())
         return np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
 
     def forget_numbering(self) -> None:

@@ -1,8 +1,8 @@
 """Locates a layer's parameters, in the specification's names, among the initializers; reads and replaces them."""
 
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,21 +24,45 @@ TABLE = "attention.position_bias.table"
 
 
 @dataclass(frozen=True)
+class NotHeld:
+    """The shape and format of numbers that the file has, and nobody holds beside it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
 class ParameterLocation:
-    """`lines` are the numbers of the parameter's elements along its first axis, and the steps along each other: their
-    outer sums are the numbers of all elements, as `Graph.offsets` counts those of all initializers. Of elements that
-    are no block all numbers stand in one; () where no initializer holds the parameter.
+    """`held`: its numbers, or what they are like. `lines` are the numbers of the parameter's elements along its first
+    axis, and the steps along each other: their outer sums are the numbers of all elements, as `Graph.offsets` counts
+    those of all initializers. Of elements that are no block all numbers stand in one; () where no initializer holds the
+    parameter.
 
     `stored` is the format of the initializers, where the file widens their numbers before it computes with them, `step`
     the distance of two neighbours among integers.
     """
 
-    value: Array
+    held: Array | NotHeld
     lines: tuple[Array, ...]
     initializers: tuple[str, ...]
     form: Form
     stored: str | None = None
     step: float | None = None
+
+    @property
+    def value(self) -> Array:
+        """Raises RuntimeError where it is to be read from the file again (`each_parameter`)."""
+        if isinstance(self.held, NotHeld):
+            raise RuntimeError(f"the numbers of {', '.join(self.initializers)} are not held")
+        return self.held
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.held.shape
+
+    def let_go(self) -> "ParameterLocation":
+        """The same without numbers that initializers hold."""
+        return replace(self, held=NotHeld(self.held.shape, self.held.dtype)) if self.lines else self
 
     @property
     def elements(self) -> Array:
@@ -144,7 +168,7 @@ def initializers_of(elements: Array, graph: Graph) -> tuple[str, ...]:
     least, most = int(elements.min()), int(elements.max())
     found = []
     for name, start in graph.offsets.items():
-        end = start + graph.constants[name].size
+        end = start + graph.sizes[name]
         if start <= least and most < end:
             return (name,)
         if start <= most and least < end and ((elements >= start) & (elements < end)).any():
@@ -204,14 +228,14 @@ def _parts(location: ParameterLocation, graph: Graph) -> Iterator[tuple[str, Arr
     """Each initializer, its elements that the parameter takes, and which of the parameter's [n] they are."""
     for name in location.initializers:
         at = location.elements - graph.offsets[name]
-        mine = (at >= 0) & (at < graph.constants[name].size)
+        mine = (at >= 0) & (at < graph.sizes[name])
         yield name, at[mine], mine
 
 
 def _check_writable(name: str, location: ParameterLocation, parameter: Array, values: dict[str, Array]) -> None:
     """Whether the file can hold this parameter; raises Unwritable."""
-    if parameter.shape != location.value.shape:
-        raise Unwritable(f"{name} is {list(parameter.shape)}, and the file's {list(location.value.shape)}")
+    if parameter.shape != location.shape:
+        raise Unwritable(f"{name} is {list(parameter.shape)}, and the file's {list(location.shape)}")
     if not location.lines and not np.array_equal(parameter, location.value):
         raise Unwritable(f"{name} is {location.form} in the file, and cannot be given another value")
     for initializer in location.initializers:
@@ -220,17 +244,18 @@ def _check_writable(name: str, location: ParameterLocation, parameter: Array, va
             raise Unwritable(f"{name} is {dtype} in the file, {initializer!r}, which does not hold these values")
 
 
-def read_parameters(model: onnx.ModelProto, graph: Graph, locations: dict[str, ParameterLocation]) -> dict[str, Array]:
-    """The parameters as the initializers of `model`, which is `graph.original` or a copy of it, hold them."""
-    wanted = {name for location in locations.values() for name in location.initializers}
-    values = {t.name: numpy_helper.to_array(t).reshape(-1) for t in model.graph.initializer if t.name in wanted}
-    found = {}
+def each_parameter(
+    model: onnx.ModelProto, graph: Graph, locations: Mapping[str, ParameterLocation]
+) -> Iterator[tuple[str, Array]]:
+    """Name and value, as the initializers of `model`, which is `graph.original` or a copy of it, hold it: one is read
+    at a time."""
+    initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     for name, location in locations.items():
         if not location.lines:
-            found[name] = location.value
+            yield name, location.value
             continue
-        flat = np.empty(location.value.size, location.value.dtype)
+        value = np.empty(location.shape, location.held.dtype)
+        flat = value.reshape(-1)
         for initializer, at, mine in _parts(location, graph):
-            flat[mine] = values[initializer][at]
-        found[name] = flat.reshape(location.value.shape)
-    return found
+            flat[mine] = numpy_helper.to_array(initializers[initializer]).reshape(-1)[at]
+        yield name, value
