@@ -42,6 +42,10 @@ def decimal(value: Any) -> Any:
     return float(as_text(value)) if isinstance(value, float) else value
 
 
+FORMULA = "norm.formula"
+"""The key of a fact that is none of a layer: the id of the deviation that a norm's formula is."""
+
+
 class Fact(Frozen):
     """One choice of the layer, and the evidence for it in the graph."""
 

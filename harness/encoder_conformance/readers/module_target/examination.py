@@ -45,6 +45,7 @@ from encoder_conformance.readers.module_target.supplying import (
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -333,7 +334,7 @@ def _is_misread(examination: Examination) -> bool:
         return False
     live = _changing(examination)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
-    problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
+    problem = f"{NO_LAYER}what was read off it gives another output ({seen})"
     exported = examination.exported
     numbers = {each.message for each in exported.taken_for if live and each.kind == "score-scale-unusual"}  # of marks
     problem = "; ".join((problem, *(each.message for each in exported.taken_for if each.message not in numbers)))

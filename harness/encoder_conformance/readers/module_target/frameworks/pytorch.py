@@ -30,6 +30,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     encoder_path,
     found_in,
     in_model,
+    is_no_layer,
     without_cache,
 )
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
@@ -64,6 +65,7 @@ class _TorchParts:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
+        self._model: nn.Module | None = None
         self._found: dict[str, Found] | None = None
 
     def listed(self) -> list[str]:
@@ -76,12 +78,16 @@ class _TorchParts:
         return sorted([*found, *beside], key=lambda path: order.get(path, 0)) if beside else found
 
     def _by_structure(self) -> list[str]:
-        """Without the layers of a decoder, where the model says that it has both."""
+        """Without the layers of a decoder, where the model says that it has both, and what is seen to be none."""
         found, encoder = candidates(_PyTorch.tree, self._module), encoder_path(self._module)
-        return [path for path in found if path.startswith(encoder)]
+        return [path for path in found if path.startswith(encoder) and not self._is_none(path)]
+
+    def _is_none(self, path: str) -> bool:
+        """Of a model that cannot be copied nothing is seen."""
+        return self._model is not None and path not in self._layers and is_no_layer(self._model, path)
 
     def at(self, path: str) -> nn.Module | None:
-        if path not in self._layers:
+        if path not in self._layers or self._model is None:
             return None
         with suppress(Exception):
             found = in_model(self._model, self._layers[path])

@@ -108,6 +108,13 @@ def layers_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
     return list(dict.fromkeys(call.path for call in _layers(recording.whole)))
 
 
+def may_hold_layer(module: nn.Module, run: Callable[[], Any]) -> bool:
+    """Whether `run` mixes positions in the module, and computes a residual sum."""
+    with _recorded(module) as recording, torch.no_grad():
+        run()
+    return recording.whole.mixes and recording.whole.sums > 0
+
+
 def sums_in(module: nn.Module, run: Callable[[], Any]) -> int:
     """The number of residual sums that `run` computes in the module."""
     with _recorded(module) as recording, torch.no_grad():
