@@ -37,8 +37,8 @@ FindingKind = Literal[
     # Parameters.
     "parameters-unlike-layer", "no-parameter-map", "map-not-found", "map-differs", "weight-unlike-kin",
     "fused-order-unlike-name", "bias-order-unlike-weight", "fused-order-differs", "parameter-absent",
-    "parameter-computed", "parameter-unused", "parameter-idle-here", "parameter-not-read", "parameter-read-twice",
-    "parameter-misnamed", "parameter-without-effect", "parameter-times-number", "parameter-plus-number",
+    "parameter-computed", "parameter-unused", "parameter-of-no-step", "parameter-idle-here", "parameter-not-read",
+    "parameter-read-twice", "parameter-misnamed", "parameter-without-effect", "parameter-times-number", "parameter-plus-number",
     "parameter-untrained", "parameter-frozen", "parameter-folded", "parameter-aliased", "parameters-tied",
     "parameters-alike", "layers-hold-same-parameters", "weights-not-registered", "tensors-not-parameters",
     "weight-not-finite", "parameter-without-source", "parameter-holds-another", "parameter-transposed",
@@ -175,6 +175,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "parameter-absent": "it has no such parameter",
     "parameter-computed": "a parameter is computed of others, and cannot be set",
     "parameter-unused": "a stored parameter changes nothing",
+    "parameter-of-no-step": "a parameter changes the output, and is none of the layer's: its number was kept",
     "parameter-idle-here": "a parameter of the model changes nothing as the part was called",
     "parameter-not-read": "a parameter is read nowhere, and its name says where it should be",
     "parameter-read-twice": "a parameter is read in the place of another, which is read nowhere",
