@@ -64,9 +64,10 @@ def chosen(
 ) -> Chosen | None:
     """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it.
 
-    `read`: the choices that its graph shows it to make: numbers alone do not tell them of a wide layer. `own_gradients`:
-    whether the module's gradients are known to be the changes of its output. Only then one that fails, and has nothing
-    to be judged by, is left out; or where a choice is of rounding, and gradients are right where outputs are."""
+    `read`: the choices that its graph shows it to make: numbers alone do not tell them of a wide layer.
+    `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
+    and has nothing to be judged by, is left out; or where a choice is of rounding, and gradients are right where
+    outputs are."""
     failed = [record for record in records if record.outcome not in EXPECTED]
     fitting = [_choices_of(each) for each in diagnoses]
     if not failed or not fitting:
@@ -187,6 +188,7 @@ def _finding(names: Sequence[str], cases: int, unjudged: int) -> Finding:
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
     about = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
-    left = f"; {unjudged} gradients are not judged: none is specified for that" if unjudged else ""
+    count = f"{unjudged} gradient{'s are' if unjudged > 1 else ' is'}"
+    left = f"; {count} not judged: none is specified for that" if unjudged else ""
     message = f"a choice of its own, {said}{left}"
     return Finding(severity="warning", kind="choice-of-its-own", message=message, hint=hint, about=about)

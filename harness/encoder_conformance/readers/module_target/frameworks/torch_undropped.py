@@ -26,8 +26,8 @@ _DRAWING = ("rand", "bernoulli", "uniform", "normal", "multinomial", "exponentia
 
 
 class NothingDropped(TorchFunctionMode):
-    """Raises ExecutionError where what is due is not known: a number is drawn otherwise than by dropout, or a norm is of
-    the batch."""
+    """Raises ExecutionError where what is due is not known: a number is drawn otherwise than by dropout, or a norm is
+    of the batch."""
 
     def __enter__(self) -> "NothingDropped":
         self._drawn = _state()

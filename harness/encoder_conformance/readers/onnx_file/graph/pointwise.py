@@ -16,7 +16,9 @@ def pointwise_convolution(node: onnx.NodeProto, parts: Parts) -> bool:
         return False
     out, axes = node.output[0], len(shape)
     matrix = parts.constant(f"{out}/matrix", np.array(shape[:2], np.int64))
-    turned = parts.node("Transpose", [parts.node("Reshape", [weight, matrix], f"{out}/flat")], f"{out}/weight", perm=[1, 0])
+    turned = parts.node(
+        "Transpose", [parts.node("Reshape", [weight, matrix], f"{out}/flat")], f"{out}/weight", perm=[1, 0]
+    )
     last = parts.node("Transpose", [node.input[0]], f"{out}/x", perm=[0, *range(2, axes), 1])
     mapped = parts.node("MatMul", [last, turned], f"{out}/product", name=node.name)
     if bias := input_at(node, 2):

@@ -86,7 +86,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "the softmax of the scores is over the queries; in the specification it is over the keys (E-5)",
         _SOURCE,
     ),
-    "norm_kinds": ("query and key are normed by another kind of norm than x is; with qk-norm by the same (E-27)", _SOURCE),
+    "norm_kinds": (
+        "query and key are normed by another kind of norm than x is; with qk-norm by the same (E-27)",
+        _SOURCE,
+    ),
     "sandwich": ("a norm stands after a sub-layer, and not before and after each (sandwich norms, E-25)", _SOURCE),
     "residual_scale": (
         "a residual sum weighs its sides otherwise than by one number for what both sub-layers give (E-29)",
