@@ -150,19 +150,6 @@ class TableOfPlaces(Plain):
         return self.table[:, :, :n, :n] if padding is None else self.table[:, :, :n, :n] + padding
 
 
-class TwoOfEach(Plain):
-    """Two of attention beside each other, and then two networks, with norms and weights of their own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.other = Plain()
-
-    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
-        other = self.other
-        x = x + self.attend(self.norm1(x), ignore) + other.attend(other.norm1(x), ignore)
-        return x + self.ffn(self.norm2(x)) + other.ffn(other.norm2(x))
-
-
 class Branches(nn.Module):
     """The sum of what several give: with two norms and four matrices no layer, though it may look like one."""
 
@@ -182,6 +169,18 @@ class Attending(Plain):
 class Feeding(Plain):
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.ffn(self.norm2(x))
+
+
+class TwoOfEach(Plain):
+    """Two of attention beside each other, and then two networks, with norms and weights of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attending, self.feeding = Attending(), Feeding()
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), ignore) + self.attending(x)
+        return x + self.ffn(self.norm2(x)) + self.feeding(x)
 
 
 class InBranches(nn.Module):

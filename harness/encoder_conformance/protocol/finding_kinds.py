@@ -39,9 +39,9 @@ FindingKind = Literal[
     "fused-order-unlike-name", "bias-order-unlike-weight", "fused-order-differs", "parameter-absent",
     "parameter-computed", "parameter-unused", "parameter-of-no-step", "parameter-idle-here", "parameter-not-read",
     "parameter-read-twice", "parameter-misnamed", "parameter-without-effect", "parameter-times-number",
-    "parameter-plus-number", "parameter-untrained", "parameter-frozen", "parameter-folded", "parameter-aliased", "parameters-tied",
-    "parameters-alike", "layers-hold-same-parameters", "weights-not-registered", "tensors-not-parameters",
-    "weight-not-finite", "parameter-without-source", "parameter-holds-another", "parameter-transposed",
+    "parameter-plus-number", "parameter-untrained", "parameter-frozen", "parameter-folded", "parameter-aliased",
+    "parameters-tied", "parameters-alike", "layers-hold-same-parameters", "weights-not-registered",
+    "tensors-not-parameters", "weight-not-finite", "parameter-without-source", "parameter-holds-another", "parameter-transposed",
     "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "moved-to-cpu", "ways-of-calling-differ",
