@@ -54,15 +54,6 @@ class MadeInBuild(layers.Layer):
         return {**super().get_config(), "size": self.size}
 
 
-def of_convolutions() -> Any:
-    """A pre-norm layer whose network is of convolutions of kernel 1."""
-    x = keras.Input((None, D))
-    y = layers.LayerNormalization()(x)
-    r = x + layers.MultiHeadAttention(H, D // H)(y, y)
-    hidden = layers.Conv1D(F, 1, activation="relu")(layers.LayerNormalization()(r))
-    return keras.Model(x, r + layers.Conv1D(D, 1)(hidden))
-
-
 class Tanh(Block):
     def activation(self, x: Any) -> Any:
         return keras.ops.gelu(x)

@@ -41,8 +41,8 @@ FindingKind = Literal[
     "parameter-read-twice", "parameter-misnamed", "parameter-without-effect", "parameter-times-number",
     "parameter-plus-number", "parameter-untrained", "parameter-frozen", "parameter-folded", "parameter-aliased",
     "parameters-tied", "parameters-alike", "layers-hold-same-parameters", "weights-not-registered",
-    "tensors-not-parameters", "weight-not-finite", "parameter-without-source", "parameter-holds-another", "parameter-transposed",
-    "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
+    "tensors-not-parameters", "weight-not-finite", "parameter-without-source", "parameter-holds-another",
+    "parameter-transposed", "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "moved-to-cpu", "ways-of-calling-differ",
     "formats-asked", "no-float64", "float64-no-more-exact", "answers-not-repeatable", "answers-depend-on-earlier-calls",

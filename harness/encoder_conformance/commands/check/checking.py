@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from encoder_conformance.commands.check.also import Beside
-from encoder_conformance.commands.check.chosen import CHOICES, Chosen, chosen
+from encoder_conformance.commands.check.chosen import Chosen, chosen
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
@@ -22,7 +22,7 @@ from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.description import FORMULA, ModuleDescription
+from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.case import Case
@@ -182,9 +182,7 @@ class Checking:
         if part.described.stated is None and not self.request.declared:
             cases = list({task.case.id: task.case for task in tasks}.values())
             own = any(each.name == "dropout-gradient" and each.outcome == "pass" for each in way_back)
-            facts = part.described.facts
-            read = [each.value for each in facts if each.key == FORMULA and each.value in CHOICES]
-            choice = chosen(subject, cases, records, diagnoses, golden, read=read, own_gradients=own)
+            choice = chosen(subject, cases, records, diagnoses, golden, own_gradients=own)
         progress.step("looked for what explains it")
         return (choice.records, (), choice) if choice else (tuple(records), diagnoses, None)
 

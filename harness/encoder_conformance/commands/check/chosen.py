@@ -12,6 +12,7 @@ from encoder_conformance.judging.loop import Unseen, judge
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.protocol.description import FORMULA
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -59,13 +60,11 @@ def chosen(
     diagnoses: Sequence[Diagnosis],
     expected: Callable[[Case], Expected],
     *,
-    read: Sequence[str] = (),
     own_gradients: bool = False,
 ) -> Chosen | None:
     """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it.
 
-    `read`: the choices that its graph shows it to make: numbers alone do not tell them of a wide layer.
-    `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
+    Those that its graph shows it to make are tried, too: numbers alone do not tell them of a wide layer. `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
     and has nothing to be judged by, is left out; or where a choice is of rounding, and gradients are right where
     outputs are."""
     failed = [record for record in records if record.outcome not in EXPECTED]
@@ -73,6 +72,7 @@ def chosen(
     if not failed or not fitting:
         return None
     right_else = _gradients_hold(records)
+    read = [each.value for each in subject.as_module.facts if each.key == FORMULA and each.value in CHOICES]
     for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
         own = own_gradients or (right_else and _FORMULAS.isdisjoint(names))
         if found := judged_with(names, subject, cases, records, expected, own_gradients=own):

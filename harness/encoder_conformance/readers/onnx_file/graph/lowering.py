@@ -18,13 +18,12 @@ from encoder_conformance.readers.onnx_file.graph.fused_attention import (
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, input_at, replace_nodes
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
-from encoder_conformance.readers.onnx_file.graph.pointwise import pointwise_convolution
 from encoder_conformance.readers.onnx_file.graph.rotary import rotary_embedding
 from encoder_conformance.readers.onnx_file.graph.sequences import SEQUENCES, sequence_at, split_to_sequence
 from encoder_conformance.spec.axes import Array
 
 MICROSOFT = "com.microsoft"
-FUSED = frozenset({"QLinearMatMul", "Conv", *SEQUENCES})
+FUSED = frozenset({"QLinearMatMul", *SEQUENCES})
 """ONNX's own operators that are lowered, too."""
 _SKIPPED = 1e-12
 """ε of SkipLayerNormalization and its kin where a node has none: ONNX Runtime's own, in docs/ContribOperators.md."""
@@ -205,7 +204,6 @@ LOWERINGS: dict[str, Lowering] = {
     **dict.fromkeys(("MatMulIntegerToFloat", "DynamicQuantizeMatMul"), _real_product),
     "MatMulNBits": _packed_product,
     **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul"), _integer_operator),
-    "Conv": pointwise_convolution,
     "SplitToSequence": split_to_sequence,
     "SequenceAt": sequence_at,
 }
