@@ -64,7 +64,8 @@ def chosen(
 ) -> Chosen | None:
     """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it.
 
-    Those that its graph shows it to make are tried, too: numbers alone do not tell them of a wide layer. `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
+    Those that its graph shows it to make are tried, too: numbers alone do not tell them of a wide layer.
+    `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
     and has nothing to be judged by, is left out; or where a choice is of rounding, and gradients are right where
     outputs are."""
     failed = [record for record in records if record.outcome not in EXPECTED]
