@@ -81,6 +81,23 @@ class Linen(nn.Module):
         return nn.LayerNorm(epsilon=self.epsilon, use_fast_variance=False)(self.second(x, y))
 
 
+class LinenFast(nn.Module):
+    """A pre-norm layer with Flax' own LayerNorm in its own format, whose width is a power of two."""
+
+    d: int = 128
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.LayerNorm(dtype=jnp.float32)(x)
+        x = x + nn.MultiHeadDotProductAttention(4, dtype=jnp.float32)(y, y)
+        y = nn.gelu(nn.Dense(self.d)(nn.LayerNorm(dtype=jnp.float32)(x)))
+        return x + nn.Dense(self.d)(y)
+
+
+class LinenFastNarrow(LinenFast):
+    d: int = 64
+
+
 class LinenSilu(Linen):
     def activation(self, x: jax.Array) -> jax.Array:
         return nn.silu(x)

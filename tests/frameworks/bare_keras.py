@@ -33,6 +33,27 @@ class Block(layers.Layer):
         return x + self.down(self.up(self.norm2(x)))
 
 
+class MadeInBuild(layers.Layer):
+    """A post-norm layer whose parts come into being in its build."""
+
+    def __init__(self, size: int = F, **named: Any) -> None:
+        super().__init__(**named)
+        self.size = size
+
+    def build(self, input_shape: Any) -> None:
+        d = input_shape[-1]
+        self.attention = layers.MultiHeadAttention(H, d // H)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+        self.up, self.down = layers.Dense(self.size, activation="relu"), layers.Dense(d)
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x, x))
+        return self.norm2(x + self.down(self.up(x)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "size": self.size}
+
+
 class Tanh(Block):
     def activation(self, x: Any) -> Any:
         return keras.ops.gelu(x)

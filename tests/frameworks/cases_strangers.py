@@ -150,6 +150,86 @@ class TableOfPlaces(Plain):
         return self.table[:, :, :n, :n] if padding is None else self.table[:, :, :n, :n] + padding
 
 
+class Branches(nn.Module):
+    """The sum of what several give: with two norms and four matrices no layer, though it may look like one."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sum((part(x) for part in self.parts), torch.zeros_like(x))
+
+
+class Attending(Plain):
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.attend(self.norm1(x), None)
+
+
+class Feeding(Plain):
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.ffn(self.norm2(x))
+
+
+class TwoOfEach(Plain):
+    """Two of attention beside each other, and then two networks, with norms and weights of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attending, self.feeding = Attending(), Feeding()
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.norm1(x), ignore) + self.attending(x)
+        return x + self.ffn(self.norm2(x)) + self.feeding(x)
+
+
+class InBranches(nn.Module):
+    """Layers whose parts are such sums, and that are called by no name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        made = [Branches(Attending(), Attending()), Branches(Feeding(), Feeding())]
+        self.layers = nn.ModuleList([nn.ModuleList(made)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for attend, feed in self.layers:  # type: ignore[misc]
+            x = x + attend(x)
+            x = x + feed(x)
+        return x
+
+
+class HiddenFromItself(Plain):
+    """No position attends to itself."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return torch.zeros(n, n).masked_fill(torch.eye(n, dtype=torch.bool), -1e30)
+
+
+class NormOfABatchInTraining(Plain):
+    def norm(self) -> nn.Module:
+        return OfABatch(self.D)
+
+
+class OfABatch(nn.BatchNorm1d):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.transpose(1, 2)).transpose(1, 2)
+
+
+class AddedAndConvolved(Plain):
+    """Numbers of its own are added to queries, as in Transformer-XL, and there is a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added = nn.Parameter(torch.randn(self.H, 1, self.D // self.H))
+        self.between = nn.Conv1d(self.D, self.D, 3, padding=1, groups=self.D)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q + self.added, k
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return super().layer(x + self.between(x.transpose(1, 2)).transpose(1, 2), ignore)
+
+
 # ------------------------------------------------------------------------------- mistakes
 
 
@@ -183,6 +263,28 @@ class ScaleOfANumber(Plain):
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         scores, bias = q @ k.transpose(-1, -2) * self.temperature.exp(), self.bias(k.shape[2], ignore)
         return (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1) @ v
+
+
+class ScaleAsItShouldBe(Plain):
+    """The scale of the scores is a number that is held as a parameter, and is the usual one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor((self.D // self.H) ** -0.5), requires_grad=False)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.transpose(-1, -2) * self.scale, self.bias(k.shape[2], ignore)
+        return (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1) @ v
+
+
+class MaskWithItemsLast(Plain):
+    """A mask [query, key, batch]."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attn_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore.permute(2, 0, 1)[:, None], -torch.inf, 0.0)
 
 
 class Pooled(Plain):

@@ -40,6 +40,12 @@ def beyond(*said: str) -> Due:
     )
 
 
+def without(unsaid: str, *said: str) -> Due:
+    """The same, without a reason that is not the one."""
+    due = beyond(*said)
+    return due._replace(unsaid=(*due.unsaid, unsaid))
+
+
 def refused(*said: str) -> Due:
     return Due(2, said, ("This is a correct", "This layer is wrong"))
 
@@ -65,7 +71,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OneHeadOfKeys": right("1 head of key and value"),
         "GroupsByEinsum": right("2 heads of key and value"),
         "QKNorm": right("layer_norm of query and key over each head"),
-        "QKNormRMS": refused("the norms differ: query_heads_norm is rms_norm with epsilon 1e-06"),
+        "QKNormRMS": beyond("the norms differ: query_heads_norm is rms_norm with epsilon 1e-06"),
         "QKNormOfAllHeads": right("layer_norm of query and key over all heads"),
         "RelativeBias": beyond(*DISTANCE, "a table has 15 rows for them"),
         "RelativeBiasOfHeads": beyond(*DISTANCE),
@@ -151,7 +157,7 @@ DUE: dict[str, dict[str, Due]] = {
     "cases_strangers": {
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
         "QueriesByLength": right("rms_norm of query and key over each head", "attention.scale is 1/√0.64"),
-        "QueriesByLengthAlone": refused(
+        "QueriesByLengthAlone": beyond(
             "the norms differ: query_heads_norm is rms_norm with epsilon 1e-24", "norm1 is layer_norm", "cases_strang"
         ),
         "HandNormAndRope": right("layer_norm ε 1e-12", "rope θ 10000 halves"),
@@ -169,6 +175,17 @@ DUE: dict[str, dict[str, Due]] = {
         "Modulated": beyond("c: numbers of each item, float32", "adaptive norms", "norm1.gain", *STRANGERS),
         "InBlocks": beyond("its scores are of fewer keys than there are positions", *STRANGERS),
         "TableOfPlaces": beyond("numbers of query's and key's places are added to the scores", *STRANGERS),
+        "TwoOfEach": without("stand side by side", "it has more residual sums than the two of a layer", *STRANGERS),
+        "InBranches": without("residual1 is missing", "it has more products of what depends on x", *STRANGERS),
+        "HiddenFromItself": beyond("each position is hidden from itself", *STRANGERS),
+        "NormOfABatchInTraining": without("in training, with nothing dropped", "(BatchNorm)", *STRANGERS),
+        "AddedAndConvolved": without("as positions are", "there is a convolution in it", *STRANGERS),
+        "ScaleAsItShouldBe": Due(
+            0,
+            ("This is a correct", "scale changes the output, and is part of no step"),
+            ("changes nothing", "are multiplied by", "✗"),
+        ),
+        "MaskWithItemsLast": Due(0, ("This is a correct", "with attn_mask and without"), ("✗", "refused")),
         "SoftmaxOverQueries": Due(
             2, ("the softmax of the scores is over the queries", *STRANGERS), ("keys on its last axis but one",)
         ),

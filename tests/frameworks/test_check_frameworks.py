@@ -121,6 +121,23 @@ def test_a_right_one_does_what_it_was_read_to_be(conform: Callable, target: str)
     assert {"output", "gradients", "invariant"} <= asked
 
 
+STRANGE = {
+    "bare_jax.py:LinenFast": "a choice of its own, norm-fast-variance",
+    "bare_jax.py:LinenFastNarrow": "a choice of its own, norm-fast-variance",
+    "bare_keras.py:MadeInBuild": "post-norm",
+}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("target", STRANGE)
+def test_a_right_one_is_not_accused(conform: Callable, target: str) -> None:
+    """Of a variance from E[x²] − E[x]² neither a wide layer's numbers nor a gradient far from zero tell."""
+    ended, _ = check(conform, target)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "This is a correct" in ended.stdout
+    assert STRANGE[target] in ended.stdout
+
+
 @pytest.mark.release
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 @pytest.mark.parametrize("target", ["bare_keras.py:Block", "bare_keras.py:functional"])

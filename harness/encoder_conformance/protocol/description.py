@@ -42,6 +42,10 @@ def decimal(value: Any) -> Any:
     return float(as_text(value)) if isinstance(value, float) else value
 
 
+FORMULA = "norm.formula"
+"""The key of a fact that is none of a layer: the id of the deviation that a norm's formula is."""
+
+
 class Fact(Frozen):
     """One choice of the layer, and the evidence for it in the graph."""
 
@@ -280,8 +284,9 @@ class ModuleDescription(Description):
 
     `given`: the arguments that the model `given_by` makes and gives it beside x, for each length and batch.
     `attention`: which of transformers' implementations it computes with.
-    `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for. `tied`: pairs that
-    are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place should read.
+    `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for; `of_no_step`:
+    those of them that change the output. `tied`: pairs that are one tensor. `read_twice`: own parameter, the place that
+    reads it too, the one that this place should read.
     `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own parameters, of its
     model, of which that makes what it gives without a gradient. `misnamed`: own parameter, as what
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
@@ -316,6 +321,7 @@ class ModuleDescription(Description):
     parameters: dict[str, ModuleSource]
     absent: tuple[str, ...]
     unused: tuple[str, ...]
+    of_no_step: tuple[str, ...] = ()
     aliases: dict[str, str]
     tied: tuple[tuple[str, str], ...]
     read_twice: tuple[tuple[str, str, str], ...]

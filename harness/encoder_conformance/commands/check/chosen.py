@@ -12,6 +12,7 @@ from encoder_conformance.judging.loop import Unseen, judge
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
+from encoder_conformance.protocol.description import FORMULA
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
@@ -35,6 +36,8 @@ CHOICES = {
 """What hides, of the scores that occur, and the formula of a norm's deviation → where it shows. −10 is none: it leaves
 a part of what it hides."""
 _ORDER = [*CHOICES]
+_FORMULAS = frozenset({"norm-unbiased-eps-outside-root", "norm-unbiased-variance", "norm-eps-outside-root"})
+"""Those whose gradients are others everywhere."""
 _OF_ROUNDING = ("norm-fast-variance",)
 """Whose error is one of rounding, and so in every format about as many of its σ. The catalogue foretells float32's."""
 _ALIKE = 4.0
@@ -61,20 +64,41 @@ def chosen(
 ) -> Chosen | None:
     """None where another cause is left, or nothing failed. What failed is asked again, as the choices predict it.
 
+    Those that its graph shows it to make are tried, too: numbers alone do not tell them of a wide layer.
     `own_gradients`: whether the module's gradients are known to be the changes of its output. Only then one that fails,
-    and has nothing to be judged by, is left out."""
+    and has nothing to be judged by, is left out; or where a choice is of rounding, and gradients are right where
+    outputs are."""
     failed = [record for record in records if record.outcome not in EXPECTED]
     fitting = [_choices_of(each) for each in diagnoses]
     if not failed or not fitting:
         return None
-    for names in _tried(fitting) if all(fitting) else ():
-        if found := judged_with(names, subject, cases, records, expected, own_gradients=own_gradients):
+    right_else = _gradients_hold(records)
+    read = [each.value for each in subject.as_module.facts if each.key == FORMULA and each.value in CHOICES]
+    for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
+        own = own_gradients or (right_else and _FORMULAS.isdisjoint(names))
+        if found := judged_with(names, subject, cases, records, expected, own_gradients=own):
             return found
     wide = _rounded_alike(records)
     left = [_choices_of(each) for each in diagnoses if each.dtype != "float64"]
     if not wide or not left or not all(_OF_ROUNDING in each for each in left):
         return None
     return judged_with(_OF_ROUNDING, subject, cases, [wide.get(each.key, each) for each in records], expected)
+
+
+def _gradients_hold(records: Sequence[Record]) -> bool:
+    """Whether gradients were asked, and are right wherever what the module gives is right in the same format."""
+    off = {(each.dtype, each.case) for each in records if each.check != "gradients" and each.outcome not in EXPECTED}
+    asked = [each for each in records if each.check == "gradients" and (each.dtype, each.case) not in off]
+    passed = any(each.outcome is Outcome.PASS for each in asked)
+    return passed and all(each.outcome in EXPECTED for each in asked)
+
+
+def _with_read(read: Sequence[str], diagnoses: Sequence[Diagnosis]) -> Iterator[list[str]]:
+    """What was read, with what explains the formats that something explains, where no other cause does."""
+    explained = [each for each in diagnoses if each.confidence == "explained"]
+    if read and all(map(_choices_of, explained)):
+        named = {name for each in explained for name in _choices_of(each)[0]}
+        yield sorted({*read, *named}, key=_ORDER.index)
 
 
 def _rounded_alike(records: Sequence[Record]) -> dict[tuple[str, ...], Record]:
@@ -165,6 +189,7 @@ def _finding(names: Sequence[str], cases: int, unjudged: int) -> Finding:
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
     about = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
-    left = f"; {unjudged} gradients are not judged: none is specified for that" if unjudged else ""
+    count = f"{unjudged} gradient{'s are' if unjudged > 1 else ' is'}"
+    left = f"; {count} not judged: none is specified for that" if unjudged else ""
     message = f"a choice of its own, {said}{left}"
     return Finding(severity="warning", kind="choice-of-its-own", message=message, hint=hint, about=about)

@@ -182,6 +182,10 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
             message = f"what {described.given_by} makes of {own} changes nothing where it is called with ids alone"
             hint = "it was not asked where other inputs of the model make more of it"
             yield _warning("parameter-idle-here", message, hint, name=own)
+        elif own in described.of_no_step:
+            message = f"the parameter {own} changes the output, and is part of no step of the layer that was read"
+            hint = "it is right with the numbers that it has now, and was not asked with others"
+            yield _warning("parameter-of-no-step", message, hint, name=own)
         else:
             yield _warning(
                 "parameter-unused", f"the parameter {own} changes nothing in the layer that was read", name=own

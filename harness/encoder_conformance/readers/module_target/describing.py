@@ -4,7 +4,7 @@ from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.description import ModuleDescription, ModuleSource
-from encoder_conformance.protocol.findings import NotRead
+from encoder_conformance.protocol.findings import Finding, NotRead
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import misnamed
@@ -27,12 +27,13 @@ def described(found: Examination) -> ModuleDescription:
         always_causal=found.always_causal,
         across_batch=semantics.across_batch,
         stated=found.stated,
-        notes=(*exported.notes, *found.notes),
+        notes=(*_notes(found), *found.notes),
         not_read=_not_read(found),
         unplaced=exported.unplaced,
         parameters=sources,
         absent=found.absent,
         unused=tuple(found.map.unused()) if found.map else (),
+        of_no_step=found.of_no_step,
         aliases=dict(found.module.aliases),
         tied=found.tied,
         read_twice=found.read_twice,
@@ -50,6 +51,12 @@ def described(found: Examination) -> ModuleDescription:
         padded_item_is_nan=found.padded_item_is_nan,
         adapter="",
     )
+
+
+def _notes(found: Examination) -> tuple[Finding, ...]:
+    """Those of the graph, but for numbers of it that are the marks of parameters and not their own."""
+    marked = "score-scale-unusual" if found.of_no_step else ""
+    return tuple(each for each in found.exported.notes if each.kind != marked)
 
 
 def _not_read(found: Examination) -> NotRead | None:

@@ -25,7 +25,7 @@ from encoder_conformance.readers.module_target.masking import causal_with_open_m
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
 from encoder_conformance.readers.module_target.probing import live_semantics
-from encoder_conformance.readers.module_target.proving import Bench, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.proving import Bench, changing, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.reading import (
     read_off,
     refuse_one_length,
@@ -45,16 +45,14 @@ from encoder_conformance.readers.module_target.supplying import (
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
-_MOST_UNUSED = 16
 ToldOf = Callable[[str], Told]
 """The name of x → what a user says that other arguments are given."""
-_CHANGED = 1e-5
-"""Of an output's largest number: more than rounding leaves."""
 
 
 @dataclass
@@ -99,6 +97,8 @@ class Examination:
     narrow_inside: bool = False
     """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
     padded_item_is_nan: bool = False
+    of_no_step: tuple[str, ...] = ()
+    """Own parameters that change the output, and are part of no step: it is proved with the numbers that they have."""
     folded: bool = False
     """Whether weights that it computes of others were made one each, in the copy that is asked."""
     lengths: tuple[int, ...] = ()
@@ -216,6 +216,8 @@ def _examined(
     _choose_map(examination, alternatives)
     if examination.stated is not None and examination.layer is None and examination.stated != known:
         _find_masks(examination, semantics, examination.stated)
+    if examination.map is not None and examination.proof is not None and examination.proof.holds:
+        examination.of_no_step = tuple(changing(examination.bench("float32"), examination.map))
     _compare_ways(examination)
     return examination
 
@@ -331,9 +333,10 @@ def _is_misread(examination: Examination) -> bool:
         return False
     if _has_norms_of_its_own(examination):
         return False
-    live = _changing(examination)
+    assert examination.map is not None
+    live = changing(examination.bench("float32"), examination.map)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
-    problem = f"not an encoder layer as the specification knows it: what was read off it gives another output ({seen})"
+    problem = f"{NO_LAYER}what was read off it gives another output ({seen})"
     exported = examination.exported
     numbers = {each.message for each in exported.taken_for if live and each.kind == "score-scale-unusual"}  # of marks
     problem = "; ".join((problem, *(each.message for each in exported.taken_for if each.message not in numbers)))
@@ -365,21 +368,6 @@ def _has_norms_of_its_own(examination: Examination) -> bool:
             examination.proof = found
             return True
     return False
-
-
-def _changing(examination: Examination) -> list[str]:
-    """The own parameters that are in no map and change the output, a few of them."""
-    assert examination.map is not None
-    bench, own = examination.bench("float32"), examination.map.own
-    before, right = bench.module.flat().copy(), bench.output(bench.x())
-    found = []
-    for name in examination.map.unused()[:_MOST_UNUSED]:
-        moved = before.copy()
-        moved[own.elements(name).reshape(-1)] += np.cos(np.arange(np.prod(own.shapes[name], dtype=int)))
-        bench.module.assign(moved)
-        if not np.allclose(bench.output(bench.x()), right, rtol=0, atol=_CHANGED * np.abs(right).max()):
-            found.append(name)
-    return found
 
 
 def _fits(examination: Examination, stated: Layer) -> bool:

@@ -18,7 +18,7 @@ from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, Feature
 from encoder_conformance.spec.axes import RH, Array, Elementwise, P
 from encoder_conformance.spec.layer import Layer
 
@@ -84,7 +84,10 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     others = (finding for finding in findings.in_order() if finding.severity != "error")
     notes = tuple(noted(finding.kind, finding.message, **finding.about) for finding in others)
     if inferred is None or inferred.layer is None or errors:
-        problem = "; ".join(errors) or "no layer was found in its graph"
+        problem = (
+            "; ".join([*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])])
+            or "no layer was found in its graph"
+        )
         where = lines.of_problem(problem)
         features = tuple(dict.fromkeys(findings.features))
         return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)

@@ -19,7 +19,7 @@ _MOST_FORMS = 3
 """Of one mask of a layer without a window: which of several leaves that is asked of all."""
 _USUAL = ("BHSS", "XSS", "B1SS", "BSS", "SS", "B11S", "B1S", "BS")
 """Axes of a mask, those first that can tell most."""
-_RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S", "SB")
+_RARE = ("1HSS", "HSS", "11SS", "1SS", "BS1", "BH1S", "SB", "SSB")
 """Those that are tried where a module takes none of the usual ones."""
 _DTYPES = ("bool", "float32", "int64")
 _COMPARED = (

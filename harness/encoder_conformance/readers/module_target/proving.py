@@ -21,6 +21,9 @@ _MOVED = 64
 """The most parameters that are moved, evenly chosen."""
 _SAME = {"float64": 1e-6, "float32": 2e-2}
 """The share of a change that may be missing or too much: roundoff, and nothing else."""
+_MOST_UNUSED = 16
+_CHANGED = 1e-5
+"""Of an output's largest number: more than rounding leaves."""
 _NOTHING = {"float64": 1e-12, "float32": 1e-5}
 """A change of the output, relative to it, that is none."""
 
@@ -144,3 +147,18 @@ def _compared(change: BSD, due: BSD, right: BSD, dtype: DtypeName) -> str:
     if observed <= least and expected <= least:
         return "inert"
     return "right" if np.linalg.norm(change - due) <= _SAME[dtype] * expected + least else "wrong"
+
+
+def changing(bench: Bench, map: ElementMap) -> list[str]:
+    """The own parameters that are in no map and change the output, a few of them."""
+    if not (unused := map.unused()[:_MOST_UNUSED]):
+        return []
+    before, right, found = bench.module.flat().copy(), bench.output(bench.x()), []
+    for name in unused:
+        moved = before.copy()
+        moved[map.own.elements(name).reshape(-1)] += np.cos(np.arange(np.prod(map.own.shapes[name], dtype=int)))
+        bench.module.assign(moved)
+        if not np.allclose(bench.output(bench.x()), right, rtol=0, atol=_CHANGED * np.abs(right).max()):
+            found.append(name)
+    bench.module.assign(before)
+    return found

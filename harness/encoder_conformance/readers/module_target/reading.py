@@ -10,11 +10,17 @@ from encoder_conformance.readers.module_target.local import reach_of_module, win
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
-from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES, Feature
 from encoder_conformance.spec.axes import Array
 
 _MANY = 92
 """Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
+
+
+_LESS_TELLING: set[Feature] = {"added", "unkeyed"}
+"""What is found in a graph, and may be of a part that no layer has."""
+_TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "batch", "relative"}
+"""Parts that no layer has, whatever else is there."""
 
 
 def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:
@@ -41,18 +47,19 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
         if several.endswith(TABLE):
             problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
         return replace(exported, problem=problem)
-    if exported.layer is not None or exported.features:
+    if exported.layer is not None or {*exported.features} - _LESS_TELLING:
         return exported
-    if not (seen := module.beyond({"x": x})):
+    seen = module.beyond({"x": x})
+    if not (named := [each for each in seen if not exported.features or each in _TELLING]):
         return exported
-    feature, where = next(iter(seen.items()))
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES[feature][0]}"
+    feature, where = named[0], seen[named[0]]
+    problem = f"{NO_LAYER}{SENTENCES[feature][0]}"
     return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
 
 
 def _modulated(exported: Exported, given: list[str]) -> Exported:
     """What a layer computes from another input has no number of its own."""
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES['modulated'][0]}"
+    problem = f"{NO_LAYER}{SENTENCES['modulated'][0]}"
     made = f"{', '.join(exported.unplaced)}, of {', '.join(given)}"
     where = exported.lines.get("norm.kind", "")
     return replace(exported, problem=f"{problem} ({made})", where=where, features=("modulated",))
@@ -83,5 +90,5 @@ def with_its_window(module: LiveModule, semantics: InputSemantics, exported: Exp
         evidence = f"a position changes none that is further than {reach.right} before it, or {reach.left} behind it"
         fact = Fact(key="attention.window", value=window.model_dump(), evidence=evidence)
         return replace(exported, layer=with_window(exported.layer, window), facts=(*exported.facts, fact))
-    problem = f"not an encoder layer as the specification knows it: {SENTENCES['window'][0]} ({reach})"
+    problem = f"{NO_LAYER}{SENTENCES['window'][0]} ({reach})"
     return Exported(problem=problem, notes=exported.notes, features=("window",))

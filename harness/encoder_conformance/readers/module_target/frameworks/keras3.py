@@ -301,6 +301,12 @@ class _KerasTree:
         return sum(len(weight.shape) >= 2 for weight in module.weights)
 
 
+def _convolves(part: Any) -> bool:
+    """Whether it is a convolution, and of more than one position: of one it is a linear map."""
+    sizes = getattr(part, "kernel_size", ())
+    return type(part).__name__.startswith("Conv") and any(size > 1 for size in sizes)
+
+
 class _Keras(ModuleFramework):
     name = "Keras"
     packages = ("keras", "tensorflow-cpu", "tensorflow", "jax", "torch")
@@ -314,7 +320,7 @@ class _Keras(ModuleFramework):
         if any(getattr(part, "quantization_mode", None) for part in parts):
             problem = "a quantised layer holds integers, of which σ says nothing"
             raise BadTarget(problem, "check the layer before", "no-layer-by-kind")
-        convolution = next((part.name for part in parts if type(part).__name__.startswith("Conv")), None)
+        convolution = next((part.name for part in parts if _convolves(part)), None)
         if convolution and not any(isinstance(part, keras.layers.Dense) for part in parts):
             problem = f"{convolution} is a convolution, and no part of an encoder layer"
             raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])

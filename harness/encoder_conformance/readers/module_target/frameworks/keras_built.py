@@ -37,6 +37,8 @@ def build(layer: Any, signature: Signature) -> Arrangement:
         arranged, tried = replace(signature, arrangement=way), _another(layer)
         x = keras.KerasTensor((BATCH, SEQUENCE, width), layer.compute_dtype or "float32")
         try:
+            if tried is not layer and not getattr(tried.build, "_is_default", False):
+                tried.build(x.shape)  # its parts may be made there, which a call alone does
             arranged.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
         except Exception as error:  # whatever a layer does with a width that is not its own
             problems.append(last_frames(error))

@@ -33,6 +33,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     encoder_path,
     found_in,
     in_model,
+    is_no_layer,
     without_cache,
 )
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
@@ -70,12 +71,13 @@ class _TorchParts:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
+        self._model: nn.Module | None = None
         self._found: dict[str, Found] | None = None
 
     def listed(self) -> list[str]:
         found = [*self._layers]
         if not found:
-            return self._by_structure()
+            return [path for path in self._by_structure() if not self._is_none(path)]
         lists = {path.rpartition(".")[0] for path in found}  # of which some may refuse the lengths that are tried
         beside = [path for path in self._by_structure() if path not in found and path.rpartition(".")[0] in lists]
         order = {path: place for place, path in enumerate(path for path, _ in walk(_PyTorch.tree, self._module))}
@@ -86,8 +88,12 @@ class _TorchParts:
         found, encoder = candidates(_PyTorch.tree, self._module), encoder_path(self._module)
         return [path for path in found if path.startswith(encoder)]
 
+    def _is_none(self, path: str) -> bool:
+        """Of a model that cannot be copied nothing is seen."""
+        return self._model is not None and is_no_layer(self._model, path)
+
     def at(self, path: str) -> nn.Module | None:
-        if path not in self._layers:
+        if path not in self._layers or self._model is None:
             return None
         with suppress(Exception):
             found = in_model(self._model, self._layers[path])

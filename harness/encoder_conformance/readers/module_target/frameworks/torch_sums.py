@@ -108,6 +108,13 @@ def layers_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
     return list(dict.fromkeys(call.path for call in _layers(recording.whole)))
 
 
+def mixes_positions(module: nn.Module, run: Callable[[], Any]) -> bool:
+    """Whether `run` mixes positions in the module."""
+    with _recorded(module) as recording, torch.no_grad():
+        run()
+    return recording.whole.mixes
+
+
 def sums_in(module: nn.Module, run: Callable[[], Any]) -> int:
     """The number of residual sums that `run` computes in the module."""
     with _recorded(module) as recording, torch.no_grad():

@@ -19,12 +19,15 @@ _AT: Mapping[Callable[..., Any], int] = {
     F.multi_head_attention_forward: 10,
 }
 """Functions that drop something inside → the place of `dropout_p` among their arguments."""
+_BY_BATCH = (F.batch_norm, torch.batch_norm)
+"""Functions that norm by the batch's own numbers in training, and not in evaluation."""
 _DRAWING = ("rand", "bernoulli", "uniform", "normal", "multinomial", "exponential", "geometric", "dropout")
 """Beginnings of the names of functions that draw numbers."""
 
 
 class NothingDropped(TorchFunctionMode):
-    """Raises ExecutionError where a number is drawn otherwise than by dropout: what is due then is not known."""
+    """Raises ExecutionError where what is due is not known: a number is drawn otherwise than by dropout, or a norm is
+    of the batch."""
 
     def __enter__(self) -> "NothingDropped":
         self._drawn = _state()
@@ -45,6 +48,8 @@ class NothingDropped(TorchFunctionMode):
             kwargs |= {"dropout_p": 0.0} if "dropout_p" in kwargs else {}
         elif str(getattr(func, "__name__", "")).startswith(_DRAWING):
             raise ExecutionError(f"in training it calls {func.__name__}")
+        if func in _BY_BATCH:
+            raise ExecutionError("in training its norm is of the batch")
         answer: Tensor = func(*args, **kwargs)
         return answer
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.protocol.description import Fact
+from encoder_conformance.protocol.description import FORMULA, Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, has_one_table
 from encoder_conformance.readers.onnx_file.layer.structure import FIRST_NORM, Encoder, EncoderLayer
@@ -63,7 +63,7 @@ def describe(
         *of_global,
         *_shared_bias(far),
     ]
-    return _layer(facts, d_model), facts
+    return _layer(facts, d_model), [*facts, *_formulas(encoder)]
 
 
 def _with_global_layers(described: list[dict[str, Fact]]) -> tuple[list[dict[str, Fact]], list[Fact]]:
@@ -185,6 +185,8 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
         message, hint = f"{where}the {count} differ: {each}{at}", "in the specification they are equal"
         norms = {name: {"kind": form.kind, "epsilon": form.epsilon} for name, form in forms.items()}
         findings.error("layer", "norms-differ", message, hint, norms=norms)
+        if kinds and {norm.form.kind for norm in layer.head_norms.values()} - kinds:
+            findings.features.append("norm_kinds")
     for name, form in forms.items():
         if not form.epsilon:
             findings.error(
@@ -329,6 +331,14 @@ def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:
         yield _fact("norm.shift", False, f"norm {norm.name!r} adds nothing, and no other does")
     if first.placement != "post" and FIRST_NORM not in first.norms:
         yield _fact("norm.first", False, f"{first.steps['query'].name!r} is of x itself")
+
+
+def _formulas(encoder: Encoder) -> Iterator[Fact]:
+    """The deviation that a formula of its own is, where right numbers of ordinary rows do not tell."""
+    norms = [norm for layer in encoder.layers for norm in layer.norms.values()]
+    if cancelling := next((norm for norm in norms if norm.form.cancels), None):
+        evidence = f"norm {cancelling.name!r}: of rows far from zero little of the variance is left"
+        yield _fact(FORMULA, "norm-fast-variance", evidence)
 
 
 def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:

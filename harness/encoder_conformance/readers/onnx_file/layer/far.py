@@ -138,6 +138,8 @@ def _window(seen: ST, name: str) -> tuple[int, int] | None:
     band = (-apart <= left) & (apart <= right)
     if (seen | ~used == band | ~used).all() and left < S - 1 and right < S - 1:
         return left, right
+    if (seen | ~used == (apart != 0) | ~used).all():
+        raise UnsupportedPattern(f"{name!r} is 0 for each position's own key", "self_hidden")
     far = f"of {S} positions, {left} before a query at most and {right} after it"
     raise UnsupportedPattern(
         f"{name!r} sees some keys and not others, and no window is made of them: {far}", "own_mask"

@@ -27,7 +27,7 @@ from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, 
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
-from encoder_conformance.readers.onnx_file.tracing.unsupported import SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, NO_LAYER, SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
@@ -158,10 +158,13 @@ def _far(
 
 
 def _refuse(reason: UnsupportedPattern, findings: Findings) -> None:
-    """An error for each place that no layer has."""
-    for each in (reason, *reason.others):
+    """An error for each place that no layer has. What is missing behind one that is known by name says nothing more."""
+    places = [reason, *reason.others]
+    if any(each.feature in BEYOND for each in places if each.feature != "unkeyed"):
+        places = [each for each in places if each.feature]
+    for each in places:
         sentence, hint = _sentence(each)
-        message = f"not an encoder layer as the specification knows it: {sentence}"
+        message = f"{NO_LAYER}{sentence}"
         features = [each.feature] if each.feature else []
         findings.error("layer", "layer-not-read", message, hint, features=features)
         findings.features += features

@@ -209,10 +209,10 @@ class Walk:
         """Puts the operation at a value of the plan, or finds another one there."""
         known = self.at.setdefault(value, operation)
         if known is not operation:
-            beside = isinstance(known, Sum) and operation in known.sides
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
-            shown = known if beside else operation  # an input of the layer is of no line
-            self.differ(what, step, shown, "parallel" if beside else None)
+            feature = _beside(known, operation)
+            shown = known if feature else operation  # an input of the layer is of no line
+            self.differ(what, step, shown, feature)
 
 
 def _is_gain_of_a_norm_of_heads(operation: RowMap) -> bool:
@@ -296,6 +296,15 @@ def _body(side: Operation) -> Operation:
     while isinstance(side, TracedNorm | Linear | RowMap | Weighed):
         side = side.of.operation
     return side
+
+
+def _beside(known: Operation, operation: Operation) -> Feature | None:
+    """What it is where a sub-layer reads what another has as well, and not the sum of that: the other is attention, or
+    one more of the same; None where it is something else."""
+    if not isinstance(known, Sum) or operation not in known.sides:
+        return None
+    others = [side for side in known.sides if side is not operation]
+    return "parallel" if any(isinstance(_body(side), Context) for side in others) else "sums"
 
 
 def _is_side_by_side(found: Operation) -> bool:

@@ -58,7 +58,8 @@ class TracedInput(Operation):
 
 @dataclass(frozen=True)
 class NormForm:
-    """Which norm it is, times `factor`. `error` is the relative distance from the specification's."""
+    """Which norm it is, times `factor`. `error` is the relative distance from the specification's. `cancels`: far from
+    zero little of its variance is left, as of one from E[x²] − E[x]²."""
 
     kind: str
     epsilon: float
@@ -67,6 +68,7 @@ class NormForm:
     evidence: str
     error: float = 0.0
     factor: float = 1.0
+    cancels: bool = False
 
 
 @dataclass(eq=False)

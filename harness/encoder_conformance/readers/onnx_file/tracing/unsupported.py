@@ -12,9 +12,11 @@ Feature = Literal[
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
-    "modulated",
+    "modulated", "self_hidden", "norm_kinds",
 ]  # fmt: skip
 
+NO_LAYER = "not an encoder layer as the specification knows it: "
+"""What the sentences follow."""
 _SOURCE = "compare its output with that of the module that it was exported from, at several lengths"
 _ALONE = "export the encoder layers by themselves, and validate those"
 _PLAIN = "validate the file from before the optimiser: the same layer in ONNX's own operators"
@@ -52,6 +54,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
     ),
+    "self_hidden": (
+        "each position is hidden from itself, as locality self-attention does; in the specification it sees itself, "
+        "unless a mask that is given hides it",
+        f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
+    ),
     "branch_norms": (
         "its norms stand at the end of each branch alone, x + norm(sub-layer(x)); with sandwich norms (E-25) another "
         "stands before each sub-layer",
@@ -77,6 +84,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     ),
     "softmax_over_queries": (
         "the softmax of the scores is over the queries; in the specification it is over the keys (E-5)",
+        _SOURCE,
+    ),
+    "norm_kinds": (
+        "query and key are normed by another kind of norm than x is; with qk-norm by the same (E-27)",
         _SOURCE,
     ),
     "sandwich": ("a norm stands after a sub-layer, and not before and after each (sandwich norms, E-25)", _SOURCE),
@@ -150,7 +161,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
 BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
-    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded"),
+    *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
+    "norm_kinds",
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
