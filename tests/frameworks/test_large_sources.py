@@ -110,6 +110,7 @@ def findings(validation: dict[str, Any], severity: str) -> list[dict[str, Any]]:
     return [each for each in validation["findings"] if each["severity"] == severity]
 
 
+@pytest.mark.release
 def test_the_layers_of_a_large_model_are_compared_one_by_one(against: Callable) -> None:
     status, validation, printed = against("right")
     assert (status, findings(validation, "warning")) == (0, []), printed

@@ -130,13 +130,19 @@ def test_a_window_that_the_file_makes(tmp_path: Path, masking: str, left: int, r
     assert (chosen.left, chosen.right) == (left, right)
 
 
-@pytest.mark.parametrize("pattern", ["Equal(apart, zero)", "Greater(again, zero)"], ids=("itself", "every other"))
-def test_keys_that_are_hidden_by_no_window_are_refused_by_name(tmp_path: Path, pattern: str) -> None:
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        pytest.param("Equal(apart, zero)", "each position is hidden from itself", id="itself"),
+        pytest.param("Greater(again, zero)", "by a pattern of its own", id="every other"),
+    ],
+)
+def test_keys_that_are_hidden_by_no_window_are_refused_by_name(tmp_path: Path, pattern: str, name: str) -> None:
     """A query does not see itself, or sees every other key."""
     masking = f"again = Mod(apart, two)  hidden = {pattern}  near = Not(hidden)  keys = Unsqueeze(mask, middle)"
     edit = MASKING, f"{NEAR}  {masking}  both = And(keys, near)  masked = Where(both, scores, low)"
     said = errors(inspected(tmp_path, edit, given=PADDED, opset=18, right="PRE", two=np.array(2), **NUMBERS))
-    assert "by a pattern of its own" in said
+    assert name in said
 
 
 def test_numbers_of_the_distance_that_are_no_buckets_are_refused_by_name(tmp_path: Path) -> None:

@@ -283,12 +283,11 @@ class ModuleDescription(Description):
     """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
 
     `given`: the arguments that the model `given_by` makes and gives it beside x, for each length and batch.
-    `attention`: which of transformers' implementations it computes with.
-    `absent`: parameters that it has not. `unused`: own parameters that the layer has no place for; `of_no_step`:
-    those of them that change the output. `tied`: pairs that are one tensor. `read_twice`: own parameter, the place that
-    reads it too, the one that this place should read.
-    `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own parameters, of its
-    model, of which that makes what it gives without a gradient. `misnamed`: own parameter, as what
+    `attention`: which of transformers' implementations it computes with. `absent`: parameters that it has not.
+    `unused`: own parameters that the layer has no place for; `of_no_step`: those of them that change the output.
+    `tied`: pairs that are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place
+    should read. `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own
+    parameters, of its model, of which that makes what it gives without a gradient. `misnamed`: own parameter, as what
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
     judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
     `kept`: what a call leaves behind in it; where its answers depend on that each is of it as it was before its first.

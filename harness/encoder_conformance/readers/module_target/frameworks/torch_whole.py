@@ -42,7 +42,7 @@ class WholeTorch(WholeModule):
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
             with torch.no_grad():
-                for value in copied.parameters():
+                for value in filter(torch.is_floating_point, copied.parameters()):  # integers are not rounded
                     value.copy_(_disturbed(value, generator, roundoff))
         return WholeTorch(copied)
 
