@@ -129,7 +129,7 @@ def test_the_layers_of_a_large_model_are_compared_one_by_one(against: Callable) 
 FAULTS = {
     "other_epsilon": ("layers-differ", "layers.1: norm.epsilon is 0.001 in layers.1 of"),
     "other_activation": ("layers-differ", "layers.1: feed_forward.activation is gelu_tanh in layers.1 of"),
-    "without_mask": ("layers-differ", "hides positions by no mask, and its other layers by src_key_padding_mask"),
+    "without_mask": ("layers-differ", "hides positions by no mask, and its other layers by src_mask (true = ignore)"),
     "other_value": ("parameter-values-differ", "layers.1.feed_forward.output.weight"),
     "other_final_norm": ("parameter-values-differ", "final_norm.gain"),
 }
