@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from encoder_conformance.readers.module_target.calling import may_be_mask, signature_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import leaves, parameters_beside
 from encoder_conformance.readers.module_target.frameworks.torch_inputs import Inputs, inputs_of
-from encoder_conformance.readers.module_target.frameworks.torch_sums import layers_in, mixes_positions
+from encoder_conformance.readers.module_target.frameworks.torch_sums import layers_in, may_hold_layer
 
 _SIZES = ((2, 5), (3, 7))
 """Batches and lengths at which a model is looked at."""
@@ -96,11 +96,11 @@ def ways_of(model: nn.Module, root: str) -> list[Way]:
 
 
 def is_no_layer(model: nn.Module, path: str) -> bool:
-    """Whether a part runs by itself and mixes no positions, whatever it holds."""
+    """Whether a part runs by itself and, whatever it holds, mixes no positions or has no residual sum."""
     part = model.get_submodule(path)
     for way in ways_of(model, path):
         with suppress(Exception):
-            return not mixes_positions(part, partial(way.run, model, way.inputs(model, *_SIZES[0])))
+            return not may_hold_layer(part, partial(way.run, model, way.inputs(model, *_SIZES[0])))
     return False
 
 

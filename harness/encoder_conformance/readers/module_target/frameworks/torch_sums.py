@@ -108,11 +108,11 @@ def layers_in(module: nn.Module, run: Callable[[], Any]) -> list[str]:
     return list(dict.fromkeys(call.path for call in _layers(recording.whole)))
 
 
-def mixes_positions(module: nn.Module, run: Callable[[], Any]) -> bool:
-    """Whether `run` mixes positions in the module."""
+def may_hold_layer(module: nn.Module, run: Callable[[], Any]) -> bool:
+    """Whether `run` mixes positions in the module, and computes a residual sum."""
     with _recorded(module) as recording, torch.no_grad():
         run()
-    return recording.whole.mixes
+    return recording.whole.mixes and recording.whole.sums > 0
 
 
 def sums_in(module: nn.Module, run: Callable[[], Any]) -> int:
