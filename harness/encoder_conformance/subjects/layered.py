@@ -24,10 +24,12 @@ NOT_ASKED = "its layers were read each by itself, and not asked as one"
 
 @dataclass(frozen=True)
 class _Part:
-    """A layer of the model at this path. `layer` None: it was not read, and `problem` is why. `masks`: its
-    masks, and what true means in each. `parameters`: by the
-    names that a single layer has; those that one of the file's layers has too are that array, for all are as large as
-    the model. `equal`: number of a layer of the file → how many of its parameters are these."""
+    """A layer of the model at this path. `layer` None: it was not read, and `problem` is why.
+
+    `masks`: its masks, and what true means in each. `parameters`: by the names that a single layer has; those that one
+    of the file's layers has too are that array, for all are as large as the model. `equal`: number of a layer of the
+    file → how many of its parameters are these.
+    """
 
     path: str
     layer: Layer | None = None
