@@ -160,7 +160,7 @@ class Diagnosis(Frozen):
     confidence: Confidence
     """`seen`: a cause observed without the catalogue; `sentences` describe it and `advice` says what to do."""
     cause: str = ""
-    """The name of a cause that is `seen`, for programs."""
+    """The name of a cause that is `seen`, or is explained by none of the catalogue, for programs."""
     of: Literal["forward", "backward"] = "forward"
     """`backward`: of gradients, in layers whose forward pass conforms."""
     cut_short: bool = False

@@ -286,7 +286,7 @@ class ModuleDescription(Description):
     `attention`: which of transformers' implementations it computes with. `absent`: parameters that it has not.
     `unused`: own parameters that the layer has no place for; `of_no_step`: those of them that change the output.
     `tied`: pairs that are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place
-    should read. `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own
+    should read; `wrong_by_that_alone`: with what it reads there, it is what was read. `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own
     parameters, of its model, of which that makes what it gives without a gradient. `misnamed`: own parameter, as what
     it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
     judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
@@ -324,6 +324,7 @@ class ModuleDescription(Description):
     aliases: dict[str, str]
     tied: tuple[tuple[str, str], ...]
     read_twice: tuple[tuple[str, str, str], ...]
+    wrong_by_that_alone: bool = False
     unread: tuple[tuple[str, str], ...]
     untrained: tuple[str, ...] = ()
     misnamed: tuple[tuple[str, str, str], ...]

@@ -23,7 +23,7 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
     turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
     for mask in described.masks:
         yield from () if turned else _of_axes(mask)  # a softmax over the queries turns what a mask hides
-        yield from _of_name(mask, stated=is_stated)
+        yield from _of_name(mask, described.framework, stated=is_stated)
         yield from _of_forms(mask)
     yield from _of_exchanged(described, stated=is_stated)
     for argument in described.ungiven_arguments:
@@ -106,13 +106,16 @@ def _of_axes(mask: MaskArgument) -> Iterator[Finding]:
         yield _finding("error", "mask-keys-first", message, hint, argument=mask.argument, axes=mask.axes)
 
 
-def _of_name(mask: MaskArgument, *, stated: bool) -> Iterator[Finding]:
-    """A name that everybody knows, used the other way round: what is stated is called by what names mean."""
-    usual = usual_meaning(mask.argument)
+def _of_name(mask: MaskArgument, framework: str, *, stated: bool) -> Iterator[Finding]:
+    """A name that everybody knows, or its framework has a meaning for, used the other way round: what is stated is
+    called by what names mean."""
+    known = usual_meaning(mask.argument)
+    usual = known or conventional_meaning(mask.argument, framework)
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
-            message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} wherever it is known"
-            severity: Severity = "error" if stated else "warning"
+            where = "wherever it is known" if known else f"in most of what is written for {framework}"
+            message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}"
+            severity: Severity = "error" if stated and known else "warning"
             about = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
             hint = f"given as {form.text}; name it otherwise, or turn it round"
             yield _finding(severity, "mask-name-reversed", message, hint, **about)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from encoder_conformance.commands.check.also import Beside
+from encoder_conformance.commands.check.by_reading import by_reading
 from encoder_conformance.commands.check.chosen import Chosen, chosen
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
@@ -177,7 +178,8 @@ class Checking:
             records.append(answer.record)
             progress.step(answer.record.case)
         progress.say("looking for what explains it, if anything is wrong: up to half a minute")
-        diagnoses = tuple(seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described)))
+        found = seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))
+        diagnoses = tuple(by_reading(part.described, each) for each in found)
         choice = None
         if part.described.stated is None and not self.request.declared:
             cases = list({task.case.id: task.case for task in tasks}.values())

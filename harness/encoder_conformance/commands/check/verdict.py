@@ -8,11 +8,13 @@ from encoder_conformance.commands.check.results import CheckResult, PartResult, 
 from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
+from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.words import listed, more_choices
+from encoder_conformance.subjects.interfaces import conventional_meaning
 
 
 def choices(layer: Layer) -> str:
@@ -115,12 +117,19 @@ def _numbers(part: PartResult) -> str:
 
 
 def _given(part: PartResult) -> str:
-    masks = [mask.argument for mask in part.described.masks] if any(each.longest_masked for each in part.asked) else []
+    named = [_named(mask, part.described.framework) for mask in part.described.masks]
+    masks = named if any(each.longest_masked for each in part.asked) else []
     given = f"with {listed(masks)} and without" if masks else "without masks"
     attention = f", by {part.described.attention} attention" if part.described.attention else ""
     back = "" if any("gradients" in each.checks for each in part.asked) else ", forward alone"
     dropout = ", without what it drops in training" if drops_unasked(part) else ""
     return f"{given}{attention}{back}{dropout}"
+
+
+def _named(mask: MaskArgument, framework: str) -> str:
+    """Its name, and the meaning that it was found to have, where that is known of no mask of this name."""
+    is_known = mask.meaning == "additive" or conventional_meaning(mask.argument, framework) is not None
+    return mask.argument if is_known else f"{mask.argument} ({MEANINGS[mask.meaning]})"
 
 
 def causes(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[str]:

@@ -37,6 +37,7 @@ def described(found: Examination) -> ModuleDescription:
         aliases=dict(found.module.aliases),
         tied=found.tied,
         read_twice=found.read_twice,
+        wrong_by_that_alone=found.wrong_by_that_alone,
         unread=found.unread,
         untrained=found.module.untrained,
         misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),

@@ -25,7 +25,7 @@ from encoder_conformance.readers.module_target.masking import causal_with_open_m
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
 from encoder_conformance.readers.module_target.offering import OfferedArguments, offered
 from encoder_conformance.readers.module_target.probing import live_semantics
-from encoder_conformance.readers.module_target.proving import Bench, changing, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.proving import Bench, changing, is_cast, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.reading import (
     read_off,
     refuse_one_length,
@@ -105,6 +105,8 @@ class Examination:
     """The numbers of positions that it takes, of those up to 65, where it does not take any."""
     tied: tuple[tuple[str, str], ...] = ()
     read_twice: tuple[tuple[str, str, str], ...] = ()
+    wrong_by_that_alone: bool = False
+    """Whether it is what was read off it where the places of `read_twice` have what they read."""
     unread: tuple[tuple[str, str], ...] = ()
     notes: tuple[Finding, ...] = ()
     given: tuple[str, ...] = ()
@@ -293,6 +295,7 @@ def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     layer = examination.layer
     if layer is not None and examination.map is not None:
         _prove(examination, examination.map, layer)
+        examination.wrong_by_that_alone = _is_as_read(examination, examination.map, layer)
         if _is_misread(examination):
             layer = None
     bench = examination.bench(examination.dtypes[0])
@@ -314,15 +317,31 @@ def _choose_map(examination: Examination, alternatives: list[Layer]) -> None:
 
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
     """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that.
-    What is right in float32, and in float64 not even as exact as that, is wrong in float64, and judged there too."""
+    What is right in float32, and in float64 not even as exact as that, is wrong in float64, and judged there too. What
+    is wrong in both is judged in float32 alone where something in it is cast: its noise is no sign of another fault."""
     widest, *narrower = examination.dtypes
     examination.proof = prove(examination.long_bench(widest, layer), map, layer, examination.absent)
     if narrower and not examination.proof.holds:
+        wide = examination.long_bench(widest, layer)
         narrow = prove(examination.long_bench("float32", layer), map, layer, examination.absent)
         if narrow.holds:
-            wide = prove(examination.long_bench(widest, layer), map, layer, examination.absent, inside="float32")
-            examination.proof, examination.narrow_inside = narrow, wide.holds
-            examination.dtypes = ("float32",) if wide.holds else examination.dtypes
+            inside = prove(wide, map, layer, examination.absent, inside="float32")
+            examination.proof, examination.narrow_inside = narrow, inside.holds
+        elif is_cast(wide):
+            examination.proof, examination.narrow_inside = narrow, True
+        examination.dtypes = ("float32",) if examination.narrow_inside else examination.dtypes
+
+
+def _is_as_read(examination: Examination, map: ElementMap, layer: Layer) -> bool:
+    """Whether nothing but what is read twice tells the live module from the layer: with the map of its graph, and not
+    of its names, it is proved."""
+    if not examination.read_twice or examination.proof is None or examination.proof.holds:
+        return False
+    graph = examination.exported.map
+    assert graph is not None
+    as_read = {place: graph.elements[place] for _, place, _ in examination.read_twice}
+    bench = examination.long_bench(examination.proof.dtype, layer)
+    return prove(bench, replace(map, elements={**map.elements, **as_read}), layer, examination.absent).holds
 
 
 def _is_misread(examination: Examination) -> bool:

@@ -24,6 +24,8 @@ _SAME = {"float64": 1e-6, "float32": 2e-2}
 _MOST_UNUSED = 16
 _CHANGED = 1e-5
 """Of an output's largest number: more than rounding leaves."""
+_STEP, _UNEVEN = 1e-9, 0.1
+"""A step of x of which float32 holds nothing, and the share by which the next one may move the output otherwise."""
 _NOTHING = {"float64": 1e-12, "float32": 1e-5}
 """A change of the output, relative to it, that is none."""
 
@@ -129,6 +131,22 @@ def _off(
     expected = bench.oracle(layer, x, parameters)["output"]
     is_near = bool(np.allclose(observed, expected, rtol=1e-4, atol=1e-5))
     return None, "" if is_near else f"the output is off by up to {np.abs(observed - expected).max():.3g}"
+
+
+def is_cast(bench: Bench) -> bool:
+    """Whether something in a module of a wide format computes in a narrower one, whatever it computes.
+
+    In its own format twice so small a step of x moves its output twice as far. A cast swallows the step, or rounds it
+    to one of its own.
+    """
+    rng = np.random.default_rng(5)
+    shape = bench.semantics.B, bench.semantics.S, bench.semantics.d_model
+    x, step = rng.normal(size=shape), rng.normal(size=shape) * _STEP
+    before, after, twice = (bench.output(x + count * step).astype(np.float64) for count in (0, 1, 2))
+    if not np.array_equal(before, bench.output(x).astype(np.float64)):
+        return False  # it draws at random
+    first, second = after - before, twice - after
+    return bool(np.linalg.norm(second - first) > _UNEVEN * np.linalg.norm(first))
 
 
 def _moved(name: str, parameters: Mapping[str, Array], map: ElementMap) -> dict[str, Array]:

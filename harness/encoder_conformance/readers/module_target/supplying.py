@@ -31,6 +31,11 @@ LENGTHS = (
 )  # fmt: skip
 """Numbers of positions that are tried where 5 are refused."""
 LONGEST_TRIED = 65
+_OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context")
+"""Words in the names of attributes that say how many positions it takes."""
+_LONGEST_SAID, _MOST_SAID = 1024, 12
+_OF_NONE = "NoneType"
+"""In what a module raises that computes with an argument which was left at None."""
 _SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
     "longest": ("max_seq", "max_len", "maxlen"),
@@ -52,6 +57,8 @@ _MASKS = tuple(
     for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "11SS", "B1S", "S")
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
+_OF_ATTENTION = tuple(sorted(_MASKS, key=lambda mask: mask.axes.count("S") < 2 or "1" in mask.axes))
+"""The same, those of each query first: [sequence, sequence] and [batch, sequence, sequence]."""
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 
 
@@ -109,25 +116,65 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     widths = widths_of(module)
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
-    for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in LENGTHS)):
-        for arrangement in islice(_ways_of(module, widths), most):
+    lengths = dict.fromkeys((*lengths_said(module), *LENGTHS))
+    needed = missed(module, widths)
+    for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
+        for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
             if other is None:
                 return None
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
-                if other.takes(x):
+                if _answers(other, x):
                     return _opened(other, x), x
     return None
 
 
+def _answers(module: LiveModule, x: Array) -> bool:
+    """Whether it gives numbers for x, and not one for all, as under a mask that hides everything."""
+    try:
+        output = module.run({"x": x})["output"]
+    except ExecutionError:
+        return False
+    return bool(np.isfinite(output).any()) and not np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
+
+
+def missed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
+    """The masks of which it does not do with their default, None: all, where it fails for a None."""
+    for d_model in islice(widths, 1):
+        try:
+            module.run({"x": drawn((BATCH, SEQUENCE, d_model))})
+        except ExecutionError as error:
+            known = module.signature.fixed
+            return tuple(name for name in module.signature.masks if name not in known) if _OF_NONE in str(error) else ()
+    return ()
+
+
+def lengths_said(module: LiveModule) -> tuple[int, ...]:
+    """Numbers of positions that its attributes may say: of a map of so many rows and columns, or as they are."""
+    found = dict[int, None]()
+    for name, value in (each for part in module.objects() for each in _held_by(part).items()):
+        if not any(word in name.lower() for word in _OF_LENGTH):
+            continue
+        sides = value if isinstance(value, tuple | list) else (value, 1)
+        if len(sides) == 2 and all(isinstance(each, int) and not isinstance(each, bool) for each in sides):
+            found |= dict.fromkeys((sides[0] * sides[1], sides[0] ** 2))
+    return tuple(each for each in found if 1 < each <= _LONGEST_SAID)[:_MOST_SAID]
+
+
+def _held_by(part: object) -> Mapping[str, object]:
+    """Its attributes; none where it keeps them elsewhere."""
+    return dict(getattr(part, "__dict__", {}))
+
+
 def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
-    """The numbers of positions up to 65 that it takes, as it takes x; () where it is taken with 5 as any is. Of what a
-    file has a number for so many positions, all up to that."""
+    """The numbers of positions up to 65 that it takes, as it takes x, and that of x; () where it is taken with 5 as any
+    is. Of what a file has a number for so many positions, all up to that."""
     longest = min((each.longest for each in module.signature.arrangement.beside.values() if each.longest), default=0)
     if x.shape[1] == SEQUENCE and not longest:
         return ()
-    return tuple(n for n in range(1, (longest or LONGEST_TRIED) + 1) if module.takes(drawn((BATCH, n, x.shape[-1]))))
+    tried = dict.fromkeys((*range(1, (longest or LONGEST_TRIED) + 1), *(() if longest else (x.shape[1],))))
+    return tuple(n for n in tried if module.takes(drawn((BATCH, n, x.shape[-1]))))
 
 
 def lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
@@ -162,19 +209,22 @@ def likeliest_problem(module: LiveModule) -> str:
     return ""
 
 
-def _ways_of(module: LiveModule, widths: Iterable[int]) -> Iterator[Arrangement]:
-    return ways_to_call(module.signature, widths, items=module.may_take_items, keys=module.draws_of_keys)
+def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
+    items, keys = module.may_take_items, module.draws_of_keys
+    return ways_to_call(module.signature, widths, needed, items=items, keys=keys)
 
 
 def ways_to_call(
-    signature: Signature, widths: Iterable[int], *, items: bool = False, keys: bool = False
+    signature: Signature, widths: Iterable[int], missed: tuple[str, ...] = (), *, items: bool = False, keys: bool = False
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
-    `items`: it may take one item, and be mapped over the batch. `keys`: random numbers are drawn of keys.
+    `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
+    over the batch. `keys`: random numbers are drawn of keys.
     """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
+    needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
     choices = list(islice(_by_rank([_options(name, widths, keys=keys) for name in needed]), _MOST // 4))
@@ -210,7 +260,7 @@ def _options(name: str, widths: Iterable[int], *, keys: bool) -> list[Supply]:
     if keys and name in RANDOM:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
-        named = [Supply("none"), *_MASKS, *named]
+        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *named]
     others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
     return list(dict.fromkeys([*named, *others]))
 

@@ -158,6 +158,8 @@ def _found(diagnosis: Diagnosis) -> str:
         more = len(diagnosis.cases) - 1
         others = f" and {more} more case{'s' * (more > 1)}" if more else ""
         return f"{' '.join(diagnosis.sentences)} {diagnosis.advice}. In {diagnosis.cases[0]}{others}."
+    if diagnosis.confidence == "explained" and diagnosis.cause:
+        return f"{' '.join(diagnosis.sentences)}{stage}"
     if diagnosis.confidence == "unknown":
         text = f"no known bug, nor any two, explain most of it.{stage}"
         if diagnosis.of == "backward":
