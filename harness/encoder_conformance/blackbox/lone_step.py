@@ -12,11 +12,11 @@ from encoder_conformance.blackbox.step_apart import hidden_in
 from encoder_conformance.diagnosis.identify.edits import parsed
 from encoder_conformance.diagnosis.identify.equation_search import Effort, nearest_equations
 from encoder_conformance.diagnosis.identify.fitted_numbers import has_constant
-from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.diagnosis.identify.samples import EXACT, StepSample
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.oracle.equation import Operands
 from encoder_conformance.oracle.forms import FORMS
+from encoder_conformance.oracle.functions_of_one import FUNCTIONS_OF_ONE
 from encoder_conformance.oracle.play import softmax_choices
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.equation import SIZES, Equation
@@ -98,7 +98,7 @@ class LoneStep:
         """The forms that give what is due: a stage, its equation, and the operands."""
         x = self.read.astype(np.float64)
         if not self.beside:
-            for form in ACTIVATIONS:
+            for form in FUNCTIONS_OF_ONE:
                 if not has_constant(parsed(form.format("ffn_hidden"))):
                     yield from self._if_due("ffn_activation", form.format("ffn_hidden"), {"ffn_hidden": x})
         if x.ndim == 4 and not self.beside:

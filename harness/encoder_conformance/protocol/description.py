@@ -286,18 +286,18 @@ class ModuleDescription(Description):
     `attention`: which of transformers' implementations it computes with. `absent`: parameters that it has not.
     `unused`: own parameters that the layer has no place for; `of_no_step`: those of them that change the output.
     `tied`: pairs that are one tensor. `read_twice`: own parameter, the place that reads it too, the one that this place
-    should read; `wrong_by_that_alone`: with what it reads there, it is what was read. `unread`: own parameter that the graph does not read, and as what it is judged. `untrained`: own
-    parameters, of its model, of which that makes what it gives without a gradient. `misnamed`: own parameter, as what
-    it was read, what its name says. `heads_known`: whether its number of heads is more than a guess; without, it is not
-    judged. `heads_denied`: another number, which its attributes say. `chance`: None where it answers again as before.
-    `kept`: what a call leaves behind in it; where its answers depend on that each is of it as it was before its first.
-    `unregistered`, `loose_tensors`: weights, and tensors that are none, that it computes with and does not register, by
-    attribute path. `wrappers`: what it was given and asked in; `left_out`: what the whole that it is a part of was
-    given in. `other_answers`: ways to call it that are not like that. `formats`: format → the own parameters that were
-    given in it. `as_given`: the format in which it was asked with these; None: they were given in one wide format.
-    `lengths`: the numbers of positions, up to 65, that it takes; (): any. `called`: how it is called, where x alone is
-    not what it takes. `same_as`: the part of its model whose description this is, since with that one's parameters it
-    gives the same bits.
+    should read; `wrong_by_that_alone`: it is wrong by nothing else. `unread`: own parameter that the graph does not
+    read, and as what it is judged. `untrained`: own parameters, of its model, of which that makes what it gives without
+    a gradient. `misnamed`: own parameter, as what it was read, what its name says. `heads_known`: whether its number of
+    heads is more than a guess; without, it is not judged. `heads_denied`: another number, which its attributes say.
+    `chance`: None where it answers again as before. `kept`: what a call leaves behind in it; where its answers depend
+    on that each is of it as it was before its first. `unregistered`, `loose_tensors`: weights, and tensors that are
+    none, that it computes with and does not register, by attribute path. `wrappers`: what it was given and asked in;
+    `left_out`: what the whole that it is a part of was given in. `other_answers`: ways to call it that are not like
+    that. `formats`: format → the own parameters that were given in it. `as_given`: the format in which it was asked
+    with these; None: they were given in one wide format. `lengths`: the numbers of positions, up to 65, that it takes;
+    (): any. `called`: how it is called, where x alone is not what it takes. `same_as`: the part of its model whose
+    description this is, since with that one's parameters it gives the same bits.
     """
 
     type: str

@@ -14,8 +14,8 @@ import numpy as np
 from encoder_conformance.diagnosis.backward.observed import EXACT, Equations, ObservedGradients
 from encoder_conformance.diagnosis.identify.edits import in_forms, parsed, places
 from encoder_conformance.diagnosis.identify.fitted_numbers import SURE, Number, has_constant, written
-from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS
 from encoder_conformance.oracle.backward import through_each_part
+from encoder_conformance.oracle.functions_of_one import FUNCTIONS_OF_ONE
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
 from encoder_conformance.spec.layer import Layer
@@ -147,7 +147,7 @@ def _is(value: float, number: Number) -> bool:
 def _other_derivatives(equations: Equations, layer: Layer) -> Iterator[tuple[str, str]]:
     """Yield (stage, equation) with the same values, and the derivative of something else."""
     for stage in filter(lambda stage: form_of(stage) == "activation", equations):
-        for other in map(ast.unparse, filterfalse(has_constant, in_forms(ACTIVATIONS, *reads_of(stage, layer)))):
+        for other in map(ast.unparse, filterfalse(has_constant, in_forms(FUNCTIONS_OF_ONE, *reads_of(stage, layer)))):
             yield stage, f"{other} + detach({equations[stage].text} - ({other}))"
     for stage in filter(lambda stage: form_of(stage) == "softmax", equations):
         match equations[stage].tree:

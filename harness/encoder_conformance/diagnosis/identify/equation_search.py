@@ -25,7 +25,7 @@ from encoder_conformance.diagnosis.identify.fitted_numbers import (
     with_constant,
     written,
 )
-from encoder_conformance.diagnosis.identify.forms import ACTIVATIONS, OF_SCORES
+from encoder_conformance.diagnosis.identify.forms import OF_SCORES
 from encoder_conformance.diagnosis.identify.quantities import IN_LINE, sized
 from encoder_conformance.diagnosis.identify.roundings import roundings
 from encoder_conformance.diagnosis.identify.samples import StepSample, cost, largest_rms
@@ -39,6 +39,7 @@ from encoder_conformance.diagnosis.identify.suggested import (
     wrong_slices,
 )
 from encoder_conformance.oracle.equation import structure
+from encoder_conformance.oracle.functions_of_one import FUNCTIONS_OF_ONE
 from encoder_conformance.spec.equation import dotted
 from encoder_conformance.spec.load import constants
 from encoder_conformance.spec.stages import reads_of
@@ -204,7 +205,7 @@ def neighbours(
     shapes = {name: value.shape for name, value in sample.operands.values.items()}
     yield from edits(tree, sample.operands, sample.stage_shape, factors)
     if form_of(stage) == "activation":
-        yield from in_forms(ACTIVATIONS, *reads_of(stage, sample.operands.layer))
+        yield from in_forms(FUNCTIONS_OF_ONE, *reads_of(stage, sample.operands.layer))
     if form_of(stage) == "scores":
         yield from in_forms(OF_SCORES, f"({ast.unparse(tree)})")
     if form_of(stage) == "norm":

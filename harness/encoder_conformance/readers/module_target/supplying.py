@@ -215,7 +215,12 @@ def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] 
 
 
 def ways_to_call(
-    signature: Signature, widths: Iterable[int], missed: tuple[str, ...] = (), *, items: bool = False, keys: bool = False
+    signature: Signature,
+    widths: Iterable[int],
+    missed: tuple[str, ...] = (),
+    *,
+    items: bool = False,
+    keys: bool = False,
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 

@@ -165,8 +165,9 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
     _check_norms(layer, format, where, findings)
     activation, constant = layer.first(Activation), layer.first(Weights).constant
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
-        message = f"{where}the activation is no {activation.function} exactly: off by up to {activation.error:.2g}"
-        about = {"activation": activation.function, "off": activation.error}
+        is_it = f"is {activation.formula}, and no" if activation.formula else "is no"
+        message = f"{where}the activation {is_it} {activation.function} exactly: off by up to {activation.error:.2g}"
+        about = {"activation": activation.function, "off": activation.error, "formula": activation.formula}
         findings.warning("layer", "activation-approximate", message, "it is taken for one", **about)
     if constant is not None and np.isneginf(constant).all(-2).any():
         hides = ", and hides some" if np.isneginf(constant).any() else ""

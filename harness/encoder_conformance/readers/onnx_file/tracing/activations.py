@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from encoder_conformance.oracle.functions_of_one import function_of_one
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -40,8 +42,18 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tuple[str, float, float]:
-    """The name, the factor and the largest error, which is 0 where the function is exact.
+class FoundActivation(NamedTuple):
+    """The name, the factor, and the largest error, which is 0 where the function is exact. `formula`: what it is where
+    it is not; "" where that is not known."""
+
+    function: str
+    factor: float
+    error: float = 0.0
+    formula: str = ""
+
+
+def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> FoundActivation:
+    """The activation that is nearest. Raises UnsupportedPattern where none is near.
 
     The factor is not 1 where an optimiser moved a factor, such as GELU's half, past the next product. One that is taken
     for an inexact activation has a power of 2: another would hide what is wrong with it.
@@ -51,11 +63,13 @@ def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> tupl
         factors = {function: float(np.vdot(observed, due) / np.vdot(due, due)) for function, due in expected.items()}
         for function, factor in factors.items():
             if np.abs(observed - factor * expected[function]).max() <= EXACT * max(1.0, abs(factor)):
-                return function, 1.0 if abs(factor - 1) < EXACT else factor, 0.0
+                return FoundActivation(function, 1.0 if abs(factor - 1) < EXACT else factor)
         powers = {f: float(2.0 ** np.round(np.log2(factors[f]))) if factors[f] > 0 else 1.0 for f in ACTIVATIONS}
         errors = {f: float(np.abs(observed / power - expected[f]).max()) for f, power in powers.items()}
+    formula = function_of_one(inputs, observed)
     near = [f for f, error in errors.items() if error <= NEARER.get(f, NEAR)]
     if not near:
-        raise UnsupportedPattern(f"{name!r} is a function of each element, and none of {', '.join(ACTIVATIONS)}")
+        is_it = f"is {formula} of each element x" if formula else "is a function of each element"
+        raise UnsupportedPattern(f"{name!r} {is_it}, and none of {', '.join(ACTIVATIONS)}")
     function = min(near, key=errors.__getitem__)
-    return function, powers[function], errors[function]
+    return FoundActivation(function, powers[function], errors[function], formula)

@@ -102,6 +102,8 @@ class Activation(Operation):
     function: str
     error: float = 0.0
     """The largest distance from `function`."""
+    formula: str = ""
+    """What it is of each element x where it is not `function`; "" where that is not known."""
 
 
 @dataclass(frozen=True)

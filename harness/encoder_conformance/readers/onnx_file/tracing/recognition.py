@@ -135,9 +135,9 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
         raise UnsupportedPattern(f"at {name!r}", "added")
-    kind, factor, error = activation_of(observed, inputs, name)
-    activation = Activation(operation.shape, name, _whole(operation), kind, error)
-    return View(table.intern((id(operation), kind), activation), expression.index, factor)
+    found = activation_of(observed, inputs, name)
+    activation = Activation(operation.shape, name, _whole(operation), found.function, found.error, found.formula)
+    return View(table.intern((id(operation), found.function), activation), expression.index, found.factor)
 
 
 def _is_shift(added: Elementwise, beside_twice: Elementwise) -> bool:
