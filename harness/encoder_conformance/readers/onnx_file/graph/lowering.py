@@ -32,7 +32,16 @@ Lowering = Callable[[onnx.NodeProto, Parts], bool]
 
 
 def is_fused(node: onnx.NodeProto) -> bool:
-    return bool(node.domain == MICROSOFT or node.op_type in FUSED)
+    return bool(node.domain == MICROSOFT or node.op_type in FUSED or is_pointwise(node))
+
+
+def is_pointwise(node: onnx.NodeProto) -> bool:
+    """Whether it is a convolution whose kernel is one position wide: a linear map of each position's channels."""
+    if node.op_type != "Conv" or node.domain not in STANDARD:
+        return False
+    given = attributes_of(node)
+    ones = (*given.get("kernel_shape", (0,)), *given.get("strides", ()), given.get("group", 1))
+    return all(each == 1 for each in ones) and not any(given.get("pads", ()))
 
 
 def is_embedding(node: onnx.NodeProto) -> bool:
@@ -192,7 +201,24 @@ def _integer_operator(node: onnx.NodeProto, parts: Parts) -> bool:
     return True
 
 
+def _pointwise(node: onnx.NodeProto, parts: Parts) -> bool:
+    """A convolution of kernel 1, as the product that it is: x [batch, channels, …], a weight [out, in, 1, …]."""
+    out, (x, weight, *bias) = node.output[0], node.input
+    rank = 2 + len(attributes_of(node)["kernel_shape"])
+    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+    shape = parts.constant(f"{out}/shape", np.array([0, -1]))
+    flat = parts.node("Reshape", [weight, shape], f"{out}/flat")
+    turned = parts.node("Transpose", [flat], f"{out}/weight", perm=(1, 0))
+    channels = parts.node("Transpose", [x], f"{out}/channels_last", perm=last)
+    product = parts.node("MatMul", [channels, turned], f"{out}/product", name=node.name)
+    if any(bias):
+        product = parts.node("Add", [product, *bias], f"{out}/biased")
+    parts.node("Transpose", [product], out, perm=first)
+    return True
+
+
 LOWERINGS: dict[str, Lowering] = {
+    "Conv": _pointwise,
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip_norm),
     **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu"), _gelu),
     "QuickGelu": _quick_gelu,

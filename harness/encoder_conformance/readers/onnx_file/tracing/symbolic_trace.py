@@ -231,7 +231,8 @@ class SymbolicTrace(ValueTable):
             one_of_one = value.size == 1 == view.operation.shape[-1]
             return one_of_one and _unbiased(linear) and self.elements(other) is not None
         needed = self.graph.needed_by([other])
-        return value.shape[-1] == view.index.shape[-1] and needed.isdisjoint(info.name for info in self.graph.inputs)
+        is_last = value.shape[-1] == view.index.shape[-1]
+        return (is_last or _is_of_features(value, view)) and needed.isdisjoint(each.name for each in self.graph.inputs)
 
     def _with_bias(self, node: onnx.NodeProto, view: View, source: WeightSource) -> View:
         """The view with a bias in its linear map, of the features that the view shows."""
@@ -323,6 +324,18 @@ def _differs_by_row(constant: Array) -> bool:
     """Whether its last axis holds other numbers at one place than at the next."""
     rows = constant.reshape(-1, constant.shape[-1]) if constant.ndim > 1 and constant.size else constant[None]
     return bool((rows != rows[:1]).any())
+
+
+def _is_of_features(value: Array, view: View) -> bool:
+    """Whether a constant, broadcast to what the view shows, is one number for each feature, on whichever axis."""
+    if value.ndim > view.index.ndim or any(
+        size not in (1, due) for size, due in zip(value.shape[::-1], view.index.shape[::-1], strict=False)
+    ):
+        return False
+    features = (view.index % view.operation.shape[-1]).reshape(-1)
+    present, first, at = np.unique(features, return_index=True, return_inverse=True)
+    spread = np.broadcast_to(value, view.index.shape).reshape(-1)
+    return len(present) > 1 and np.array_equal(spread, spread[first][at])
 
 
 def _unbiased(operation: Operation) -> bool:
