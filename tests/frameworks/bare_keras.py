@@ -121,3 +121,12 @@ class Model(keras.Model):
 
     def call(self, x: Any) -> Any:
         return self.second(self.first(x))
+
+
+def pointwise() -> Any:
+    """A network of convolutions of kernel 1, as Keras' examples of time series have it."""
+    x = keras.Input((None, D), name="x")
+    y = layers.LayerNormalization(epsilon=1e-6)(x)
+    r = x + layers.MultiHeadAttention(H, D // H)(y, y)
+    hidden = layers.Conv1D(F, 1, activation="relu")(layers.LayerNormalization(epsilon=1e-6)(r))
+    return keras.Model(x, r + layers.Conv1D(D, 1)(hidden))

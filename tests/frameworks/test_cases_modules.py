@@ -191,6 +191,26 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "MergedByReshape": refused("heads are put together without a transpose", *STRANGERS),
     },
+    "cases_mistakes": {
+        "GainOfTheOtherBranch": Due(
+            1, ("Cause: g1 is read for layer_scale2.gain too, and g2,", "At: cases_mistakes.py:"), ("unknown",)
+        ),
+        "FirstNormIsTheSecond": Due(
+            1, ("Cause: norm2.weight is read for norm1.gain too, and norm1.weight,", "norm1.bias,"), ("unknown",)
+        ),
+        "PaddingIsKept": right(
+            "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
+        ),
+        "NeedsBothMasks": Due(
+            0,
+            ("with slf_attn_mask (true = ignore) and without", "mask: a mask that hides nothing, bool"),
+            ("✗", "closest"),
+        ),
+        "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
+        "OtherSigmoid": refused("the activation is x * sigmoid(1.072 * x), and no silu exactly"),
+        "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
+        "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
+    },
     "cases_wrapped": {
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),

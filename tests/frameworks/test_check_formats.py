@@ -1,5 +1,6 @@
 """`conform check`: a module is asked in the formats that it was given in, and in the framework's mixed precision."""
 
+import importlib
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,20 @@ def test_what_is_wrong_in_float64_is_not_taken_for_a_cast_to_float32(made: type[
     assert found.proof is not None
     assert found.proof.holds, "in float32"
     assert found.narrow_inside is cast
+    assert described(found).dtypes == (("float32",) if cast else ("float64", "float32"))
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("name", "cast"), [("GainOfTheOtherBranch", False), ("GainOfTheOtherBranchCast", True)])
+def test_what_is_wrong_in_both_formats_is_judged_in_float64_unless_something_in_it_is_cast(
+    monkeypatch: pytest.MonkeyPatch, name: str, cast: bool
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    found = examined(getattr(importlib.import_module("cases_mistakes"), name))
+    assert found.proof is not None
+    assert not found.proof.holds
+    assert found.narrow_inside is cast
+    assert found.wrong_by_that_alone
     assert described(found).dtypes == (("float32",) if cast else ("float64", "float32"))
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,19 +67,23 @@ _SAME = 2e-5
 """Of the largest number: what float32 constants leave."""
 
 
-def function_of_one(inputs: Elementwise, observed: Elementwise) -> str:
-    """The equation, of x, that gives the `observed` numbers [n] of the `inputs` [n]; "" where none here does.
+class FunctionOfOne(NamedTuple):
+    """An equation of x. `fitted`: it has a number that was found by least squares, written with four digits."""
 
-    Its own number `c` is found by least squares, and written with four digits.
-    """
+    text: str
+    fitted: bool
+
+
+def function_of_one(inputs: Elementwise, observed: Elementwise) -> FunctionOfOne | None:
+    """The function that gives the `observed` numbers [n] of the `inputs` [n]; None where none here does."""
     with np.errstate(all="ignore"):
         for form in FUNCTIONS_OF_ONE:
             text = form.format("x")
-            has_number = re.search(r"\bc\b", text) is not None
-            for c in _fitted(text, inputs, observed) if has_number else (0.0,):
+            is_fitted = re.search(r"\bc\b", text) is not None
+            for c in _fitted(text, inputs, observed) if is_fitted else (0.0,):
                 if np.abs(_value(text, inputs, c) - observed).max() <= _SAME * np.abs(observed).max():
-                    return re.sub(r"\bc\b", f"{c:.4g}", text)
-    return ""
+                    return FunctionOfOne(re.sub(r"\bc\b", f"{c:.4g}", text), is_fitted)
+    return None
 
 
 def _fitted(text: str, inputs: Array, observed: Array) -> Iterator[float]:

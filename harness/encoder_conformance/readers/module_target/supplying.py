@@ -57,8 +57,10 @@ _MASKS = tuple(
     for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "11SS", "B1S", "S")
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
-_OF_ATTENTION = tuple(sorted(_MASKS, key=lambda mask: mask.axes.count("S") < 2 or "1" in mask.axes))
-"""The same, those of each query first: [sequence, sequence] and [batch, sequence, sequence]."""
+_OF_ATTENTION = tuple(
+    sorted(_MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
+)
+"""The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 
 

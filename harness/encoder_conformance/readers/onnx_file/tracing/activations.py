@@ -66,10 +66,12 @@ def activation_of(observed: Elementwise, inputs: Elementwise, name: str) -> Foun
                 return FoundActivation(function, 1.0 if abs(factor - 1) < EXACT else factor)
         powers = {f: float(2.0 ** np.round(np.log2(factors[f]))) if factors[f] > 0 else 1.0 for f in ACTIVATIONS}
         errors = {f: float(np.abs(observed / power - expected[f]).max()) for f, power in powers.items()}
-    formula = function_of_one(inputs, observed)
+    found = function_of_one(inputs, observed)
+    if found is not None and not found.fitted:
+        raise UnsupportedPattern(f"{found.text} at {name!r}", "activation")
     near = [f for f, error in errors.items() if error <= NEARER.get(f, NEAR)]
     if not near:
-        is_it = f"is {formula} of each element x" if formula else "is a function of each element"
+        is_it = f"is {found.text} of each element x" if found else "is a function of each element"
         raise UnsupportedPattern(f"{name!r} {is_it}, and none of {', '.join(ACTIVATIONS)}")
     function = min(near, key=errors.__getitem__)
-    return FoundActivation(function, powers[function], errors[function], formula)
+    return FoundActivation(function, powers[function], errors[function], found.text if found else "")

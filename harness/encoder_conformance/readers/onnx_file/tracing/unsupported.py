@@ -12,7 +12,7 @@ Feature = Literal[
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
-    "modulated", "self_hidden", "norm_kinds",
+    "modulated", "self_hidden", "norm_kinds", "activation",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -68,6 +68,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "a residual sum multiplies what skips the sub-layer, as DeepNorm's alpha does; in the specification that stays "
         "as it is, and what the sub-layer gives may be multiplied (E-29)",
         f"divide the weights that lead to the sum by the number, and the norm's epsilon by its square, or {_SOURCE}",
+    ),
+    "activation": (
+        "its activation is none that a layer may have: relu, gelu, gelu_tanh, silu and quick_gelu are known (E-10)",
+        _SOURCE,
     ),
     "skip_twice": (
         "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
@@ -162,7 +166,7 @@ BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
-    "norm_kinds",
+    *("norm_kinds", "activation"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
