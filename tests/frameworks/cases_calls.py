@@ -170,6 +170,25 @@ class LengthsIfAny(PlainPost):
         return self.layer(x, None if src_lengths is None else torch.arange(x.shape[1]) >= src_lengths[:, None])
 
 
+class LazyOfLengths(nn.Module):
+    """Makes its matrices at the first call, which needs lengths or None; scores are written over where they hide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.LazyLinear(16) for _ in range(4))
+        self.up, self.down = nn.LazyLinear(24), nn.LazyLinear(16)
+        self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
+
+    def forward(self, x: Tensor, valid_lens: Tensor | None) -> Tensor:
+        q, k, v = (each(x).unflatten(-1, (2, 8)).transpose(1, 2) for each in (self.q, self.k, self.v))
+        scores = (q @ k.transpose(-1, -2) / 8**0.5).flatten(1, 2)
+        if valid_lens is not None:
+            scores[(torch.arange(x.shape[1]) >= valid_lens[:, None])[:, None].expand_as(scores)] = -1e6
+        context = scores.unflatten(1, (2, -1)).softmax(-1) @ v
+        x = self.norm1(x + self.o(context.transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.down(torch.relu(self.up(x))))
+
+
 class LengthsAsParts(Plain):
     """As parts of the longest, 1.0, as SpeechBrain has them."""
 

@@ -143,9 +143,8 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "PackedByNumbers": refused("it needs segment_ids beside x", "--with segment_ids=VALUE"),
         "Lengths": right("lengths: lengths, int64 [batch]", "with lengths and without"),
-        "LengthsIfAny": Due(
-            0, ("src_lengths was not given, and changes the output", "asked without src_lengths"), ("✗",)
-        ),
+        "LengthsIfAny": right("src_lengths: lengths, int64 [batch]", "with src_lengths and without"),
+        "LazyOfLengths": right("valid_lens: lengths, int64 [batch]", "with valid_lens and without"),
         "LengthsAsParts": right("lengths as parts of the longest, float32 [batch]", "with wav_lens and without"),
         "NeedsPositions": beyond("positions: positions, int64 [batch, sequence]", *POSITIONS),
         "PositionsAddedToQueries": beyond(*POSITIONS),

@@ -128,7 +128,7 @@ def _given(part: PartResult) -> str:
 
 def _named(mask: MaskArgument, framework: str) -> str:
     """Its name, and the meaning that it was found to have, where that is known of no mask of this name."""
-    is_known = mask.meaning == "additive" or conventional_meaning(mask.argument, framework) is not None
+    is_known = mask.counted or mask.meaning == "additive" or conventional_meaning(mask.argument, framework) is not None
     return mask.argument if is_known else f"{mask.argument} ({MEANINGS[mask.meaning]})"
 
 

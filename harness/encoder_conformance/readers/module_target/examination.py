@@ -41,6 +41,7 @@ from encoder_conformance.readers.module_target.supplying import (
     lengths_taken,
     lengths_up_to_most,
     of_one_row,
+    without_lengths,
 )
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -188,6 +189,9 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
     exported = with_a_name(read, x, read_off(read, of_one_row(module, semantics), at_any_length=not lengths))
+    if exported.layer is None and (whole := without_lengths(read, x)) is not None:
+        without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
+        exported = exported if without.layer is None else without
     exported, notes = exported if lengths else with_its_window(read, semantics, exported), framework.notes(given)
     if not lengths:
         refuse_one_length(read, x, exported)

@@ -8,7 +8,7 @@ from itertools import islice, product
 import numpy as np
 
 from encoder_conformance.protocol.description import Port
-from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -36,6 +36,8 @@ _OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "position
 _LONGEST_SAID, _MOST_SAID = 1024, 12
 _OF_NONE = "NoneType"
 """In what a module raises that computes with an argument which was left at None."""
+_MOST_OF_FORM = 40
+"""Those that are tried in each rarer form of x: every mask."""
 _SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
     "longest": ("max_seq", "max_len", "maxlen"),
@@ -54,7 +56,7 @@ _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
 _MASKS = tuple(
     Supply("full", axes, dtype, number)
-    for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "11SS", "B1S", "S")
+    for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "SSB", "11SS", "B1S", "S")
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
 _OF_ATTENTION = tuple(
@@ -70,7 +72,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
         module = _as_told(module, told)
     bare = module.bare()
     if (x := usual_x(bare)) is not None:
-        return module, x
+        return _with_its_lengths(module, bare, x), x
     by_itself = not (module.called_with or module.supplied)
     if by_itself and (found := arranged(bare)) is not None:
         other, x = found
@@ -80,6 +82,29 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     except BadTarget as error:
         likeliest = likeliest_problem(bare) if by_itself else ""
         raise BadTarget(likeliest or error.problem, error.hint, error.kind, **error.about) from None
+
+
+def _with_its_lengths(module: LiveModule, bare: LiveModule, x: Array) -> LiveModule:
+    """The same, given the lengths of its items where it has no mask, does with None for them, and they count."""
+    names = dict.fromkeys((*bare.signature.arrays, *bare.signature.fixed))
+    left = [name for name in names if _speaks(name, "lengths")]
+    if len(left) != 1 or bare.signature.masks or bare.signature.fixed.get(left[0]) is not None:
+        return module
+    other = _given(bare, left[0], Supply("lengths", "B"))
+    if not _counts(other, left[0], x) or not np.allclose(other.run({"x": x})["output"], bare.run({"x": x})["output"]):
+        return module
+    return module.arranged(other.signature.arrangement) or module
+
+
+def without_lengths(module: LiveModule, x: Array) -> LiveModule | None:
+    """The same, given None for lengths, which computes the same of items that are whole; None where it has none, or
+    does not do without."""
+    known = module.signature.arrangement
+    left = {name: supply for name, supply in known.beside.items() if supply.kind not in OF_LENGTHS}
+    if len(left) == len(known.beside):
+        return None
+    other = module.arranged(replace(known, beside=left))
+    return other if other is not None and other.takes(x) else None
 
 
 def _as_told(module: LiveModule, told: Told) -> LiveModule:
@@ -241,7 +266,7 @@ def ways_to_call(
     if items and known.form == "BSD":
         forms, whole = ["BSD", "SD", *forms[1:]], {"BSD", "SD"}
     for form in forms:
-        for chosen in choices if form in whole else choices[:_MOST_LONG]:
+        for chosen in choices if form in whole else choices[:_MOST_OF_FORM]:
             yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.parameter import is_lazy
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
 from encoder_conformance.protocol.findings import Finding, noted
@@ -24,7 +25,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
-from encoder_conformance.readers.module_target.frameworks.torch_built import built, is_built_later
+from encoder_conformance.readers.module_target.frameworks.torch_built import built, elements, is_built_later
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
@@ -142,10 +143,11 @@ class _PyTorch(ModuleFramework):
             raise BadTarget(f"{type(module).__name__} has no parameters", hint, "no-parameters")
 
     def elements(self, module: nn.Module) -> int:
-        return sum(value.numel() for value in module.parameters())
+        return elements(module)
 
     def vectors(self, module: nn.Module, parts: Sequence[str]) -> dict[str, Array]:
-        named = ((plain_name(name), value) for name, value in module.named_parameters())
+        there = ((name, value) for name, value in module.named_parameters() if not is_lazy(value))
+        named = ((plain_name(name), value) for name, value in there)
         vectors = ((name, value) for name, value in named if value.ndim == 1 and value.numel() <= _LONGEST)
         within = tuple(f"{each}." for each in parts)
         beside = ((name, value) for name, value in vectors if not name.startswith(within))

@@ -2,13 +2,22 @@
 
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
+from itertools import islice, product
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import copy_of
+from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import copy_of, forward_of, inside
+from encoder_conformance.readers.module_target.frameworks.torch_live import ARRAYS
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS
+from encoder_conformance.readers.module_target.supplying import ways_to_call
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+
+_MOST_WAYS = 60
+"""Ways to call it that are tried to have it build."""
 
 
 def is_built_later(module: nn.Module) -> bool:
@@ -19,21 +28,30 @@ def is_built_later(module: nn.Module) -> bool:
 
 
 def built(module: nn.Module) -> nn.Module:
-    """A copy after its first call, with an x of a usual width; a plain copy where all of it is there."""
+    """A copy after its first call, in the first way that it takes, with an x of a usual width; a plain copy where
+    nothing is made later."""
     lazy = any(is_lazy(value) for value in (*module.parameters(), *module.buffers()))
     if not lazy and any(True for _ in module.parameters()):
         return copy_of(module)
-    for width in _widths(module):
-        copied = deepcopy(module).to("cpu").eval()
+    widths, name = _widths(module), f"{type(inside(module)).__name__}.forward"
+    signature = signature_of(forward_of(inside(module)), name, flags=False)
+    for way, width in product(islice(ways_to_call(signature, widths), _MOST_WAYS), widths):
+        copied, arranged = deepcopy(module).to("cpu").eval(), replace(signature, arrangement=way)
         with suppress(Exception), torch.no_grad():
-            copied(torch.zeros(3, 5, width))
+            arranged.called(copied, torch.zeros(BATCH, SEQUENCE, width), {}, ARRAYS)
             if not any(is_lazy(value) for value in (*copied.parameters(), *copied.buffers())):
                 return copied
     return copy_of(module)
 
 
+def elements(module: nn.Module) -> int:
+    """How many numbers its parameters have, but for those that it makes later."""
+    return sum(value.numel() for value in module.parameters() if not is_lazy(value))
+
+
 def _widths(module: nn.Module) -> list[int]:
-    """Those that its parts say, and then usual ones."""
+    """Those that its parts say, those of what is there of its vectors, and then usual ones."""
     names = ("d_model", "dim", "embed_dim", "hidden_size", "width", "num_features", "features", "in_features")
     said = [getattr(part, name, 0) for part in module.modules() for name in names]
-    return [*dict.fromkeys([*(each for each in said if isinstance(each, int) and each > 1), *USUAL_WIDTHS])]
+    vectors = [value.numel() for value in module.parameters() if not is_lazy(value) and value.ndim == 1]
+    return [*dict.fromkeys([*(each for each in said if isinstance(each, int) and each > 1), *vectors, *USUAL_WIDTHS])]

@@ -373,7 +373,7 @@ class Undropped(TorchModule):
 
 def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x."""
-    found: Tensor = signature.called(module, x, masks, _ARRAYS)
+    found: Tensor = signature.called(module, x, masks, ARRAYS)
     return found
 
 
@@ -389,4 +389,4 @@ def _beside(value: Array | Tensor, x: Tensor) -> Tensor:
     return made.to(x.dtype) if made.is_floating_point() else made
 
 
-_ARRAYS = Arrays(_beside, lambda value: isinstance(value, Tensor))
+ARRAYS = Arrays(_beside, lambda value: isinstance(value, Tensor))
