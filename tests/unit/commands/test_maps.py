@@ -145,6 +145,8 @@ def test_the_order_of_a_fused_weight_is_that_of_its_name_and_of_the_reference() 
         ({"norm1.gain": "ln2.weight", "norm2.gain": "ln1.weight"}, ["ln2.weight", "ln1.weight"]),
         ({"norm1.gain": "layer.0.norm.weight", "norm2.gain": "layer.1.norm.weight"}, []),
         ({"norm1.gain": "attention.output.LayerNorm.weight", "norm2.gain": "output.LayerNorm.weight"}, []),
+        ({"attention.query.weight": "a.dense.kernel", "attention.key.weight": "a.dense_1.kernel",
+          "attention.value.weight": "a.dense_2.kernel", "attention.output.weight": "a.dense_3.kernel"}, []),
         ({"norm1.gain": "self_attn_layer_norm.weight", "norm2.gain": "final_layer_norm.weight"}, []),
     ],
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """Guesses which own parameter is which of the specification's, by names, shapes and modules."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from encoder_conformance.spec.parameters import without_prefix
@@ -79,8 +80,9 @@ def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     which is of one parameter alone."""
     found = []
     for parts in _of_attention(sources).values():
+        alike = Counter(map(_unnumbered, parts.values()))
         for name, own in parts.items():
-            if list(parts.values()).count(own) > 1 or "," in own:
+            if alike[_unnumbered(own)] > 1 or "," in own:  # a number says no part: dense, dense_1
                 continue
             best = max(parts, key=lambda other: score(own, other))
             if best != name and score(own, best) >= score(own, name) + 1.0:
@@ -90,6 +92,10 @@ def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     for each in found:  # the bias of what is told already is none other
         told.setdefault(each[0].rpartition(".")[0] or each[0], each)
     return list(told.values())
+
+
+def _unnumbered(own: str) -> str:
+    return re.sub(r"_?\d+", "", own)
 
 
 def _of_attention(sources: Mapping[str, str]) -> dict[tuple[str, str], dict[str, str]]:
