@@ -53,6 +53,30 @@ class Layer(nn.Module):
         return x + self.back(nn.functional.gelu(self.hidden(self.norm2(x))))
 
 
+class Pointwise(Layer):
+    """Its network is of convolutions of kernel 1, over [batch, channels, sequence]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.back = nn.Conv1d(D, F, 1), nn.Conv1d(F, D, 1)  # type: ignore[assignment]
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, S, _ = x.shape
+        normed = self.norm1(x)
+        q, k, v = (each(normed).view(B, S, H, D // H).transpose(1, 2) for each in (self.query, self.key, self.value))
+        weights = (q @ k.transpose(-1, -2) / (D // H) ** 0.5).softmax(-1)
+        x = x + self.output((weights @ v).transpose(1, 2).reshape(B, S, D))
+        return x + self.back(self.activated(self.hidden(self.norm2(x).transpose(1, 2)))).transpose(1, 2)
+
+    def activated(self, hidden: Tensor) -> Tensor:
+        return nn.functional.gelu(hidden)
+
+
+class OfMish(Pointwise):
+    def activated(self, hidden: Tensor) -> Tensor:
+        return nn.functional.mish(hidden)
+
+
 class Between(nn.Module):
     """Two layers and their final norm between convolutions, as of speech and of lines of text; pooled or not."""
 
@@ -156,6 +180,21 @@ def test_a_layer_that_begins_with_x_is_read_from_x_on(tmp_path: Path) -> None:
     seen = inspected(Layer(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"})
     assert seen.is_read
     assert seen.cut is None
+
+
+def test_a_convolution_of_kernel_1_is_a_linear_map(tmp_path: Path) -> None:
+    seen = inspected(Pointwise(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"})
+    assert errors(seen) == []
+    assert seen.inferred is not None
+    assert seen.inferred.layer is not None
+    assert (seen.inferred.layer.feed_forward.activation, seen.inferred.layer.feed_forward.d_ff) == ("gelu", F)
+
+
+def test_an_activation_that_no_layer_has_is_named(tmp_path: Path) -> None:
+    seen = inspected(OfMish(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"})
+    [message] = errors(seen)
+    assert "its activation is none that a layer may have" in message
+    assert "x * tanh(softplus(x))" in message
 
 
 def test_values_in_bfloat16_are_looked_at(tmp_path: Path) -> None:
