@@ -9,6 +9,7 @@ import numpy as np
 
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
+from encoder_conformance.oracle.forms.activation import ACTIVATION
 from encoder_conformance.spec.axes import Array, Elementwise
 from encoder_conformance.spec.load import load
 
@@ -75,9 +76,10 @@ class FunctionOfOne(NamedTuple):
 
 
 def function_of_one(inputs: Elementwise, observed: Elementwise) -> FunctionOfOne | None:
-    """The function that gives the `observed` numbers [n] of the `inputs` [n]; None where none here does."""
+    """The function, of those that no layer may name, that gives the `observed` numbers [n] of the `inputs` [n]; None
+    where none does."""
     with np.errstate(all="ignore"):
-        for form in FUNCTIONS_OF_ONE:
+        for form in (form for form in FUNCTIONS_OF_ONE if form not in ACTIVATION.equation.values()):
             text = form.format("x")
             is_fitted = re.search(r"\bc\b", text) is not None
             for c in _fitted(text, inputs, observed) if is_fitted else (0.0,):
