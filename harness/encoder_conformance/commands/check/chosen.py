@@ -36,6 +36,8 @@ CHOICES = {
 """What hides, of the scores that occur, and the formula of a norm's deviation → where it shows. −10 is none: it leaves
 a part of what it hides."""
 _ORDER = [*CHOICES]
+_OR_ANOTHER = {name: ", or another number that hides as much" for name, shown in CHOICES.items() if shown == _OUTBID}
+"""What is said of a number that was not read, and that others give the same outputs as."""
 _FORMULAS = frozenset({"norm-unbiased-eps-outside-root", "norm-unbiased-variance", "norm-eps-outside-root"})
 """Those whose gradients are others everywhere."""
 _OF_ROUNDING = ("norm-fast-variance",)
@@ -185,7 +187,7 @@ def _choices_of(diagnosis: Diagnosis) -> tuple[tuple[str, ...], ...]:
 
 
 def _finding(names: Sequence[str], cases: int, unjudged: int) -> Finding:
-    said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}" for name in names)
+    said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}{_OR_ANOTHER.get(name, '')}" for name in names)
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
     about = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
