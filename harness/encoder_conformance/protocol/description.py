@@ -240,11 +240,13 @@ class LiveProof(Frozen):
 
 class Chance(Frozen):
     """Two answers of a module to one question that differ, by `apart` of their largest number. `seen`: where first;
-    `drawn`: whether they are of the framework's random numbers."""
+    `drawn`: whether they are of the framework's random numbers; `where`: the line of source that draws them, and what
+    stands there, if it is known."""
 
     apart: float
     seen: str
     drawn: bool
+    where: Plain = ""
 
 
 class Kept(Frozen):

@@ -82,7 +82,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     lines = SourceLines(model, module.library)
     errors = [finding.message for finding in findings.errors()]
     others = (finding for finding in findings.in_order() if finding.severity != "error")
-    notes = tuple(noted(finding.kind, finding.message, **finding.about) for finding in others)
+    notes = tuple(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
     if inferred is None or inferred.layer is None or errors:
         problem = (
             "; ".join([*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])])
@@ -91,7 +91,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         where = lines.of_problem(problem)
         features = tuple(dict.fromkeys(findings.features))
         return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
-    taken_for = tuple(finding for finding in findings.in_order() if finding.severity == "warning")
+    taken_for = tuple(lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)

@@ -250,6 +250,11 @@ class LiveModule(ABC):
         """Have the framework draw its random numbers from the beginning; False where it has no such thing."""
         return False
 
+    def drawn_at(self, feeds: Feeds) -> str:
+        """The line of source, and what stands there, of the first random numbers on which its output depends; "" where
+        its framework does not show them."""
+        return ""
+
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """Raises ExecutionError, with the last frames of the module's own traceback."""
         try:

@@ -11,6 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.protocol.findings import Finding, source_of
 from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.spec.axes import Array
 
@@ -44,6 +45,14 @@ class SourceLines:
         constants = {tensor.name for tensor in self._model.graph.initializer}
         read = (node for node in nodes if any(f"'{name}'" in problem for name in constants.intersection(node.input)))
         return next(chain(made, read), None)
+
+    def placed(self, finding: Finding) -> Finding:
+        """A finding of the graph as one of the source: the line that makes the value that it is about."""
+        value = finding.about.get("at")
+        if value is None:
+            return finding
+        about = {key: each for key, each in finding.about.items() if key != "at"}
+        return finding.model_copy(update={"about": about | source_of(self.at(repr(value)))})
 
     def at(self, evidence: str) -> str:
         """The line that makes it."""

@@ -210,6 +210,8 @@ class Weights(Operation):
     """The graph values that are added to the scores and do not depend on x, where any of them prefers positions."""
     mask: str = ""
     """The mask of an Attention node; "" for none, and where each step is a node."""
+    scaled: str = ""
+    """The graph value that is the scores, or a query's or key's features, times a number; "" for an Attention node."""
     near: tuple[int, int] | None = None
     """The keys before and after a query that an Attention node lets it see; −1 for all of them."""
 
