@@ -2,12 +2,15 @@
 
 import os
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import FrameSummary
 
 from encoder_conformance.platform.paths import PACKAGE, ROOT
+
+SoughtLines = Callable[[str], str]
+"""A value of a graph → the line of the user's source that makes it, and what stands there; "" where it is not sure."""
 
 
 def line_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import onnx
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
@@ -186,6 +187,11 @@ class LiveModule(ABC):
     def lines(self, feeds: Feeds) -> Mapping[str, str]:
         """Own parameter → the line of the user's source that reads it, of a framework whose exporter keeps none."""
         return {}
+
+    def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines | None:
+        """Finds the lines of values of its export, with the parameters that it has now, where the exporter keeps none;
+        nothing is done before it is asked."""
+        return None
 
     def export_as_it_is(self, x_shape: tuple[int, ...]) -> onnx.ModelProto | None:
         """The same before its exporter simplifies the graph; None where it always does, or never."""
