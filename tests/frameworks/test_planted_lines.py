@@ -59,3 +59,32 @@ def test_a_bug_in_pytorch_is_named_with_its_line_once(
     pytest.importorskip("onnxscript")
     checked = planted(conform, tmp_path / "out", "lines_torch.py", name, said)
     assert checked.printed.count(said) == 1, checked.printed
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Linen", "residual1 is missing"),
+        ("LinenOfTheInput", "residual1 is missing"),
+        ("Nnx", "over the queries"),
+        ("Equinox", "residual2 is missing"),
+        ("function", "are multiplied by 0.0625"),
+    ],
+)
+def test_a_bug_on_jax_is_named_with_its_line(
+    conform: Callable[..., Any], tmp_path: Path, name: str, said: str
+) -> None:
+    for needed in ("flax", "equinox", "jax2onnx"):
+        pytest.importorskip(needed)
+    planted(conform, tmp_path / "out", "lines_jax.py", name, said)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+@pytest.mark.parametrize(("name", "said"), [("NoSkip", "residual1 is missing"), ("OverQueries", "over the queries")])
+def test_a_bug_in_keras_is_named_with_its_line(
+    conform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, name: str, said: str
+) -> None:
+    for needed in ("keras", backend, {"tensorflow": "tf2onnx", "jax": "jax2onnx"}[backend]):
+        pytest.importorskip(needed)
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    planted(conform, tmp_path / "out", "lines_keras.py", name, said)

@@ -106,7 +106,7 @@ def _context(table: ValueTable, name: str, product: Product, one: View, two: Vie
     item, head = item_head // H, item_head % H
     query = w // S % S
     if not (query == query[:, :, :1]).all():
-        raise UnsupportedPattern(f"at {name!r}", "softmax_over_queries")
+        raise UnsupportedPattern(f"at {weights.name!r}", "softmax_over_queries")
     key = constant_along(w % S, 1, "weights whose keys differ from one query to the next")
     F = two.operation.shape[-1]
     position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
