@@ -51,7 +51,7 @@ class _Attention(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         q, k, v = self.cut(self.query(x)), self.cut(self.key(x)), self.cut(self.value(x))
         scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / jnp.sqrt(q.shape[-1])
-        weights = jax.nn.softmax(scores, axis=-2)  # here: Nnx
+        weights = jax.nn.softmax(scores, axis=-2)  # here: of_nnx
         context = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
         return self.out(context.transpose(0, 2, 1, 3).reshape(x.shape))
 
@@ -69,7 +69,7 @@ class _Nnx(nnx.Module):
         return x + self.down(nnx.gelu(self.up(self.norm2(x))))
 
 
-def Nnx() -> nnx.Module:
+def of_nnx() -> nnx.Module:
     return _Nnx(nnx.Rngs(0))
 
 
@@ -95,10 +95,10 @@ class _Equinox(eqx.Module):
         z = jax.vmap(self.up)(y)
         z = jax.nn.gelu(z)
         z = jax.vmap(self.down)(z)
-        return x * z  # here: Equinox
+        return x * z  # here: of_equinox
 
 
-def Equinox() -> eqx.Module:
+def of_equinox() -> eqx.Module:
     return _Equinox(jax.random.key(0))
 
 

@@ -32,7 +32,7 @@ class _Attention(keras.layers.Layer):
         self.query, self.key, self.value, self.out = (keras.layers.Dense(D) for _ in range(4))
 
     def cut(self, x: Any) -> Any:
-        return ops.transpose(ops.reshape(x, (-1, ops.shape(x)[1], H, D // H)), (0, 2, 1, 3))
+        return ops.transpose(ops.reshape(x, (ops.shape(x)[0], -1, H, D // H)), (0, 2, 1, 3))
 
     def attend(self, q: Any, k: Any, v: Any) -> Any:
         scores = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2)))
@@ -42,7 +42,8 @@ class _Attention(keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         context = self.attend(self.cut(self.query(x)), self.cut(self.key(x)), self.cut(self.value(x)))
-        return self.out(ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x)))
+        context = ops.transpose(context, (0, 2, 1, 3))
+        return self.out(ops.reshape(context, (ops.shape(x)[0], -1, D)))
 
 
 class OverQueries(NoSkip):

@@ -66,14 +66,12 @@ def test_a_bug_in_pytorch_is_named_with_its_line_once(
     [
         ("Linen", "residual1 is missing"),
         ("LinenOfTheInput", "residual1 is missing"),
-        ("Nnx", "over the queries"),
-        ("Equinox", "residual2 is missing"),
+        ("of_nnx", "over the queries"),
+        ("of_equinox", "residual2 is missing"),
         ("function", "are multiplied by 0.0625"),
     ],
 )
-def test_a_bug_on_jax_is_named_with_its_line(
-    conform: Callable[..., Any], tmp_path: Path, name: str, said: str
-) -> None:
+def test_a_bug_on_jax_is_named_with_its_line(conform: Callable[..., Any], tmp_path: Path, name: str, said: str) -> None:
     for needed in ("flax", "equinox", "jax2onnx"):
         pytest.importorskip(needed)
     planted(conform, tmp_path / "out", "lines_jax.py", name, said)

@@ -340,7 +340,10 @@ def _is_misread(examination: Examination) -> bool:
     exported = examination.exported
     of_marks = "score-scale-unusual" if live else ""
     taken_for = [each for each in exported.taken_for if each.kind != of_marks]
-    problem, said = "; ".join((problem, *(each.message for each in taken_for))), {each.kind for each in exported.taken_for}
+    problem, said = (
+        "; ".join((problem, *(each.message for each in taken_for))),
+        {each.kind for each in exported.taken_for},
+    )
     places = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
     notes = tuple(each for each in exported.notes if each.kind not in said)
     examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)

@@ -1,7 +1,7 @@
-"""The lines of the user's source that make the values of an export by JAX, which has names and steps of its own.
+"""The lines of the user's source that make the values of an export by JAX, which has names of its own.
 
-The program that JAX traces knows the line of each of its steps. A value of the export is of the step that gives the same
-numbers for the same x, however they are laid out; where several lines give them, it is of none.
+The program that JAX traces knows the line of each of its steps. A value of the export is of the step that gives the
+same numbers for the same x, however they are laid out; where several lines give them, it is of none.
 """
 
 from collections.abc import Callable, Generator, Sequence

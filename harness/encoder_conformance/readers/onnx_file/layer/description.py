@@ -372,7 +372,7 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
         return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     hint = "is the scale folded into the weights of query or key, or missing?"
-    findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale, at=weights.scaled or weights.name)
+    findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale, at=weights.scaled)
     return _fact("attention.scale", "head_dim", evidence)
 
 

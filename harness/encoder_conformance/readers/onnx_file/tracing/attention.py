@@ -174,8 +174,8 @@ def _fused(table: ValueTable, node: onnx.NodeProto, scores: Scores, scale: float
     cap = float(attributes.get("softcap", 0.0))
     if cap and prefers:
         raise UnsupportedPattern("Attention that adds numbers of the file's own to capped scores", "position_bias")
-    names = (mask,) if prefers else ()
-    return Weights(shape, node.output[0], scores, scale, True, constant, cap, names, mask, near=near)  # type: ignore[arg-type]
+    names, made = (mask,) if prefers else (), node.output[0]
+    return Weights(shape, made, scores, scale, True, constant, made, cap, names, mask, near)  # type: ignore[arg-type]
 
 
 def _by_heads(index: Array, num_heads: object) -> Array:

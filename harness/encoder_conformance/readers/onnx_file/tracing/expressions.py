@@ -204,14 +204,14 @@ class Weights(Operation):
     query_first: bool
     constant: Array | None
     """A constant that the file adds to the scores, [B, H, Q, K]."""
+    scaled: str
+    """The graph value that is the scores, or a query's or a key's features, times a number."""
     cap: float = 0.0
     """Scores become cap · tanh(score / cap) after the scale and what prefers positions; 0: they are not capped."""
     added: tuple[str, ...] = ()
     """The graph values that are added to the scores and do not depend on x, where any of them prefers positions."""
     mask: str = ""
     """The mask of an Attention node; "" for none, and where each step is a node."""
-    scaled: str = ""
-    """The graph value that is the scores, or a query's or key's features, times a number; "" for an Attention node."""
     near: tuple[int, int] | None = None
     """The keys before and after a query that an Attention node lets it see; −1 for all of them."""
 

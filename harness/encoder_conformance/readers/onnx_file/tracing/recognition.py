@@ -184,7 +184,7 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
     added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
     first = expression.axis == -1
     scaled = _scaled_at(table, name, scores)
-    weights = Weights(scores.shape, name, scores, form.scale, first, form.constant, form.cap, added, scaled=scaled)
+    weights = Weights(scores.shape, name, scores, form.scale, first, form.constant, scaled, form.cap, added)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]
         index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
