@@ -26,7 +26,7 @@ class NoSkip(keras.layers.Layer):
         return self.norm2(x + self.drop2(hidden))
 
 
-class _Attention(keras.layers.Layer):
+class OwnAttention(keras.layers.Layer):
     def __init__(self) -> None:
         super().__init__()
         self.query, self.key, self.value, self.out = (keras.layers.Dense(D) for _ in range(4))
@@ -36,7 +36,7 @@ class _Attention(keras.layers.Layer):
 
     def attend(self, q: Any, k: Any, v: Any) -> Any:
         scores = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2)))
-        scores = scores / ops.sqrt(float(D // H))
+        scores = scores / (D // H) ** 0.5
         weights = ops.softmax(scores, axis=-2)  # here: OverQueries
         return ops.matmul(weights, v)
 
@@ -51,7 +51,7 @@ class OverQueries(NoSkip):
 
     def __init__(self) -> None:
         super().__init__()
-        self.own = _Attention()
+        self.own = OwnAttention()
 
     def call(self, x: Any) -> Any:
         x = x + self.own(self.norm1(x))
