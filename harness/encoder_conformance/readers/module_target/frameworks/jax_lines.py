@@ -18,6 +18,7 @@ from jax.extend.core import Literal
 
 from encoder_conformance import Tensors
 from encoder_conformance.readers.module_target.calling_lines import code_in
+from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program
 from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.spec.axes import Array, P
@@ -84,7 +85,7 @@ class LinesByValue:
             known[:] = [(line, moves) for _, line, moves in found]
             return [value for value, _, _ in found]
 
-        answers = jax.jit(values)(self._x)
+        answers = Compiled(values)(self._x)
         pairs = zip(answers, known, strict=True)
         return [_Step(_in_order(np.asarray(value)), line, moves) for value, (line, moves) in pairs]
 

@@ -18,6 +18,7 @@ from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 from encoder_conformance.readers.module_target.frameworks.jax_export import exported
 from encoder_conformance.readers.module_target.frameworks.jax_lines import LIBRARIES, LinesByValue, frames_of
 from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
@@ -35,8 +36,6 @@ from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.spec.axes import Array
 
-_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
 ITEM = "SD"
 """The form of x of a module that takes one item, and is mapped over the batch, as are its masks."""
 SEED = 1
@@ -47,27 +46,6 @@ Keep = Callable[[str, str, Any], None]
 """(path of a submodule, "input" or "output", what that takes or gives)."""
 Called = Callable[..., Any]
 """A module with its parameters, as its owner calls it."""
-
-
-class Compiled:
-    """A function, compiled once for each shape: step by step each step is compiled, which takes twice as long.
-
-    One that looks at numbers on its way cannot be compiled, and is called as it comes.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self._compiled = function, jax.jit(function, compiler_options=_QUICKLY)
-        self._compiles = True
-
-    def __call__(self, *given: Any) -> Any:
-        if self._compiles:
-            try:
-                return self._compiled(*given)
-            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-                answer = self._function(*given)  # which raises, too, where what it was given is wrong
-                self._compiles = False
-                return answer
-        return self._function(*given)
 
 
 @dataclass(frozen=True)
