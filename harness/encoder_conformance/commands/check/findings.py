@@ -112,7 +112,7 @@ def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
         hint = "in evaluation an output depends on x, masks and weights alone"
         if chance.drawn:
             hint += ": is there a dropout that eval() does not reach, or a weight that is drawn in each call?"
-        about = {"drawn": chance.drawn, "apart": chance.apart, "first_in": chance.seen or None}
+        about: dict[str, object] = {"drawn": chance.drawn, "apart": chance.apart, "first_in": chance.seen or None}
         about |= source_of(chance.where)
         yield Finding(severity="error", kind="answers-not-repeatable", message=message, hint=hint, about=about)
 

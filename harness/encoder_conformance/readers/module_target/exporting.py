@@ -85,10 +85,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     others = (finding for finding in findings.in_order() if finding.severity != "error")
     notes = tuple(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
     if inferred is None or inferred.layer is None or errors:
-        problem = (
-            "; ".join([*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])])
-            or "no layer was found in its graph"
-        )
+        said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
+        problem = "; ".join(said) or "no layer was found in its graph"
         where = lines.of_problems(errors)
         features = tuple(dict.fromkeys(findings.features))
         return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)

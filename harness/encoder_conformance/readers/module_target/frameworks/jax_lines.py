@@ -125,7 +125,7 @@ def frames_of(step: Any, around: Sequence[FrameSummary] = ()) -> list[FrameSumma
 
 
 def _in_order(value: Array) -> P:
-    """Its numbers by size, whatever its shape."""
+    """Its numbers [n] by size, whatever its shape."""
     return np.sort(value.astype(np.float64), axis=None)
 
 

@@ -200,6 +200,8 @@ def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
 def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
     """The value that a number multiplies on the way to the softmax `name`, behind the product or before it; the scores
     where none does."""
+    behind: list[str]
+    before: str
     if behind := [node.output[0] for node in _nodes_between(table, name, scores) if _scales(table, node)]:
         return behind[-1]
     for before in table.graph.producers[scores.name].input:
