@@ -122,6 +122,12 @@ def _one_line(x: Any) -> Any:
     return more.reshape(-1)
 
 
+def _lines_of_one_value(x: Any) -> Any:
+    doubled = x * 2
+    more = doubled + 7
+    return more - 6
+
+
 def _two_lines(x: Any) -> Any:
     doubled = x * 2
     other = x + x
@@ -134,6 +140,8 @@ def _two_lines(x: Any) -> Any:
         (_one_line, "more", "more = doubled + 1"),
         (_one_line, "doubled", "doubled = x * 2"),
         (_one_line, "inside", "more = doubled + 1"),
+        (_lines_of_one_value, "more", "return more - 6"),
+        (_lines_of_one_value, "inside", ""),
         (_two_lines, "doubled", ""),
         (_two_lines, "more", ""),
     ],

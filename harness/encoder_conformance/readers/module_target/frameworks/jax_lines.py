@@ -54,18 +54,44 @@ class LinesByValue:
         self._function, self._model, self._shape = function, model, x_shape
 
     def __call__(self, name: str) -> str:
-        """`model.py:12: x = x + self.attend(x)`; "" for a value that no line gives, or several do."""
-        while (value := self._values.get(name)) is not None:
-            if steps := [step for step in self._steps if _same(_in_order(value), step.value)]:
-                lines = {step.line for step in steps if not step.moves} or {steps[0].line}
-                return lines.pop() if len(lines) == 1 else ""
-            name = self._made_of(name)
-        return ""
+        """`model.py:12: x = x + self.attend(x)`; "" for a value that no line gives, or several do.
+
+        What no step gives is inside of what a step was exported as: it is of the line of what is made of it, where all
+        steps since what it is made of are of that line.
+        """
+        made = name
+        while made and not self._giving(made):
+            made = self._made_of(made)
+        if not made:
+            return ""
+        steps = [self._steps[number] for number in self._giving(made)]
+        lines = {step.line for step in steps if not step.moves} or {steps[0].line}
+        if made != name:
+            lines |= {step.line for step in self._steps[self._last_before(name) + 1 : self._giving(made)[0] + 1]}
+        return lines.pop() if len(lines) == 1 else ""
+
+    def _giving(self, name: str) -> list[int]:
+        """The numbers of the steps that give the same as a value."""
+        value = _in_order(self._values[name]) if name in self._values else None
+        return [] if value is None else [n for n, step in enumerate(self._steps) if _same(value, step.value)]
 
     def _made_of(self, name: str) -> str:
-        """The one value that is made of this one: what is no step's is part of what a step was exported as."""
+        """The one value that is made of this one; "" where several are, or none."""
         readers = [node for node in self._model.graph.node if name in node.input]
         return readers[0].output[0] if len(readers) == 1 else ""
+
+    def _last_before(self, name: str) -> int:
+        """The number of the last step that gives what a value is made of; −1 where that is x alone."""
+        before = [each for each in self._producers[name].input if each in self._producers]
+        found = (self._giving(each) for each in before)
+        return max(
+            (given[0] if given else self._last_before(each) for each, given in zip(before, found, strict=True)),
+            default=-1,
+        )
+
+    @cached_property
+    def _producers(self) -> dict[str, onnx.NodeProto]:
+        return {name: node for node in self._model.graph.node for name in node.output}
 
     @cached_property
     def _x(self) -> Array:
