@@ -114,3 +114,48 @@ def test_a_refusal_names_the_feature_and_its_line(name: str, said: str, code: st
     assert refused.beyond
     assert re.search(r"^also_modules\.py:\d+: ", refused.where)
     assert code in refused.where
+
+
+def _one_line(x: Any) -> Any:
+    doubled = x * 2
+    more = doubled + 1
+    return more.reshape(-1)
+
+
+def _lines_of_one_value(x: Any) -> Any:
+    doubled = x * 2
+    more = doubled + 7
+    return more - 6
+
+
+def _two_lines(x: Any) -> Any:
+    doubled = x * 2
+    other = x + x
+    return doubled + other + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "code"),
+    [
+        (_one_line, "more", "more = doubled + 1"),
+        (_one_line, "doubled", "doubled = x * 2"),
+        (_one_line, "inside", "more = doubled + 1"),
+        (_lines_of_one_value, "more", "return more - 6"),
+        (_lines_of_one_value, "inside", ""),
+        (_two_lines, "doubled", ""),
+        (_two_lines, "more", ""),
+    ],
+)
+def test_a_value_of_an_export_is_of_the_one_line_that_gives_its_numbers(function: Any, value: str, code: str) -> None:
+    """What no line gives, as what is inside of an operator's export, is of the line that gives what is made of it."""
+    pytest.importorskip("jax")
+    onnx = pytest.importorskip("onnx")
+    from encoder_conformance.readers.module_target.frameworks.jax_lines import LinesByValue
+
+    numbers = [onnx.numpy_helper.from_array(np.array(n, np.float32), str(n)) for n in (2, 3, -2)]
+    steps = (("Mul", "x", "2", "doubled"), ("Add", "doubled", "3", "inside"), ("Add", "inside", "-2", "more"))
+    nodes = [onnx.helper.make_node(kind, [one, other], [made]) for kind, one, other, made in steps]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (3, 5)) for name in ("x", "more")]
+    graph = onnx.helper.make_graph(nodes, "one", ends[:1], ends[1:], numbers)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
+    assert LinesByValue(function, model, (3, 5))(value).partition(": ")[2] == code

@@ -1,7 +1,5 @@
-"""A reader's description of what it was given: of an ONNX file, or of a module. A worker sends it as JSON.
-
-Both name the layer that was read with the evidence for each choice, the masks, the parameters and the stages.
-"""
+"""A reader's description of what it was given: of an ONNX file, or of a module. A worker sends it as JSON. Both name
+the layer that was read with the evidence for each choice, the masks, the parameters and the stages."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -240,11 +238,12 @@ class LiveProof(Frozen):
 
 class Chance(Frozen):
     """Two answers of a module to one question that differ, by `apart` of their largest number. `seen`: where first;
-    `drawn`: whether they are of the framework's random numbers."""
+    `drawn`: whether of the framework's random numbers; `where`: the line that draws them, if it is known."""
 
     apart: float
     seen: str
     drawn: bool
+    where: Plain = ""
 
 
 class Kept(Frozen):

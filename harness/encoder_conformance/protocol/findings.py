@@ -125,6 +125,9 @@ class SourceLine(Frozen):
     file: Plain
     line: int
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
     @classmethod
     def of(cls, place: str) -> "SourceLine | None":
         """That of a place as `model.py:12`, with or without the code that stands there; None of "", which is none."""

@@ -107,11 +107,13 @@ def _of_chance(described: ModuleDescription) -> Iterator[Finding]:
     if (chance := described.chance) is not None:
         how = "it answers at random" if chance.drawn else "it does not answer again as it did before"
         seen = f", first in {chance.seen}" if chance.seen else ""
+        seen += f" ({chance.where})" if chance.where else ""
         message = f"{how}: two outputs for one x differ by {chance.apart:.2g} of their size{seen}"
         hint = "in evaluation an output depends on x, masks and weights alone"
         if chance.drawn:
             hint += ": is there a dropout that eval() does not reach, or a weight that is drawn in each call?"
-        about = {"drawn": chance.drawn, "apart": chance.apart, "first_in": chance.seen or None}
+        about: dict[str, object] = {"drawn": chance.drawn, "apart": chance.apart, "first_in": chance.seen or None}
+        about |= source_of(chance.where)
         yield Finding(severity="error", kind="answers-not-repeatable", message=message, hint=hint, about=about)
 
 

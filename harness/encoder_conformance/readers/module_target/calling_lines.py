@@ -2,12 +2,16 @@
 
 import os
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
+from linecache import getline
 from pathlib import Path
 from traceback import FrameSummary
 
 from encoder_conformance.platform.paths import PACKAGE, ROOT
+
+SoughtLines = Callable[[str], str]
+"""A value of a graph → the line of the user's source that makes it, and what stands there; "" where it is not sure."""
 
 
 def line_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
@@ -20,7 +24,10 @@ def code_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
     """`model.py:12: x = self.attend(x)`, the line and what stands there."""
     frames = list(frames)
     found = frame_in(frames, libraries)
-    return ": ".join(filter(None, (line_in(frames, libraries), found.line))) if found else ""
+    if found is None:
+        return ""
+    code = found.line or getline(found.filename, found.lineno or 0).strip()
+    return ": ".join(filter(None, (line_in(frames, libraries), code)))
 
 
 def frame_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> FrameSummary | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from encoder_conformance import Masks
 from encoder_conformance.protocol.description import Chance, Kept, LiveProof, MapSearch, OtherAnswer
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.findings import Finding, SourceLine
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -361,10 +361,15 @@ def _is_misread(examination: Examination) -> bool:
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     problem = f"{NO_LAYER}what was read off it gives another output ({seen})"
     exported = examination.exported
-    numbers = {each.message for each in exported.taken_for if live and each.kind == "score-scale-unusual"}  # of marks
-    problem = "; ".join((problem, *(each.message for each in exported.taken_for if each.message not in numbers)))
-    notes = tuple(each for each in exported.notes if each.message not in numbers)
-    examination.exported = Exported(problem=problem, notes=notes)
+    of_marks = "score-scale-unusual" if live else ""
+    taken_for = [each for each in exported.taken_for if each.kind != of_marks]
+    problem, said = (
+        "; ".join((problem, *(each.message for each in taken_for))),
+        {each.kind for each in exported.taken_for},
+    )
+    places = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
+    notes = tuple(each for each in exported.notes if each.kind not in said)
+    examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = ()
     return True

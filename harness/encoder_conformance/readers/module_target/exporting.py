@@ -64,6 +64,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     try:
         shape = semantics.x_shape(semantics.B, semantics.S)
         model = module.export(shape) if simplified else module.export_as_it_is(shape)
+        sought = module.sought_lines(model, shape) if model is not None else None
     except Exception as error:
         return Exported(problem=f"it cannot be exported to ONNX: {last_frames(_cause(error))}")
     finally:
@@ -79,19 +80,17 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         inferred = infer_layer(graph, named, ModelRunner(graph.model), findings, verified=False)
     except Exception as error:  # a graph that the reader was never shown is no reason to judge nothing
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
-    lines = SourceLines(model, module.library)
+    lines = SourceLines(model, module.library, sought)
     errors = [finding.message for finding in findings.errors()]
     others = (finding for finding in findings.in_order() if finding.severity != "error")
-    notes = tuple(noted(finding.kind, finding.message, **finding.about) for finding in others)
+    notes = tuple(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
     if inferred is None or inferred.layer is None or errors:
-        problem = (
-            "; ".join([*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])])
-            or "no layer was found in its graph"
-        )
-        where = lines.of_problem(problem)
+        said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
+        problem = "; ".join(said) or "no layer was found in its graph"
+        where = lines.of_problems(errors)
         features = tuple(dict.fromkeys(findings.features))
         return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
-    taken_for = tuple(finding for finding in findings.in_order() if finding.severity == "warning")
+    taken_for = tuple(lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)

@@ -11,6 +11,7 @@ import onnx
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
@@ -187,6 +188,11 @@ class LiveModule(ABC):
         """Own parameter → the line of the user's source that reads it, of a framework whose exporter keeps none."""
         return {}
 
+    def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines | None:
+        """Finds the lines of values of its export, with the parameters that it has now, where the exporter keeps none;
+        nothing is done before it is asked."""
+        return None
+
     def export_as_it_is(self, x_shape: tuple[int, ...]) -> onnx.ModelProto | None:
         """The same before its exporter simplifies the graph; None where it always does, or never."""
         return None
@@ -249,6 +255,11 @@ class LiveModule(ABC):
     def seed(self) -> bool:
         """Have the framework draw its random numbers from the beginning; False where it has no such thing."""
         return False
+
+    def drawn_at(self, feeds: Feeds) -> str:
+        """The line of source, and what stands there, of the first random numbers on which its output depends; "" where
+        its framework does not show them."""
+        return ""
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """Raises ExecutionError, with the last frames of the module's own traceback."""

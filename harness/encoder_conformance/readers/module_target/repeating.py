@@ -27,7 +27,15 @@ def chance_in(module: LiveModule, feeds: Feeds) -> Chance | None:
     module.seeded = True
     drawn = _apart(module, feeds) <= _SAME
     module.seeded = drawn
-    return Chance(apart=apart, seen=f"the {side} of {name}" if name else "", drawn=drawn)
+    where = _drawn_at(module, feeds) if drawn else ""
+    return Chance(apart=apart, seen=f"the {side} of {name}" if name else "", drawn=drawn, where=where)
+
+
+def _drawn_at(module: LiveModule, feeds: Feeds) -> str:
+    try:
+        return module.drawn_at(feeds)
+    except Exception:  # what it does is judged without its line
+        return ""
 
 
 def _apart(module: LiveModule, feeds: Feeds) -> float:

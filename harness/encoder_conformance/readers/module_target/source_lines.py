@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import onnx
 from onnx import numpy_helper
 
 from encoder_conformance.platform.paths import PACKAGE
+from encoder_conformance.protocol.findings import Finding, source_of
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.mapping import OwnParameters
 from encoder_conformance.spec.axes import Array
 
@@ -27,16 +30,27 @@ _At = tuple[re.Match[str], int]
 
 
 class SourceLines:
-    """Lines as `model.py:12`. `library`: the folder of the framework, whose lines are not the user's."""
+    """Lines as `model.py:12`. `library`: the folder of the framework, whose lines are not the user's. `sought`: finds
+    the lines of a graph whose exporter keeps none; it is asked for those of a problem alone, for it takes long."""
 
-    def __init__(self, model: onnx.ModelProto, library: str) -> None:
-        self._model, self._library = model, library
+    def __init__(self, model: onnx.ModelProto, library: str, sought: SoughtLines | None = None) -> None:
+        self._model, self._library, self._sought = model, library, sought
+
+    def of_problems(self, problems: Iterable[str]) -> str:
+        """The line of the first of these sentences that has one."""
+        return next(filter(None, map(self.of_problem, problems)), "")
 
     def of_problem(self, problem: str) -> str:
         """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
         stands there; "" for none."""
         node = self._quoted(problem)
-        return "" if node is None else ": ".join(filter(None, self._own(node, placing=True)))
+        return "" if node is None else ": ".join(filter(None, self._own(node, placing=True))) or self._found(node)
+
+    def _found(self, node: onnx.NodeProto) -> str:
+        """The line of a node of which the exporter keeps none."""
+        with suppress(Exception):  # what is found out of a graph's values is judged without its lines
+            return "" if self._sought is None else self._sought(node.output[0])
+        return ""
 
     def _quoted(self, problem: str) -> onnx.NodeProto | None:
         nodes = self._model.graph.node
@@ -44,6 +58,14 @@ class SourceLines:
         constants = {tensor.name for tensor in self._model.graph.initializer}
         read = (node for node in nodes if any(f"'{name}'" in problem for name in constants.intersection(node.input)))
         return next(chain(made, read), None)
+
+    def placed(self, finding: Finding) -> Finding:
+        """A finding of the graph as one of the source: the line that makes the value that it is about."""
+        value = finding.about.get("at")
+        if value is None:
+            return finding
+        about = {key: each for key, each in finding.about.items() if key != "at"}
+        return finding.model_copy(update={"about": about | source_of(self.of_problem(repr(value)))})
 
     def at(self, evidence: str) -> str:
         """The line that makes it."""

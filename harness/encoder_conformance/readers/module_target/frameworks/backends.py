@@ -6,12 +6,16 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.spec.axes import Array
 
 
 class Backend(Protocol):
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]: ...
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto: ...
+    def lines(
+        self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
+    ) -> SoughtLines | None: ...
 
 
 class TensorFlow:
@@ -31,6 +35,13 @@ class TensorFlow:
 
         return exported(function, x_shape)
 
+    def lines(
+        self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
+    ) -> SoughtLines | None:
+        from encoder_conformance.readers.module_target.frameworks.tensorflow_export import LinesByName
+
+        return LinesByName(function, model, x_shape)
+
 
 class Jax:
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
@@ -42,6 +53,13 @@ class Jax:
         from encoder_conformance.readers.module_target.frameworks.jax_export import exported
 
         return exported(function, x_shape)
+
+    def lines(
+        self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
+    ) -> SoughtLines | None:
+        from encoder_conformance.readers.module_target.frameworks.jax_lines import LinesByValue
+
+        return LinesByValue(function, model, x_shape)
 
 
 class Torch:
@@ -59,6 +77,11 @@ class Torch:
         from encoder_conformance.readers.module_target.frameworks.torch_export import exported
 
         return exported(function, x_shape)
+
+    def lines(
+        self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
+    ) -> SoughtLines | None:
+        return None  # PyTorch's exporter keeps them
 
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}

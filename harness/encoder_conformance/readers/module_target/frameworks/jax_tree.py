@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from traceback import extract_tb
 from typing import Any
 
 import jax
@@ -17,9 +16,11 @@ from jax.tree_util import keystr, tree_flatten_with_path
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
-from encoder_conformance.readers.module_target.calling_lines import line_in
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 from encoder_conformance.readers.module_target.frameworks.jax_export import exported
+from encoder_conformance.readers.module_target.frameworks.jax_lines import LIBRARIES, LinesByValue, frames_of
 from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -35,8 +36,6 @@ from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.spec.axes import Array
 
-_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""Each program runs a few times on small numbers: to optimise it takes half as long again, and saves nothing."""
 ITEM = "SD"
 """The form of x of a module that takes one item, and is mapped over the batch, as are its masks."""
 SEED = 1
@@ -47,27 +46,6 @@ Keep = Callable[[str, str, Any], None]
 """(path of a submodule, "input" or "output", what that takes or gives)."""
 Called = Callable[..., Any]
 """A module with its parameters, as its owner calls it."""
-
-
-class Compiled:
-    """A function, compiled once for each shape: step by step each step is compiled, which takes twice as long.
-
-    One that looks at numbers on its way cannot be compiled, and is called as it comes.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function, self._compiled = function, jax.jit(function, compiler_options=_QUICKLY)
-        self._compiles = True
-
-    def __call__(self, *given: Any) -> Any:
-        if self._compiles:
-            try:
-                return self._compiled(*given)
-            except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
-                answer = self._function(*given)  # which raises, too, where what it was given is wrong
-                self._compiles = False
-                return answer
-        return self._function(*given)
 
 
 @dataclass(frozen=True)
@@ -270,6 +248,10 @@ class JaxModule(HeldModule):
         tree = self.tree()
         return exported(lambda x: self.program.output(tree, {"x": x}), x_shape)
 
+    def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines:
+        tree = self.tree()
+        return LinesByValue(lambda x: self.program.output(tree, {"x": x}), model, x_shape)
+
     def lines(self, feeds: Feeds) -> Mapping[str, str]:
         """Of the first step that reads each, as JAX traced it."""
         tree = self.tree()
@@ -279,7 +261,8 @@ class JaxModule(HeldModule):
         readers = {id(read): step for step in reversed(program.jaxpr.eqns) for read in step.invars}
         found = {}
         for name, variable in zip(self.names, program.jaxpr.invars, strict=True):
-            if (step := readers.get(id(variable))) is not None and (line := _line_of(step)):
+            step = readers.get(id(variable))
+            if step is not None and (line := line_in(frames_of(step), LIBRARIES)):
                 found[name] = line
         return found
 
@@ -293,11 +276,6 @@ class _StepByStep(JaxModule):
     def call(self, feeds: Feeds) -> Array:
         with wide(self.dtype), jax.disable_jit():
             return np.asarray(self.program.output(self.tree(), arrays(feeds)))
-
-
-def _line_of(step: Any) -> str:
-    trace = step.source_info.traceback
-    return "" if trace is None else line_in(extract_tb(trace.as_python_traceback()), ("jax", "flax", "equinox"))
 
 
 def _beside(value: Array | jax.Array, x: jax.Array) -> jax.Array:

@@ -31,6 +31,23 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     return wide
 
 
+def called_program(step: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The program, and its constants, that a step calls with what it is given; None where it is no call."""
+    called = next((step.params[name] for name in _FUNCTIONS if name in step.params), None)
+    if step.primitive.name not in _CALLS or called is None:
+        return None
+    return getattr(called, "jaxpr", called), getattr(called, "consts", ())
+
+
+def answers_of(step: Any, given: list[Any], changed: Callable[[Any], Any] = lambda parameter: parameter) -> list[Any]:
+    """What a step that is no call gives. `changed`: its parameters, each in place of its own."""
+    bound = step.primitive.get_bind_params(step.params)
+    functions, parameters = bound if isinstance(bound, tuple) else ((), bound)  # as versions of JAX have it
+    own = {name: changed(each) for name, each in parameters.items()}
+    answer = step.primitive.bind(*functions, *given, **own)
+    return list(answer) if step.primitive.multiple_results else [answer]
+
+
 class _Wide:
     def __init__(self, format: Any) -> None:
         self._format = format
@@ -48,16 +65,11 @@ class _Wide:
         return [value(each) for each in program.outvars]
 
     def _answers(self, step: Any, given: list[Any]) -> list[Any]:
-        called = next((step.params[name] for name in _FUNCTIONS if name in step.params), None)
-        if step.primitive.name in _CALLS and called is not None:
-            return self.evaluated(getattr(called, "jaxpr", called), getattr(called, "consts", ()), given)
+        if (called := called_program(step)) is not None:
+            return self.evaluated(*called, given)
         if any(self._is_narrow_inside(each) for each in step.params.values()):
             raise NotImplementedError(f"{step.primitive.name} computes in a narrow format")
-        bound = step.primitive.get_bind_params(step.params)
-        functions, parameters = bound if isinstance(bound, tuple) else ((), bound)  # as versions of JAX have it
-        wide = {name: self._wide(each) for name, each in parameters.items()}
-        answer = step.primitive.bind(*functions, *given, **wide)
-        return list(answer) if step.primitive.multiple_results else [answer]
+        return answers_of(step, given, self._wide)
 
     def _cast(self, value: Any) -> Any:
         return jnp.asarray(value, self._format) if getattr(value, "dtype", None) in _NARROW else value

@@ -17,7 +17,7 @@ from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import signature_of
-from encoder_conformance.readers.module_target.calling_lines import line_in
+from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
@@ -175,6 +175,10 @@ class KerasModule(HeldModule):
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
+
+    def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines | None:
+        values = self._tensors()
+        return self._backend.lines(lambda x: self._output(values, {"x": x}), model, x_shape)
 
     def objects(self) -> Iterator[object]:
         return (part for _, part in walk(FRAMEWORK.tree, self.layer))

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,14 @@ import onnx
 import onnx.numpy_helper
 import tensorflow as tf
 
+from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.kept_exports import recalled_or
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 
+_LIBRARIES = ("keras", "tensorflow", "einops")
+"""Packages whose lines are not the user's."""
 _MADE_BY = ("tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "numpy")
 
 
@@ -59,3 +64,28 @@ def _without_erfc(graph: onnx.GraphProto) -> None:
         nodes += [erf, onnx.helper.make_node("Sub", [one.name, f"{out}/erf"], [out], node.name)]
     del graph.node[:]
     graph.node.extend(nodes)
+
+
+class LinesByName:
+    """Is given a value of an export, which has the name of TensorFlow's step that makes it, and finds that one's line.
+    `function`: what was exported, of x; it is traced once more, which gives its steps the same names."""
+
+    def __init__(self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]) -> None:
+        self._function, self._shape = function, x_shape
+        self._producers = {name: node for node in model.graph.node for name in node.output}
+
+    def __call__(self, name: str) -> str:
+        """`model.py:12: x = x + self.attend(x)`; "" where no step has the name, but for what is moved by the exporter
+        alone, and is of the step whose numbers it has."""
+        while name not in self._steps:
+            node = self._producers.get(name)
+            if node is None or node.op_type not in MOVES | IDENTITIES:
+                return ""
+            name = node.input[0]
+        return code_in(self._steps[name].traceback, _LIBRARIES)
+
+    @cached_property
+    def _steps(self) -> dict[str, Any]:
+        """Value → the step of TensorFlow's that makes it."""
+        traced = tf.function(self._function).get_concrete_function(tf.TensorSpec(self._shape, tf.float32, name="x"))
+        return {value.name: step for step in traced.graph.get_operations() for value in step.outputs}

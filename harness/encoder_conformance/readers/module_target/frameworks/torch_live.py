@@ -32,6 +32,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_calls import MADE_BY, Calls, key_of
+from encoder_conformance.readers.module_target.frameworks.torch_draws import drawn_at
 from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
 from encoder_conformance.readers.module_target.frameworks.torch_drops_compiled import graph_drops
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
@@ -286,6 +287,10 @@ class TorchModule(LiveModule):
     def beyond(self, feeds: Feeds) -> Mapping[Feature, str]:
         with bare(self.given):  # what is called under a mode of the dispatcher is never compiled again
             return beyond(self.module, lambda x: called(self.module, self.signature, x, {}), to_tensor(feeds["x"]))
+
+    def drawn_at(self, feeds: Feeds) -> str:
+        with bare(self.given):
+            return drawn_at(lambda: called(self.module, self.signature, to_tensor(feeds["x"]), {}))
 
     def seed(self) -> bool:
         torch.manual_seed(0)

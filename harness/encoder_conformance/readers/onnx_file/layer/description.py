@@ -167,7 +167,8 @@ def _check_layer(layer: EncoderLayer, format: str, where: str, findings: Finding
     if activation.error > ACTIVATION_CLOSE.get(format, 0):
         is_it = f"is {activation.formula}, and no" if activation.formula else "is no"
         message = f"{where}the activation {is_it} {activation.function} exactly: off by up to {activation.error:.2g}"
-        about = {"activation": activation.function, "off": activation.error, "formula": activation.formula}
+        about = {"activation": activation.function, "off": activation.error, "at": activation.name}
+        about["formula"] = activation.formula
         findings.warning("layer", "activation-approximate", message, "it is taken for one", **about)
     if constant is not None and np.isneginf(constant).all(-2).any():
         hides = ", and hides some" if np.isneginf(constant).any() else ""
@@ -200,7 +201,7 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
             )
         if form.error:
             message = f"{where}{name} is no {form.kind} exactly: {form.error:.2g} off, relatively"
-            about = {"norm": name, "norm_kind": form.kind, "off": form.error}
+            about = {"norm": name, "norm_kind": form.kind, "off": form.error, "at": layer.of(TracedNorm)[name].name}
             findings.warning("layer", "norm-approximate", message, "it is taken for one", **about)
 
 
@@ -373,7 +374,7 @@ def _scale(layer: EncoderLayer, close: float, where: str, findings: Findings) ->
         return _fact("attention.scale", number, evidence)
     message = f"{where}{evidence}, which is neither 1/√{d} (head_dim) nor 1/√{D} (d_model)"
     hint = "is the scale folded into the weights of query or key, or missing?"
-    findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale)
+    findings.warning("layer", "score-scale-unusual", message, hint, scale=weights.scale, at=weights.scaled)
     return _fact("attention.scale", "head_dim", evidence)
 
 

@@ -124,6 +124,8 @@ class Walk:
     differences: list[Difference] = field(default_factory=list)
     absent: dict[str, Difference] = field(default_factory=dict)
     """The norms of the plan that are not there, among the differences."""
+    readers: dict[str, str] = field(default_factory=dict)
+    """Value of the plan → the graph value that is made of it, by which it was reached first."""
 
     def take(self, step: Step) -> None:
         """Takes one step back; raises UnsupportedPattern where the file has none."""
@@ -143,7 +145,10 @@ class Walk:
             self.reach(step.reads[0], found, step)
         else:
             stage = stage_of(step.step)
-            there = f"{formula(found)} at '{found.name}'"
+            at = f"at '{found.name}'"
+            if isinstance(found, TracedInput):  # which no line makes
+                at = f"in '{self.readers[step.makes]}'"
+            there = f"{formula(found)} {at}"
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
             raise UnsupportedPattern(message, "parallel" if _is_side_by_side(found) else None)
 
@@ -208,6 +213,7 @@ class Walk:
     def reach(self, value: str, operation: Operation, step: Step) -> None:
         """Puts the operation at a value of the plan, or finds another one there."""
         known = self.at.setdefault(value, operation)
+        self.readers.setdefault(value, self.steps[recorded(step)].name if recorded(step) in self.steps else "")
         if known is not operation:
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
             feature = _beside(known, operation)

@@ -106,7 +106,7 @@ def _context(table: ValueTable, name: str, product: Product, one: View, two: Vie
     item, head = item_head // H, item_head % H
     query = w // S % S
     if not (query == query[:, :, :1]).all():
-        raise UnsupportedPattern(f"at {name!r}", "softmax_over_queries")
+        raise UnsupportedPattern(f"at {weights.name!r}", "softmax_over_queries")
     key = constant_along(w % S, 1, "weights whose keys differ from one query to the next")
     F = two.operation.shape[-1]
     position = constant_along(v // F, 1, "values of several positions in one sum")  # [P, K]
@@ -174,8 +174,8 @@ def _fused(table: ValueTable, node: onnx.NodeProto, scores: Scores, scale: float
     cap = float(attributes.get("softcap", 0.0))
     if cap and prefers:
         raise UnsupportedPattern("Attention that adds numbers of the file's own to capped scores", "position_bias")
-    names = (mask,) if prefers else ()
-    return Weights(shape, node.output[0], scores, scale, True, constant, cap, names, mask, near)  # type: ignore[arg-type]
+    names, made = (mask,) if prefers else (), node.output[0]
+    return Weights(shape, made, scores, scale, True, constant, made, cap, names, mask, near)  # type: ignore[arg-type]
 
 
 def _by_heads(index: Array, num_heads: object) -> Array:

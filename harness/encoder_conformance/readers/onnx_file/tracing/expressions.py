@@ -206,6 +206,8 @@ class Weights(Operation):
     query_first: bool
     constant: Array | None
     """A constant that the file adds to the scores, [B, H, Q, K]."""
+    scaled: str
+    """The graph value that is the scores, or a query's or a key's features, times a number."""
     cap: float = 0.0
     """Scores become cap · tanh(score / cap) after the scale and what prefers positions; 0: they are not capped."""
     added: tuple[str, ...] = ()

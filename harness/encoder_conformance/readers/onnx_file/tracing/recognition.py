@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
-from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
+from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES
 from encoder_conformance.readers.onnx_file.tracing.activations import (
     activation_of,
     probe,
@@ -183,7 +183,8 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
         raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
     added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
     first = expression.axis == -1
-    weights = Weights(scores.shape, name, scores, form.scale, first, form.constant, form.cap, added)
+    scaled = _scaled_at(table, name, scores)
+    weights = Weights(scores.shape, name, scores, form.scale, first, form.constant, scaled, form.cap, added)
     if expression.axis == -2:
         Q, K = scores.shape[-2:]
         index = index // (Q * K) * (Q * K) + index % K * Q + index // K % Q
@@ -196,6 +197,29 @@ def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
     return tuple(each for node in sums for each in node.input if each not in table.values)
 
 
+def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
+    """The value that a number multiplies on the way to the softmax `name`, behind the product or before it; the scores
+    where none does."""
+    behind: list[str]
+    before: str
+    if behind := [node.output[0] for node in _nodes_between(table, name, scores) if _scales(table, node)]:
+        return behind[-1]
+    for before in table.graph.producers[scores.name].input:
+        while (node := table.graph.producers.get(before)) is not None and before in table.values:
+            if _scales(table, node):
+                return before
+            if node.op_type not in MOVES | IDENTITIES:
+                break
+            before = node.input[0]
+    return scores.name
+
+
+def _scales(table: ValueTable, node: onnx.NodeProto) -> bool:
+    """Whether it multiplies what depends on x by one number."""
+    constants = [each for each in node.input if each not in table.values]
+    return node.op_type in ("Mul", "Div") and len(constants) == 1 and table.number(constants[0]).size == 1
+
+
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
     operation = expression.operation
     width = expression.width or operation.shape[-1]
@@ -203,14 +227,21 @@ def _norm(table: ValueTable, name: str, expression: Expression, function: Functi
     shape = operation.shape[0] * operation.shape[-1] // width, width
     try:
         form = norm_of(function, lambda values: values.reshape(-1)[expression.index], shape, operands)
-    except UnsupportedPattern:
+    except UnsupportedPattern as reason:
         if expression.width and _has_gain_of_each_head(table, name, expression, function, shape):
             raise UnsupportedPattern(f"at {name!r}", "head_gains") from None
-        raise
+        raise UnsupportedPattern(f"{reason} (at {_before_moves(table, name)!r})", reason.feature) from None
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, expression.width, *sources
     norm = TracedNorm(operation.shape, name, _whole(operation), form, expression.width)
     return View(table.intern(key, norm), expression.index, form.factor)
+
+
+def _before_moves(table: ValueTable, name: str) -> str:
+    """The value that this one is, rearranged."""
+    while (node := table.graph.producers.get(name)) is not None and node.op_type in MOVES | IDENTITIES:
+        name = node.input[0]
+    return name
 
 
 def _has_gain_of_each_head(

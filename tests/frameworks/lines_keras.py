@@ -1,0 +1,58 @@
+"""Layers of Keras with one bug each, as people write them; `# here` ends the line that is due."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+D, H, HIDDEN = 16, 2, 24
+
+
+class NoSkip(keras.layers.Layer):
+    """What attention gives is normed, and added to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = keras.layers.MultiHeadAttention(num_heads=H, key_dim=D // H)
+        self.network = keras.Sequential([keras.layers.Dense(HIDDEN, activation="gelu"), keras.layers.Dense(D)])
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-6) for _ in range(2))
+        self.drop1, self.drop2 = keras.layers.Dropout(0.1), keras.layers.Dropout(0.1)
+
+    def call(self, x: Any) -> Any:
+        attended = self.attention(x, x)  # here: NoSkip
+        attended = self.drop1(attended)
+        x = self.norm1(attended)
+        hidden = self.network(x)
+        return self.norm2(x + self.drop2(hidden))
+
+
+class OwnAttention(keras.layers.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.out = (keras.layers.Dense(D) for _ in range(4))
+
+    def cut(self, x: Any) -> Any:
+        return ops.transpose(ops.reshape(x, (ops.shape(x)[0], -1, H, D // H)), (0, 2, 1, 3))
+
+    def attend(self, q: Any, k: Any, v: Any) -> Any:
+        scores = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2)))
+        scores = scores / (D // H) ** 0.5
+        weights = ops.softmax(scores, axis=-2)  # here: OverQueries
+        return ops.matmul(weights, v)
+
+    def call(self, x: Any) -> Any:
+        context = self.attend(self.cut(self.query(x)), self.cut(self.key(x)), self.cut(self.value(x)))
+        context = ops.transpose(context, (0, 2, 1, 3))
+        return self.out(ops.reshape(context, (ops.shape(x)[0], -1, D)))
+
+
+class OverQueries(NoSkip):
+    """The softmax is over the queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = OwnAttention()
+
+    def call(self, x: Any) -> Any:
+        x = x + self.own(self.norm1(x))
+        return x + self.network(self.norm2(x))

@@ -1,0 +1,105 @@
+"""Layers of PyTorch with one bug each, as people write them by hand; `# here` ends the line that is due."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Norm(nn.Module):
+    def __init__(self, size: int, epsilon: float = 1e-6) -> None:
+        super().__init__()
+        self.gain, self.shift, self.epsilon = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size)), epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, deviation = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.gain * (x - mean) / (deviation + self.epsilon) + self.shift
+
+
+class Attending(nn.Module):
+    def __init__(self, size: int = 16, heads: int = 2) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
+        self.out = nn.Linear(size, size)
+
+    def cut(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = torch.matmul(q, k.transpose(-2, -1))
+        weights = torch.softmax(scores / q.shape[-1] ** 0.5, -1)
+        return torch.matmul(weights, v)
+
+    def forward(self, x: Tensor) -> Tensor:
+        context = self.weigh(self.cut(self.query(x)), self.cut(self.key(x)), self.cut(self.value(x)))
+        return self.out(context.transpose(1, 2).reshape(x.shape))
+
+
+class Block(nn.Module):
+    attending: type[Attending] = Attending
+    norm: type[nn.Module] = nn.LayerNorm
+
+    def __init__(self, size: int = 16, hidden: int = 24) -> None:
+        super().__init__()
+        self.attention = self.attending(size)
+        self.norm1, self.norm2 = self.norm(size), self.norm(size)
+        self.up, self.down = nn.Linear(size, hidden), nn.Linear(hidden, size)
+
+    def activate(self, x: Tensor) -> Tensor:
+        return F.gelu(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(self.activate(self.up(self.norm2(x))))
+
+
+class _Scaling(Attending):
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = torch.matmul(q, k.transpose(-2, -1))
+        scores = scores * (1.0 / (2 * q.shape[-1]))  # here: ScaleBehind
+        weights = torch.softmax(scores, -1)
+        return torch.matmul(weights, v)
+
+
+class ScaleBehind(Block):
+    attending = _Scaling
+
+
+class _ScalingQueries(Attending):
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        q = q / (2 * q.shape[-1])  # here: ScaleBefore
+        weights = torch.softmax(torch.matmul(q, k.transpose(-2, -1)), -1)
+        return torch.matmul(weights, v)
+
+
+class ScaleBefore(Block):
+    attending = _ScalingQueries
+
+
+class Activation(Block):
+    def activate(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(1.1 * x)  # here: Activation
+
+
+class _Shifting(Norm):
+    def forward(self, x: Tensor) -> Tensor:
+        mean, deviation = x.mean(-1, keepdim=True), x.std(-1, keepdim=True)
+        return self.gain * (x - mean) / (deviation + self.epsilon + self.shift)  # here: NormOfAnotherKind
+
+
+class NormOfAnotherKind(Block):
+    norm = _Shifting
+
+
+class _Dropping(Attending):
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=0.2)  # here: DropsAlways
+
+
+class DropsAlways(Block):
+    attending = _Dropping
+
+
+class DrawsByItself(Block):
+    def activate(self, x: Tensor) -> Tensor:
+        return F.gelu(x + 0.1 * torch.randn_like(x))  # here: DrawsByItself

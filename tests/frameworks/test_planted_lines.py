@@ -1,0 +1,99 @@
+"""A bug is named with its line, in every framework: the last bold line of a check is of the line that ends in
+`# here`, and so is the finding in check.json."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def due_line(file: str, name: str) -> str:
+    lines = (HERE / file).read_text(encoding="utf-8").splitlines()
+    [number] = [number for number, line in enumerate(lines, 1) if line.endswith(f"# here: {name}")]
+    return f"{file}:{number}"
+
+
+class Checked:
+    def __init__(self, conform: Callable[..., Any], out: Path, file: str, name: str) -> None:
+        told = ("--dtype", "float32", "--jobs", "1", "--out", out)
+        ended = conform("check", HERE / f"{file}:{name}", *told)
+        self.status, self.printed = ended.status, " ".join((ended.stdout + ended.stderr).split())
+        [part] = json.loads((out / "check.json").read_text(encoding="utf-8"))["parts"]
+        self.errors = [each for each in part["findings"] if each["severity"] == "error"]
+
+    @property
+    def places(self) -> list[str]:
+        sources = [each["about"].get("source") for each in self.errors]
+        return [f"{each['file']}:{each['line']}" for each in sources if each]
+
+
+def at_release(*case: str) -> Any:
+    return pytest.param(*case, marks=pytest.mark.release)
+
+
+def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: str) -> Checked:
+    checked = Checked(conform, out, file, name)
+    assert checked.status in (1, 2), checked.printed
+    assert said in checked.printed, checked.printed
+    due = due_line(file, name)
+    assert checked.places[:1] == [due], (due, checked.errors)
+    assert f"At: {due} " in checked.printed, checked.printed
+    return checked
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        at_release("ScaleBehind", "are multiplied by 0.0625"),
+        ("ScaleBefore", "are multiplied by 0.0625"),
+        at_release("Activation", "is no silu exactly"),
+        at_release("NormOfAnotherKind", "neither LayerNorm nor RMSNorm"),
+        ("DropsAlways", "it answers at random"),
+        at_release("DrawsByItself", "it answers at random"),
+    ],
+)
+def test_a_bug_in_pytorch_is_named_with_its_line_once(
+    conform: Callable[..., Any], tmp_path: Path, name: str, said: str
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    checked = planted(conform, tmp_path / "out", "lines_torch.py", name, said)
+    assert checked.printed.count(said) == 1, checked.printed
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        at_release("Linen", "residual1 is missing"),
+        at_release("LinenOfTheInput", "residual1 is missing"),
+        at_release("of_nnx", "over the queries"),
+        at_release("of_equinox", "residual2 is missing"),
+        ("function", "are multiplied by 0.0625"),
+    ],
+)
+def test_a_bug_on_jax_is_named_with_its_line(conform: Callable[..., Any], tmp_path: Path, name: str, said: str) -> None:
+    for needed in ("flax", "equinox", "jax2onnx"):
+        pytest.importorskip(needed)
+    planted(conform, tmp_path / "out", "lines_jax.py", name, said)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "backend"),
+    [
+        ("NoSkip", "residual1 is missing", "tensorflow"),
+        at_release("NoSkip", "residual1 is missing", "jax"),
+        at_release("OverQueries", "over the queries", "tensorflow"),
+        at_release("OverQueries", "over the queries", "jax"),
+    ],
+)
+def test_a_bug_in_keras_is_named_with_its_line(
+    conform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, backend: str
+) -> None:
+    for needed in ("keras", backend, {"tensorflow": "tf2onnx", "jax": "jax2onnx"}[backend]):
+        pytest.importorskip(needed)
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    planted(conform, tmp_path / "out", "lines_keras.py", name, said)
