@@ -16,7 +16,7 @@ from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.examination import examine
+from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.spec.layer import Layer
 
 WORDS = {

@@ -22,7 +22,8 @@ from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of, standardised

@@ -12,7 +12,8 @@ from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.protocol.description import Kept
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks.pytorch import FRAMEWORK
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Loose
 from encoder_conformance.readers.module_target.masking import with_masks

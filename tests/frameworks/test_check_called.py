@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch")
 
 
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
-from encoder_conformance.readers.module_target.examination import Examination, examine  # noqa: E402
+from encoder_conformance.readers.module_target.examination import Examination  # noqa: E402
+from encoder_conformance.readers.module_target.examining import examine  # noqa: E402
 from encoder_conformance.readers.module_target.frameworks import framework_of  # noqa: E402
 from encoder_conformance.readers.module_target.naming import misnamed  # noqa: E402
 from encoder_conformance.readers.module_target.supplies import Supply, Told  # noqa: E402

@@ -70,7 +70,7 @@ def _bits(leaf: Any) -> tuple[str, bytes]:
 @pytest.mark.parametrize("target", some(READ))
 def test_the_layer_and_its_map_are_read_and_proved(target: str) -> None:
     skip_without(target)
-    from encoder_conformance.readers.module_target.examination import examine
+    from encoder_conformance.readers.module_target.examining import examine
 
     file, _, name = target.partition(":")
     made = runpy.run_path(str(HERE / file))[name]

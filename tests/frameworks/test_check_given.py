@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
-from encoder_conformance.readers.module_target.examination import Examination, examine  # noqa: E402
+from encoder_conformance.readers.module_target.examination import Examination  # noqa: E402
+from encoder_conformance.readers.module_target.examining import examine  # noqa: E402
 from encoder_conformance.readers.module_target.told import told_by  # noqa: E402
 
 cases = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("called_modules.py"))))

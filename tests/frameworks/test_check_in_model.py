@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from encoder_conformance.readers.module_target.examination import examine  # noqa: E402
+from encoder_conformance.readers.module_target.examining import examine  # noqa: E402
 
 FILE = Path(__file__).with_name("in_model_modules.py")
 modules = SimpleNamespace(**runpy.run_path(str(FILE)))

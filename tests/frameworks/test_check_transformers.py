@@ -14,7 +14,7 @@ import transformers
 from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.examination import examine
+from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import LayerCall, attention_of, found_in

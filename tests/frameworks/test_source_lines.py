@@ -105,7 +105,7 @@ def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
 def test_a_refusal_names_the_feature_and_its_line(name: str, said: str, code: str) -> None:
     pytest.importorskip("torch")
     from encoder_conformance.readers.module_target.describing import described
-    from encoder_conformance.readers.module_target.examination import examine
+    from encoder_conformance.readers.module_target.examining import examine
 
     module: Any = runpy.run_path(str(FOLDER / "also_modules.py"))[name]()
     refused = described(examine(module, dtypes=("float32",))).not_read

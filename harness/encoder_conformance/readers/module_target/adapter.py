@@ -21,7 +21,8 @@ from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, Examine
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.examination import Examination, examine
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target, narrower

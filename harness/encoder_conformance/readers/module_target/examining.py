@@ -1,0 +1,208 @@
+"""Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from encoder_conformance import Masks
+from encoder_conformance.protocol.description import OtherAnswer
+from encoder_conformance.readers.module_target.biases import settled
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.feeding import module_feeds
+from encoder_conformance.readers.module_target.formats import format_as_given
+from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+from encoder_conformance.readers.module_target.heads import head_counts
+from encoder_conformance.readers.module_target.local import long_enough
+from encoder_conformance.readers.module_target.map_choice import choose_map
+from encoder_conformance.readers.module_target.mapping import separated
+from encoder_conformance.readers.module_target.masking import causal_with_open_masks
+from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
+from encoder_conformance.readers.module_target.offering import offered
+from encoder_conformance.readers.module_target.probing import live_semantics
+from encoder_conformance.readers.module_target.proving import changing, parameters_for
+from encoder_conformance.readers.module_target.reading import (
+    read_off,
+    refuse_one_length,
+    with_a_name,
+    with_its_window,
+)
+from encoder_conformance.readers.module_target.repeating import chance_in
+from encoder_conformance.readers.module_target.sizes import with_sizes_of
+from encoder_conformance.readers.module_target.supplies import Told
+from encoder_conformance.readers.module_target.supplying import (
+    called_as_it_takes,
+    lengths_taken,
+    lengths_up_to_most,
+    of_one_row,
+    without_lengths,
+)
+from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.layer import Layer
+
+_WIDE: tuple[DtypeName, ...] = ("float64", "float32")
+ToldOf = Callable[[str], Told]
+"""The name of x → what a user says that other arguments are given."""
+
+
+def examine(
+    given: object,
+    stated: Layer | None = None,
+    *,
+    resize: bool = False,
+    dtypes: tuple[DtypeName, ...] = (),
+    told: ToldOf = lambda _: Told(),
+) -> Examination:
+    """`given`, a module, stays as it is: all is done with copies of it. Raises BadTarget if it cannot be called at all.
+
+    `stated`: what it should be; with `resize` at the module's own sizes. `dtypes`: the formats that it is to be asked
+    in; none: float64, float32, and that in which it was given. `told`: what a user says that its arguments are given.
+    """
+    framework = framework_of(given)
+    if framework is None:
+        raise BadTarget(f"{type(given).__name__} is a module of no framework that is known")
+    with framework.undisturbed():
+        found = _examined(framework, given, stated, resize, told)
+        if (found.layer is None or found.map is None) and (other := framework.folded(given)) is not None:
+            again = _examined(framework, other[0], stated, resize, told)
+            again.notes, again.folded = (*again.notes, *other[1]), True
+            found = found if again.layer is None else again
+        asked = dtypes or (*_WIDE, *([found.as_given] if found.as_given else []))
+        narrow = [dtype for dtype in asked if dtype not in _WIDE and _runs_in(found, dtype)]
+        wide = [dtype for dtype in found.dtypes if dtype in asked]
+        found.taken = (*wide, *narrow)
+        return found
+
+
+def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
+    """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
+    live = framework.live(given)
+    held = live.held()
+    module, x = called_as_it_takes(live, told(live.signature.x))
+    refuse_unrunnable(module, {"x": x})
+    as_given, kept = format_as_given(module, x), None
+    if held is None or held.changed():
+        if held is not None:  # one that was not called
+            fresh = framework.live(given)
+            module = fresh.arranged(module.signature.arrangement) or fresh
+        kept = module.kept({"x": x})
+    chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
+    read = module.bare()
+    semantics = live_semantics(read, x)
+    lengths = () if module.called_with else lengths_taken(read, x)
+    exported = with_a_name(read, x, read_off(read, of_one_row(module, semantics), at_any_length=not lengths))
+    if exported.layer is None and (whole := without_lengths(read, x)) is not None:
+        without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
+        exported = exported if without.layer is None else without
+    exported, notes = exported if lengths else with_its_window(read, semantics, exported), framework.notes(given)
+    if not lengths:
+        refuse_one_length(read, x, exported)
+    if not (lengths or module.called_with) and exported.layer is not None:
+        lengths = lengths_up_to_most(read, x)
+    found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
+    found.as_given, found.kept, found.lengths = as_given, kept, lengths
+    return found
+
+
+def _examined(
+    framework: ModuleFramework, given: object, stated: Layer | None, resize: bool, told: ToldOf
+) -> Examination:
+    examination = _opened(framework, given, told)
+    semantics, exported = examination.semantics, examination.exported
+    examination.given, examination.given_by = examination.module.supplied, examination.module.supplied_by
+    if exported.layer is not None and exported.map is not None and not exported.unplaced:
+        map, examination.tied, examination.read_twice = separated(exported.map)
+        found = settled(map, exported.layer.with_decimal_epsilon, exported.absent, stated)
+        examination.layer, examination.map = found.layer, found.map
+        examination.absent, examination.unread = found.absent, found.unread
+        examination.exported = replace(exported, facts=found.facts(exported.facts))
+    examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
+    alternatives = [] if stated is None else _alternatives(examination, stated, resize)
+    examination.stated = alternatives[0] if alternatives else None
+    known = examination.layer or examination.stated
+    _find_masks(examination, semantics, known)
+    choose_map(examination, alternatives)
+    if examination.stated is not None and examination.layer is None and examination.stated != known:
+        _find_masks(examination, semantics, examination.stated)
+    if examination.map is not None and examination.proof is not None and examination.proof.holds:
+        examination.of_no_step = tuple(changing(examination.bench("float32"), examination.map))
+    _compare_ways(examination)
+    return examination
+
+
+def _compare_ways(examination: Examination) -> None:
+    """What the bare module shows of its stages is nothing of a module that answers otherwise as it was given."""
+    known = examination.layer or examination.stated
+    heads, causal = known.attention.num_heads if known else 1, examination.always_causal
+    module, semantics = examination.module, examination.semantics
+    answers = other_answers(module, semantics, heads, always_causal=causal)
+    proof = examination.proof  # without one a softmax may be cast to float32, which rounds two sums to two numbers
+    exact = proof is not None and proof.holds and proof.dtype == "float64"
+    if exact and not module.wrappers:  # what was compiled is not compiled once more
+        wide = other_answers(module.in_dtype("float64"), semantics, heads, always_causal=causal, dtype="float64")
+        answers += tuple(each for each in wide if each.way not in {other.way for other in answers})
+    if answers:
+        examination.stages = {}
+    examination.other_answers = *answers, *_in_mixed_precision(examination)
+
+
+def _in_mixed_precision(examination: Examination) -> Iterator[OtherAnswer]:
+    layer = examination.mapped_to
+    if examination.map is not None and layer is not None:
+        bench = replace(examination.bench("float32"), module=examination.module.in_dtype("float32"))
+        parameters = examination.map.made_one(parameters_for(layer, examination.absent))
+        examination.map.load(bench.module, parameters)
+        yield from answers_in_mixed_precision(bench, layer, parameters)
+
+
+def _find_masks(examination: Examination, semantics: InputSemantics, known: Layer | None) -> None:
+    """The masks and what they mean, for the heads of the layer that is known. `semantics`: those of x alone."""
+    heads = known.attention.num_heads if known else 1
+    far = long_enough(semantics, known).S if known and known.attention.window else 0
+    far = far if not examination.lengths or far in examination.lengths else 0
+    examination.offered = offered(examination.read, semantics, heads, far=far)
+    examination.semantics = examination.offered.semantics
+    examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
+    examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
+
+
+def _alternatives(examination: Examination, stated: Layer, resize: bool) -> list[Layer]:
+    """The stated layer; with `resize` at the module's sizes, and with each number of heads that it may have where the
+    graph does not tell, the likeliest first."""
+    if not resize:
+        return [stated.with_decimal_epsilon]
+    read = examination.layer or examination.exported.layer
+    sized = with_sizes_of(examination.module, stated, examination.semantics.d_model, read).with_decimal_epsilon
+    if read is not None:
+        return [sized]
+    counts = head_counts(examination.bench(examination.dtypes[0]), sized)
+    examination.heads_known = counts.known
+    return counts.of(sized)
+
+
+def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
+    """Whether an item that is padding alone comes out as NaN; False where no mask can say that it is."""
+    semantics = examination.semantics
+    padding = np.ones((semantics.B, 1, 1, semantics.S), np.bool_)
+    padding[0] = False
+    x = np.random.default_rng(0).normal(size=(semantics.B, semantics.S, semantics.d_model)).astype(np.float32)
+    try:
+        masks = Masks(padding, None, sequence=semantics.S)
+        feeds = module_feeds(semantics, x, masks, num_heads, always_causal=examination.always_causal)
+        output = examination.module.run(feeds)["output"]
+    except (ExecutionError, NotImplementedError):
+        return False
+    return bool(np.isnan(semantics.batch_first(output)[0]).any())
+
+
+def _runs_in(examination: Examination, dtype: DtypeName) -> bool:
+    """Whether its output is in the format of its input and its parameters."""
+    try:
+        bench = examination.bench(dtype)
+        return bool(bench.output(bench.x()).dtype == FORMATS[dtype].numpy)
+    except (ExecutionError, RuntimeError):
+        return False

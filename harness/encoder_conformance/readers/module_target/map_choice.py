@@ -1,0 +1,124 @@
+"""Chooses the map of own parameters to the specification's, and proves it: one that was read, or that is searched."""
+
+from dataclasses import replace
+
+from encoder_conformance.protocol.findings import SourceLine
+from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.exporting import Exported
+from encoder_conformance.readers.module_target.locating import locate
+from encoder_conformance.readers.module_target.mapping import ElementMap
+from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for, prove, shapes_of
+from encoder_conformance.readers.module_target.searching import search_map
+from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
+from encoder_conformance.spec.layer import Layer
+
+
+def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
+    """Proves the map that was read, or searches one for the stated layer; then finds stages and own values."""
+    stated = alternatives[0] if alternatives else None
+    layer = examination.layer
+    if layer is not None and examination.map is not None:
+        _prove(examination, examination.map, layer)
+        examination.wrong_by_that_alone = _is_as_read(examination, examination.map, layer)
+        if _is_misread(examination):
+            layer = None
+    bench = examination.bench(examination.dtypes[0])
+    if stated is not None and not _fits(examination, stated):
+        found = search_map(bench, alternatives)
+        if found is not None:
+            examination.map, examination.absent, examination.searched = found.map, found.absent, found.search
+            stated = examination.stated = found.layer
+            examination.heads_known |= found.search.deviation is not None or found.search.head_counts == 1
+    if examination.map is None:
+        return
+    examination.own_values = examination.map.held(examination.module.flat())
+    judged_as = layer if examination.searched is None and layer is not None else stated
+    if judged_as is not None:
+        parameters = parameters_for(judged_as, examination.absent)
+        examination.map.load(bench.module, parameters)
+        examination.stages = locate(bench, judged_as, parameters)
+
+
+def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
+    """Proves in float64 if it computes in that, else in float32: a step that is cast to float32 is as exact as that.
+    What is right in float32, and in float64 not even as exact as that, is wrong in float64, and judged there too. What
+    is wrong in both is judged in float32 alone where something in it is cast: its noise is no sign of another fault."""
+    widest, *narrower = examination.dtypes
+    examination.proof = prove(examination.long_bench(widest, layer), map, layer, examination.absent)
+    if narrower and not examination.proof.holds:
+        wide = examination.long_bench(widest, layer)
+        narrow = prove(examination.long_bench("float32", layer), map, layer, examination.absent)
+        if narrow.holds:
+            inside = prove(wide, map, layer, examination.absent, inside="float32")
+            examination.proof, examination.narrow_inside = narrow, inside.holds
+        elif is_cast(wide):
+            examination.proof, examination.narrow_inside = narrow, True
+        examination.dtypes = ("float32",) if examination.narrow_inside else examination.dtypes
+
+
+def _is_as_read(examination: Examination, map: ElementMap, layer: Layer) -> bool:
+    """Whether nothing but what is read twice tells the live module from the layer: with the map of its graph, and not
+    of its names, it is proved."""
+    if not examination.read_twice or examination.proof is None or examination.proof.holds:
+        return False
+    graph = examination.exported.map
+    assert graph is not None
+    as_read = {place: graph.elements[place] for _, place, _ in examination.read_twice}
+    bench = examination.long_bench(examination.proof.dtype, layer)
+    return prove(bench, replace(map, elements={**map.elements, **as_read}), layer, examination.absent).holds
+
+
+def _is_misread(examination: Examination) -> bool:
+    """Whether the live module is something else than what was read off it, for no reason that is known. Nothing of that
+    is kept, then."""
+    proof = examination.proof
+    if proof is None or proof.holds or examination.read_twice or examination.unread or examination.tied:
+        return False
+    if _has_norms_of_its_own(examination):
+        return False
+    assert examination.map is not None
+    live = changing(examination.bench("float32"), examination.map)
+    seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
+    unlike = f"what was read off it gives another output ({seen})"
+    exported = examination.exported
+    of_marks = "score-scale-unusual" if live else ""
+    taken_for = [each for each in exported.taken_for if each.kind != of_marks]
+    problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
+    said = {each.kind for each in exported.taken_for}
+    places = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
+    notes = tuple(each for each in exported.notes if each.kind not in said)
+    examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
+    examination.layer = examination.map = examination.proof = None
+    examination.absent = ()
+    return True
+
+
+_NORMS = ("unbiased-epsilon-outside-root", "unbiased-variance", "epsilon-outside-root")
+"""Forms of a norm that people write by hand, the most frequent first."""
+
+
+def _has_norms_of_its_own(examination: Examination) -> bool:
+    """Whether it is what was read off it but for the formula of its norms, as the Annotated Transformer's are of
+    `torch.std`. It is proved so then, and its cases tell the formula."""
+    layer, map = examination.layer, examination.map
+    if (
+        layer is None
+        or map is None
+        or not any(each.kind == "norm-approximate" for each in examination.exported.taken_for)
+    ):
+        return False
+    for form in _NORMS:
+        bench = examination.long_bench(examination.dtypes[0], layer)
+        found = prove(replace(bench, variants={"norm1": form, "norm2": form}), map, layer, examination.absent)
+        if found.holds:
+            examination.proof = found
+            return True
+    return False
+
+
+def _fits(examination: Examination, stated: Layer) -> bool:
+    """Whether the map that was read has the stated layer's parameters, but for those that do nothing."""
+    if examination.map is None:
+        return False
+    have = {name: elements.shape for name, elements in examination.map.elements.items()}
+    return have == {name: shape for name, shape in shapes_of(stated).items() if name not in examination.absent}
