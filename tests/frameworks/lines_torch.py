@@ -103,3 +103,11 @@ class DropsAlways(Block):
 class DrawsByItself(Block):
     def activate(self, x: Tensor) -> Tensor:
         return F.gelu(x + 0.1 * torch.randn_like(x))  # here: DrawsByItself
+
+
+class NoSkip(Block):
+    """The line of the sum that is missing is the layer's, and none inside of what attention does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention(self.norm1(x))  # here: NoSkip
+        return x + self.down(self.activate(self.up(self.norm2(x))))

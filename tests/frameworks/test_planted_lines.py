@@ -54,6 +54,7 @@ def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: 
         at_release("NormOfAnotherKind", "neither LayerNorm nor RMSNorm"),
         ("DropsAlways", "it answers at random"),
         at_release("DrawsByItself", "it answers at random"),
+        at_release("NoSkip", "residual1 is missing"),
     ],
 )
 def test_a_bug_in_pytorch_is_named_with_its_line_once(

@@ -21,7 +21,9 @@ _TRACE, _CLASSES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy
 _OURS = str(PACKAGE)
 _LAYERS = f"{os.sep}nn{os.sep}"
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (.+))?')
+_READ_FOR = re.compile(r" at '[^']+', read for '([^']+)'")
+"""Of a value that stands where another should: what is made of it."""
 _CLASS = re.compile(r"'([\w.]+)'")
 
 
@@ -44,7 +46,9 @@ class SourceLines:
         """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
         stands there; "" for none."""
         node = self._quoted(problem)
-        return "" if node is None else ": ".join(filter(None, self._own(node, placing=True))) or self._found(node)
+        found = _READ_FOR.search(problem)
+        beside = next((each for each in self._model.graph.node if found and found[1] in each.output), None)
+        return "" if node is None else ": ".join(filter(None, self._own(node, True, beside))) or self._found(node)
 
     def _found(self, node: onnx.NodeProto) -> str:
         """The line of a node of which the exporter keeps none."""
@@ -94,20 +98,41 @@ class SourceLines:
             node = readers[node.output[0]]
         return node
 
-    def _own(self, node: onnx.NodeProto, *, placing: bool = False) -> tuple[str, str]:
-        """`placing`: of a norm the line that calls it, and none in its own file."""
+    def _own(
+        self, node: onnx.NodeProto, placing: bool = False, beside: onnx.NodeProto | None = None
+    ) -> tuple[str, str]:
+        """`placing`: of a norm the line that calls it, and none in its own file. `beside`: the line of the function
+        that leads to this one, too."""
+        lines, own = self._frames(node, placing)
+        if beside is not None:
+            own = _shared(own, self._frames(beside, placing)[1]) or own
+        if not own:
+            return "", ""
+        found, at = own[-1]
+        code = lines[at + 1] if at + 1 < len(lines) and not _FRAME.match(lines[at + 1]) else ""
+        return f"{Path(found[1]).name}:{found[2]}", code
+
+    def _frames(self, node: onnx.NodeProto, placing: bool) -> tuple[list[str], list[_At]]:
+        """The lines of its trace, and those frames among them that may be told, the outermost first."""
         trace = next((entry.value for entry in node.metadata_props if entry.key == _TRACE), "")
         lines = [line.strip() for line in trace.splitlines() if line.strip()]
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
         theirs = tuple(f"{folder}{os.sep}" for folder in (self._library or _OURS, _OURS))
         own = [each for each in frames if not each[0][1].startswith(theirs)]
         own = _of_the_layer(own, node, placing=placing)
-        own = own or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
-        if not own:
-            return "", ""
-        found, at = own[-1]
-        code = lines[at + 1] if at + 1 < len(lines) and not _FRAME.match(lines[at + 1]) else ""
-        return f"{Path(found[1]).name}:{found[2]}", code
+        return lines, own or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
+
+
+def _shared(frames: list[_At], others: list[_At]) -> list[_At]:
+    """The frames of the functions that lead to others as well, from the outermost to the one that calls both."""
+    kept = []
+    for (one, at), (other, _) in zip(frames, others, strict=False):
+        if (one[1], one[3]) != (other[1], other[3]):
+            break
+        kept.append((one, at))
+        if one[2] != other[2]:
+            break
+    return kept
 
 
 def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> list[_At]:

@@ -145,10 +145,9 @@ class Walk:
             self.reach(step.reads[0], found, step)
         else:
             stage = stage_of(step.step)
-            at = f"at '{found.name}'"
-            if isinstance(found, TracedInput):  # which no line makes
-                at = f"in '{self.readers[step.makes]}'"
-            there = f"{formula(found)} {at}"
+            at = "" if isinstance(found, TracedInput) else f" at '{found.name}'"  # an input is of no line
+            reader = self.readers.get(step.makes)
+            there = formula(found) + at + (f", read for '{reader}'" if reader else "")
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
             raise UnsupportedPattern(message, "parallel" if _is_side_by_side(found) else None)
 
