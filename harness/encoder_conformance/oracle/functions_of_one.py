@@ -10,7 +10,7 @@ import numpy as np
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.equation import Operands, evaluate_tree
 from encoder_conformance.oracle.forms.activation import ACTIVATION
-from encoder_conformance.spec.axes import Array, Elementwise
+from encoder_conformance.spec.axes import Elementwise
 from encoder_conformance.spec.load import load
 
 FUNCTIONS_OF_ONE = (
@@ -88,7 +88,7 @@ def function_of_one(inputs: Elementwise, observed: Elementwise) -> FunctionOfOne
     return None
 
 
-def _fitted(text: str, inputs: Array, observed: Array) -> Iterator[float]:
+def _fitted(text: str, inputs: Elementwise, observed: Elementwise) -> Iterator[float]:
     """The number that leaves the least square error, from the start that leaves least; nothing where there is none."""
     left = {c: float(np.sum((_value(text, inputs, c) - observed) ** 2)) for c in _STARTS}
     c = min(left, key=lambda each: left[each] if np.isfinite(left[each]) else np.inf)
@@ -105,7 +105,7 @@ def _fitted(text: str, inputs: Array, observed: Array) -> Iterator[float]:
     yield c
 
 
-def _value(text: str, x: Array, c: float) -> Array:
+def _value(text: str, x: Elementwise, c: float) -> Elementwise:
     """The equation of x and c alone, in float64."""
     layer = next(iter(load().layers.values()))  # of whose sizes it names none
     operands = Operands(layer, {"x": x, "c": np.asarray(c)}, {})

@@ -35,10 +35,7 @@ def described(found: Examination) -> ModuleDescription:
         unused=tuple(found.map.unused()) if found.map else (),
         of_no_step=found.of_no_step,
         aliases=dict(found.module.aliases),
-        tied=found.tied,
-        read_twice=found.read_twice,
-        wrong_by_that_alone=found.wrong_by_that_alone,
-        unread=found.unread,
+        **_of_twice(found),
         untrained=found.module.untrained,
         misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
         proof=found.proof,
@@ -52,6 +49,16 @@ def described(found: Examination) -> ModuleDescription:
         padded_item_is_nan=found.padded_item_is_nan,
         adapter="",
     )
+
+
+def _of_twice(found: Examination) -> dict[str, Any]:
+    """Which parameters are read in two places, or in none."""
+    return {
+        "tied": found.tied,
+        "read_twice": found.read_twice,
+        "wrong_by_that_alone": found.wrong_by_that_alone,
+        "unread": found.unread,
+    }
 
 
 def _notes(found: Examination) -> tuple[Finding, ...]:

@@ -17,7 +17,8 @@ from encoder_conformance.readers.onnx_file.graph.execution import LARGE, Executi
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import reach_in_file
-from encoder_conformance.readers.onnx_file.layer.description import describe, final_norm_apart
+from encoder_conformance.readers.onnx_file.layer.beyond import final_norm_apart
+from encoder_conformance.readers.onnx_file.layer.description import describe
 from encoder_conformance.readers.onnx_file.layer.far import FarChoices, FarRun, far_run, names_of, read_far
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, locate_parameters
 from encoder_conformance.readers.onnx_file.layer.rounding import judge_rounding
