@@ -1,8 +1,6 @@
 """A file of many parameters against its module, whose layers are read one by one."""
 
 import json
-import runpy
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,14 +82,9 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(exported: Callable[[str], Path]) -> Path:
     """A folder with the source and the file that was made from it, whose numbers are beside it."""
-    folder = tmp_path_factory.mktemp("large")
-    (folder / "source.py").write_text(textwrap.dedent(SOURCE))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(folder)
-        runpy.run_path("source.py", run_name="__main__")
-    return folder
+    return exported(SOURCE)
 
 
 @pytest.fixture

@@ -190,6 +190,17 @@ class WholeInputs:
             hidden=shape.hidden,
         )
 
+    def unmasked(self, case: WholeCase) -> Mapping[str, Array]:
+        """Each mask of a case that hides something → a value in its place that hides nothing."""
+        visible, masks = np.ones((case.batch, case.sequence), np.bool_), set(self.masks)
+        whole = {
+            port.name: _mask(visible, given.shape, given.dtype, self.meaning.get(port.name) or _meaning_of(port))
+            for port in self.file.inputs
+            if port.name in masks
+            for given in (case.inputs[port.name],)
+        }
+        return {name: value for name, value in whole.items() if not np.array_equal(value, case.inputs[name])}
+
     def alone(self, case: WholeCase) -> Mapping[str, Array]:
         """The inputs of the first item of a case by itself."""
         return {port.name: self._first(port, case.inputs[port.name]) for port in self.file.inputs}

@@ -1,9 +1,19 @@
 """The steps of one call: what makes each value inside of a file or a module, and of which others."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 from encoder_conformance.protocol.findings import Plain
 from encoder_conformance.spec.strict import Frozen
+
+_SHOWN, _OF_EACH = 1 << 24, 1 << 19
+"""Elements of all parameters that are shown with a call; and, where there are more, of each that is."""
+
+
+def most_shown(sizes: Iterable[int]) -> int:
+    """Elements of the largest parameter whose values are shown, where all have these: of a large model those of its
+    vectors and of its small tables, for the rest is as large as the model."""
+    return _SHOWN if sum(sizes) <= _SHOWN else _OF_EACH
 
 
 class TracedStep(Frozen):

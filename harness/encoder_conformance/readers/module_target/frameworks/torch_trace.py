@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -11,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.protocol.steps import TracedStep, most_shown
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.spec.axes import Array
 
@@ -19,8 +18,10 @@ from encoder_conformance.spec.axes import Array
 class Operators(SeesOperators):
     """Records the operators that are called, of tensors that are given and of those that are made of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most`: elements of the largest parameter whose value is shown."""
         super().__init__()
+        self._most = most
         self.steps: list[TracedStep] = []
         self.values: dict[str, Array] = {}
         self.parts: list[str] = []
@@ -51,7 +52,7 @@ class Operators(SeesOperators):
         self.steps.append(TracedStep(value=number, made_by=made_by, takes=takes, given=given))
         self._names[id(tensor)] = number
         self._held.append(tensor)
-        if tensor.is_floating_point():  # a copy: one that is written into later shows what it is now
+        if tensor.is_floating_point() and (given != "parameter" or tensor.numel() <= self._most):  # a copy: one that is written into later shows what it is now
             self.values[number] = to_numpy(tensor.detach()).copy()
 
 
@@ -86,10 +87,11 @@ def _in_parts() -> Iterator[None]:
 
 def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[TracedStep], dict[str, Array]]:
     """The steps of a call, and the values of floating-point numbers by the number of their step."""
-    operators = Operators()
+    own = [*module.named_parameters(), *module.named_buffers()]
+    operators = Operators(most_shown(tensor.numel() for _, tensor in own))
     for name, tensor in tensors.items():
         operators.give(tensor, name, "input")
-    for path, tensor in chain(module.named_parameters(), module.named_buffers()):
+    for path, tensor in own:
         operators.give(tensor, path, "parameter")
     with torch.no_grad(), told_parts(module, operators), _in_parts(), operators:
         module(**tensors)

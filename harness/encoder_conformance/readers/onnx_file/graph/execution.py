@@ -21,6 +21,7 @@ from onnx.reference import ReferenceEvaluator
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.readers.onnx_file.graph.reference import evaluator
+from encoder_conformance.readers.onnx_file.graph.weights_beside import write_weights_beside
 from encoder_conformance.spec.axes import Array
 
 Session = TypeVar("Session")
@@ -141,13 +142,20 @@ class ModelRunner:
         return other
 
 
-def loaded(serialized: Callable[[], bytes], load: Callable[[bytes | Path], Session], *, large: bool) -> Session:
-    """`load` of the serialized model. What loading a large one took is given back to the system."""
+def loaded(
+    model: Callable[[], onnx.ModelProto],
+    load: Callable[[bytes | Path], Session],
+    *,
+    large: bool,
+    outputs: Sequence[onnx.ValueInfoProto] = (),
+    nodes: Sequence[onnx.NodeProto] = (),
+) -> Session:
+    """`load` of the model with more outputs, and more nodes behind its own. What loading a large one took is given back
+    to the system."""
     if not large:
-        return load(serialized())
+        return load(_serialized_with(model(), outputs, nodes))
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(serialized())
+        path = write_weights_beside(model(), Path(folder), outputs, nodes)
         give_freed_memory_back()
         session = load(path)
     give_freed_memory_back()
@@ -184,11 +192,11 @@ def _session(model: onnx.ModelProto, shown: list[str], nodes: Sequence[onnx.Node
         return ort.InferenceSession(given, options, ["CPUExecutionProvider"])
 
     outputs = [onnx.ValueInfoProto(name=name) for name in shown]
-    return loaded(lambda: serialized_with(model, outputs, nodes), load, large=model.ByteSize() > LARGE)
+    return loaded(lambda: model, load, large=model.ByteSize() > LARGE, outputs=outputs, nodes=nodes)
 
 
-def serialized_with(
-    model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = (), nodes: Iterable[onnx.NodeProto] = ()
+def _serialized_with(
+    model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto], nodes: Iterable[onnx.NodeProto]
 ) -> bytes:
     """The model with more outputs, and more nodes behind its own: on itself, for as long as it takes, for a copy is as
     large as its weights."""
