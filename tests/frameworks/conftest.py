@@ -31,7 +31,7 @@ def strangers() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A text as source.py in a folder of its own, in which it was run once as a program: what it writes is beside it."""
+    """A text as source.py in a folder of its own, where it was run once as a program: what it writes is beside it."""
 
     def written(text: str) -> Path:
         folder = tmp_path_factory.mktemp("exported")

@@ -1,6 +1,6 @@
 """The steps of one call: what makes each value inside of a file or a module, and of which others."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from encoder_conformance.protocol.findings import Plain
@@ -11,8 +11,8 @@ _SHOWN, _OF_EACH = 1 << 24, 1 << 19
 
 
 def most_shown(sizes: Iterable[int]) -> int:
-    """Elements of the largest parameter whose values are shown, where all have these: of a large model those of its
-    vectors and of its small tables, for the rest is as large as the model."""
+    """Elements of the largest parameter that is shown, or value of parameters alone, where all parameters have these:
+    of a large model its vectors and its small tables are, for the rest is as large as the model."""
     return _SHOWN if sum(sizes) <= _SHOWN else _OF_EACH
 
 
@@ -24,3 +24,8 @@ class TracedStep(Frozen):
     made_by: Plain
     takes: tuple[Plain, ...]
     given: Literal["", "input", "parameter"] = ""
+
+
+def of_parameters(step: TracedStep, before: Collection[str]) -> bool:
+    """Whether a value is a parameter, or made of such values alone; `before`: those of the steps before it."""
+    return step.given == "parameter" or (bool(step.takes) and all(name in before for name in step.takes))

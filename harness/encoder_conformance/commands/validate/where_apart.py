@@ -8,6 +8,7 @@ from encoder_conformance.blackbox.unread import unread
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison
+from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.subjects.subject import SubjectRequest
 
@@ -52,16 +53,19 @@ def _opened(source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> S
 
 
 def first_step_apart(
-    whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]
+    whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun], *, few: bool
 ) -> Finding | None:
-    """Where the file leaves its source, by the values of both inside."""
+    """Where the file leaves its source, by the values of both inside: of a large file, in the smallest case."""
     off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
     own = _opened(source, file, runs)
     if not off or own is None:
         return None
     worst = max(off, key=lambda each: each.rms or 0.0).case
-    case = next(each for each in whole.cases if each.name == worst)
+    apart = [each for each in whole.cases if each.name in ({each.case for each in off} if few else {worst})]
+    case = min(apart, key=lambda each: each.batch * each.sequence)
     found = where_apart(own, source, case)
+    if few:
+        give_freed_memory_back()  # of all values of both
     if found is None:
         return None
     hint = "values are paired by their numbers; what the two spell otherwise has no pair"

@@ -184,10 +184,13 @@ class ModuleTarget(ModuleAdapter):
         return {"outputs": list(answer), "given": given}, answer
 
     def traced(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """What it computes inside, step by step."""
+        """What it computes inside, step by step. The copy that shows it is not kept."""
         whole, given = self.whole_given(message)
         copied = whole.disturbed(message["precision"], None, 0.0)
         steps, values = copied.steps({given[name]: value for name, value in tensors.items()})
+        del whole, copied
+        self.whole = None
+        give_freed_memory_back()
         return {"steps": [step.model_dump(mode="json") for step in steps]}, values
 
     def whole_given(self, message: dict[str, Any]) -> tuple[WholeModule, dict[str, str]]:

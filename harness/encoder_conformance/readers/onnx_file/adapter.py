@@ -21,7 +21,8 @@ from encoder_conformance.protocol.quantised import RoundingLooked
 from encoder_conformance.readers.onnx_file.calling import CalledFile
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded
+from encoder_conformance.readers.onnx_file.graph.execution import loaded
+from encoder_conformance.readers.onnx_file.graph.size import is_large
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
@@ -55,6 +56,7 @@ class OnnxFile(Adapter):
                 return self.called(message, tensors)
             case "trace":
                 steps, values = self.whole_file(Path(message["target"])).steps(message["precision"], tensors)
+                give_freed_memory_back()  # of a model that shows all its values
                 return {"steps": [step.model_dump(mode="json") for step in steps]}, values
             case "rounding":
                 return {"description": self.looked_at(message, tensors).model_dump(mode="json")}, {}
@@ -167,12 +169,11 @@ class OnnxFile(Adapter):
         Of a large file there is one at a time.
         """
         if kind not in self.sessions:
-            large = self.model.ByteSize() > LARGE
-            if large:
+            if is_large(self.model):
                 self.sessions.clear()
                 self.whole = None
             model = self.stored if kind == "deployed" and self.as_stored else lambda: self.model
-            self.sessions[kind] = loaded(model, self.opened, large=large, outputs=self.shown(kind))
+            self.sessions[kind] = loaded(model, self.opened, self.shown(kind))
         return self.sessions[kind]
 
     def opened(self, model: bytes | Path) -> Session:
