@@ -121,6 +121,7 @@ def test_the_layers_of_a_large_model_are_compared_one_by_one(against: Callable) 
     said = {each["kind"]: each["message"] for each in findings(validation, "note")}
     assert "was not asked in onnxruntime disable" in said["sampled"]
     assert "its 3 layers, layers.0 to layers.2, were read each by itself" in said["too-large-as-one"]
+    assert "each by itself hides positions by src_mask (true = ignore)" in said["too-large-as-one"]
     assert "parameters were compared, and no stage of it; end to end y" in " ".join(printed.split())
 
 

@@ -106,6 +106,8 @@ class ModuleTarget(ModuleAdapter):
         self.ungiven = description.ungiven
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
+        if message["like"]:  # more of a large model is to come
+            give_freed_memory_back()
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
 
     def read(self, whole: Any, message: dict[str, Any]) -> Examination:
