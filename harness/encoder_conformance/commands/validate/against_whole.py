@@ -76,7 +76,8 @@ def compare_whole(
         answered, left = compared(name, expected, files, found.failed), []
     notes = (*answered.notes, *_notes(called, found, inputs), *_left_out(left))
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
-    return replace(answered, notes=notes, first_apart=first_step_apart(answered, called, file, runs, few=few))
+    first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
+    return replace(answered, notes=notes, first_apart=first_apart)
 
 
 def _left_out(left: Sequence[RuntimeRun]) -> Iterator[Finding]:

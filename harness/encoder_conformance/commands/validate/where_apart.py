@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from encoder_conformance.blackbox.comparing import Outputs
+from encoder_conformance.blackbox.first_apart import FirstApart
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import Source, where_apart
 from encoder_conformance.blackbox.unread import unread
@@ -53,7 +55,13 @@ def _opened(source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> S
 
 
 def first_step_apart(
-    whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun], *, few: bool
+    whole: WholeComparison,
+    source: Source,
+    file: ExaminedFile,
+    runs: Sequence[RuntimeRun],
+    inputs: WholeInputs,
+    *,
+    few: bool,
 ) -> Finding | None:
     """Where the file leaves its source, by the values of both inside: of a large file, in the smallest case."""
     off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
@@ -63,9 +71,7 @@ def first_step_apart(
     worst = max(off, key=lambda each: each.rms or 0.0).case
     apart = [each for each in whole.cases if each.name in ({each.case for each in off} if few else {worst})]
     case = min(apart, key=lambda each: each.batch * each.sequence)
-    found = where_apart(own, source, case)
-    if few:
-        give_freed_memory_back()  # of all values of both
+    found = _first_of(own, source, [_one_item(case, inputs), case.inputs] if few else [case.inputs])
     if found is None:
         return None
     hint = "values are paired by their numbers; what the two spell otherwise has no pair"
@@ -75,3 +81,19 @@ def first_step_apart(
         message = f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
         said = noted("first-step-apart", message, case=case.name, **found.about)
     return said.model_copy(update={"hint": hint})
+
+
+def _one_item(case: WholeCase, inputs: WholeInputs) -> Outputs:
+    """The item of a case of which most is hidden: the values of all items are as large as a large model."""
+    return inputs.alone(case, 0 if case.hidden is None else int(case.hidden.sum(-1).argmax()))
+
+
+def _first_of(own: Source, source: Source, asked: Sequence[Outputs]) -> FirstApart | str | None:
+    """The first step apart, with the first of these inputs with which there is one; else what the last one showed."""
+    found: FirstApart | str | None = None
+    for inputs in asked:
+        found = where_apart(own, source, inputs)
+        give_freed_memory_back()  # of all values of both
+        if isinstance(found, FirstApart):
+            break
+    return found
