@@ -24,7 +24,7 @@ def trained(layer: str) -> EncoderLayer:
     encoder = layer_of(chosen.model_dump(mode="json"), "float32", 0)
     encoder(np.zeros((1, 2, chosen.d_model), np.float32))
     draw = np.random.default_rng(0)
-    encoder.set_weights([draw.normal(size=weight.shape).astype(np.float32) for weight in encoder.get_weights()])
+    encoder.set_weights([draw.normal(0, 0.3, weight.shape).astype(np.float32) for weight in encoder.get_weights()])
     return encoder
 
 

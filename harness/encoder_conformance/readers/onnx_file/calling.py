@@ -107,9 +107,9 @@ def _shown(steps: Iterable[TracedStep], values: Mapping[str, Any], most: int) ->
     for number, step in enumerate(steps):
         if is_constant := of_parameters(step, constant):
             constant.add(step.value)
-        value = values.get(step.value)
+        value = np.asarray(values.get(step.value))
         if _is_real(value) and (not is_constant or value.size <= most):
-            yield str(number), np.asarray(value)
+            yield str(number), value
 
 
 def _given(names: Iterable[str], kind: Literal["input", "parameter"]) -> Iterator[TracedStep]:

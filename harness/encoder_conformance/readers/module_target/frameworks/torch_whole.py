@@ -83,7 +83,8 @@ def _blocks(value: Tensor) -> Sequence[Tensor]:
     """Of the rows of a parameter: what is drawn for a table of words is as large as several layers."""
     if not value.ndim or not value.numel():
         return (value,)
-    return value.split(max(1, _BLOCK * value.shape[0] // value.numel()))
+    rows = max(1, _BLOCK * value.shape[0] // value.numel())
+    return [value[at : at + rows] for at in range(0, len(value), rows)]
 
 
 def _disturbed(value: Tensor, generator: torch.Generator, roundoff: float) -> Tensor:
