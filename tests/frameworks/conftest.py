@@ -1,6 +1,9 @@
 """What the tests of several files share."""
 
 import importlib.util
+import runpy
+import textwrap
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -24,3 +27,18 @@ def strangers() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A text as source.py in a folder of its own, where it was run once as a program: what it writes is beside it."""
+
+    def written(text: str) -> Path:
+        folder = tmp_path_factory.mktemp("exported")
+        (folder / "source.py").write_text(textwrap.dedent(text))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.chdir(folder)
+            runpy.run_path("source.py", run_name="__main__")
+        return folder
+
+    return written

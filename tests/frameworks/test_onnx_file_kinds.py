@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benchmarks.onnx_files.planted import Planted
 from encoder_conformance.readers.onnx_file.calling import CalledFile
-from encoder_conformance.readers.onnx_file.graph import execution
+from encoder_conformance.readers.onnx_file.graph import execution, size
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface import probe_runs
 
@@ -245,6 +245,19 @@ def test_a_run_of_the_outputs_holds_no_other_value_and_a_trace_is_of_arrays_of_i
     assert all(value.flags.owndata for value in values.values())
     assert all(np.array_equal(values[name], few[name]) for name in few)
     assert np.array_equal(runner.run(feeds)["y"], values["y"])
+
+
+def test_a_large_model_gives_the_same_with_its_weights_in_a_file_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspected(Between(), tmp_path / "model.onnx", (2, 8, 14), {0: "batch", 2: "frames"})
+    model, feeds = onnx.load(tmp_path / "model.onnx"), {"frames": np.ones((2, 8, 14), np.float32)}
+    before, due = model.SerializeToString(), execution.ModelRunner(model).trace(feeds)
+    monkeypatch.setattr(size, "LARGE", 0)
+    values = execution.ModelRunner(model).trace(feeds)
+    assert values.keys() == due.keys()
+    assert all(np.array_equal(values[name], due[name]) for name in due)
+    assert model.SerializeToString() == before
 
 
 @pytest.mark.release

@@ -21,10 +21,10 @@ POST_RELU = load().layers["post-relu"]
 def trained(layer: str) -> EncoderLayer:
     """The encoder as a user has it after training, with weights that no initialisation gives."""
     chosen = load().layers[layer]
-    encoder = layer_of(chosen.model_dump(mode="json"), "float32")
+    encoder = layer_of(chosen.model_dump(mode="json"), "float32", 0)
     encoder(np.zeros((1, 2, chosen.d_model), np.float32))
     draw = np.random.default_rng(0)
-    encoder.set_weights([draw.normal(size=weight.shape).astype(np.float32) for weight in encoder.get_weights()])
+    encoder.set_weights([draw.normal(0, 0.3, weight.shape).astype(np.float32) for weight in encoder.get_weights()])
     return encoder
 
 
@@ -66,7 +66,7 @@ def of_a_layer_with_more(folder: Path) -> Path:
             super().build(shape)
             self.gate = self.add_weight(shape=(3,), name="gate")
 
-    deeper = Deeper(*layer_of(POST_RELU.model_dump(mode="json"), "float32").sublayers)
+    deeper = Deeper(*layer_of(POST_RELU.model_dump(mode="json"), "float32", 0).sublayers)
     deeper(np.zeros((1, 2, POST_RELU.d_model), np.float32))
     return saved(deeper, folder / "other.weights.h5")
 

@@ -1,7 +1,6 @@
 """A file against its source as two black boxes: whatever layer it is, and whatever stands before and after it."""
 
 import json
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,20 +24,21 @@ from torch.nn import functional as F
 class Parallel(nn.Module):
     """Attention and a gated network side by side, which no layer of the specification is."""
 
-    def __init__(self, offset=0, times=1.0, gate=F.silu, noisy=False, needed=False):
+    def __init__(self, offset=0, times=1.0, gate=F.silu, noisy=False, masked=True):
         super().__init__()
         torch.manual_seed(0)
         self.words, self.places = nn.Embedding(50, 16), nn.Embedding(40, 16)
         self.norm, self.qkv, self.o = nn.LayerNorm(16), nn.Linear(16, 48), nn.Linear(16, 16)
         self.up, self.down = nn.Linear(16, 64), nn.Linear(32, 16)
-        self.offset, self.times, self.gate, self.noisy = offset, times, gate, noisy
+        self.offset, self.times, self.gate, self.noisy, self.masked = offset, times, gate, noisy, masked
 
     def forward(self, ids, attention_mask):
         x = self.words(ids) + self.places(torch.arange(ids.shape[1]) + self.offset)
         h = self.norm(x)
         q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(h).chunk(3, -1))
         s = self.times * q @ k.transpose(-1, -2) / 8**0.5
-        s = s.masked_fill(attention_mask[:, None, None] == 0, torch.finfo(s.dtype).min)
+        hidden = (attention_mask if self.masked else attention_mask + 1)[:, None, None] == 0
+        s = s.masked_fill(hidden, torch.finfo(s.dtype).min)
         a, b = self.up(h).chunk(2, -1)
         y = x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)) + self.down(self.gate(a) * b)
         return y + 1e-3 * torch.randn_like(y) if self.noisy else (y, y[:, 0])
@@ -56,6 +56,10 @@ def gelu():
     return Parallel(gate=F.gelu).eval()
 
 
+def unmasked():
+    return Parallel(masked=False).eval()
+
+
 def noisy():
     return Parallel(noisy=True).eval()
 
@@ -70,6 +74,7 @@ if __name__ == "__main__":
     told = {"input_names": ["ids", "attention_mask"], "output_names": ["y", "first"], "dynamic_axes": axes}
     torch.onnx.export(right(), (ids, mask), "right.onnx", dynamo=False, **told)
     torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
+    torch.onnx.export(unmasked(), (ids, mask), "unmasked.onnx", dynamo=False, **told)
     ids, mask = torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.int64)
     mask[1, 6:] = 0
     for name, made in (("right", right), ("shifted", shifted), ("gelu", gelu)):
@@ -80,16 +85,9 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(exported: Callable[[str], Path]) -> Path:
     """A folder with the source and two files that were made from it."""
-    import runpy
-
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "source.py").write_text(textwrap.dedent(SOURCE))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(folder)
-        runpy.run_path("source.py", run_name="__main__")
-    return folder
+    return exported(SOURCE)
 
 
 @pytest.fixture
@@ -127,6 +125,20 @@ def test_what_stands_before_a_layer_or_in_it_is_compared(against: Callable, sour
         "gelu": "from ",
     }
     assert any(each["message"].startswith(made_by[source]) for each in found["findings"]), said
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "unread_by"),
+    [("right.onnx", "unmasked", "source"), of_a_release("unmasked.onnx", "right", "file")],
+)
+def test_a_mask_that_one_of_the_two_does_not_read_is_named(
+    against: Callable, file: str, source: str, unread_by: str
+) -> None:
+    status, found, said = against(file, source)
+    assert (status, found["conclusion"]) == (1, "wrong"), said
+    told = [each for each in found["findings"] if each["kind"] == "mask-ignored" and each["phase"] == "whole"]
+    assert [(each["about"]["input"], each["about"]["unread_by"]) for each in told] == [("attention_mask", unread_by)]
+    assert "gives the same whatever 'attention_mask' hides" in told[0]["message"]
 
 
 @pytest.mark.release

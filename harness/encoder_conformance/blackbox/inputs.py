@@ -190,14 +190,25 @@ class WholeInputs:
             hidden=shape.hidden,
         )
 
-    def alone(self, case: WholeCase) -> Mapping[str, Array]:
-        """The inputs of the first item of a case by itself."""
-        return {port.name: self._first(port, case.inputs[port.name]) for port in self.file.inputs}
+    def unmasked(self, case: WholeCase) -> Mapping[str, Array]:
+        """Each mask of a case that hides something → a value in its place that hides nothing."""
+        visible, masks = np.ones((case.batch, case.sequence), np.bool_), set(self.masks)
+        whole = {
+            port.name: _mask(visible, given.shape, given.dtype, self.meaning.get(port.name) or _meaning_of(port))
+            for port in self.file.inputs
+            if port.name in masks
+            for given in (case.inputs[port.name],)
+        }
+        return {name: value for name, value in whole.items() if not np.array_equal(value, case.inputs[name])}
 
-    def _first(self, port: WholeInput, value: Array) -> Array:
-        """The first item of [B, ...], as a batch of one; the value itself where it is one for all items."""
+    def alone(self, case: WholeCase, item: int = 0) -> Mapping[str, Array]:
+        """The inputs of one item of a case by itself."""
+        return {port.name: self._of_item(port, case.inputs[port.name], item) for port in self.file.inputs}
+
+    def _of_item(self, port: WholeInput, value: Array, item: int) -> Array:
+        """An item of [B, ...], as a batch of one; the value itself where it is one for all items."""
         axes = [place for place, (role, size) in enumerate(self._axes(port)) if role == "batch" and size != 1]
-        return value.take([0], axis=axes[0]) if axes else value
+        return value.take([item], axis=axes[0]) if axes else value
 
     def refilled(self, case: WholeCase) -> Mapping[str, Array]:
         """The inputs of a case with other ids and other values where positions are hidden."""

@@ -26,7 +26,7 @@ from encoder_conformance.spec.load import load, load_deviations
 _EVALUATIONS = 2000
 """Of equations: some four seconds, of as many numbers as are looked at."""
 _MOST = 1 << 11
-"""Numbers that are looked at: those of the first items."""
+"""Numbers that are looked at: those of the items that are furthest apart."""
 _EXACT = 1e-9
 """Of a value's root of the mean square: two ways to write one equation differ by less in float64."""
 _LOWEST = -1e30
@@ -76,23 +76,37 @@ class LoneStep:
         or where the step is of no known form."""
         if not np.isfinite(found).all() or hidden_in(self.due).any():
             return None
-        few = self._of_few_items()
-        found = found[: len(few.due)]
+        items = self._apart(found)
+        few, seen = LoneStep(self.read[items], self.due[items], self.beside), found[items]
+        if rms(seen - few.due) <= limit:
+            return None
         for stage, specified, operands in few._forms():
-            sample = StepSample(
-                stage, "", operands, specified, few.due.shape, np.arange(found.size), found.astype(np.float64).ravel(),
-                np.full(found.size, limit), 0.0,
-            )  # fmt: skip
+            sample = few._sample(stage, specified, operands, seen, limit)
             near = nearest_equations(stage, [sample], Effort(_EVALUATIONS))
             meant = (each.text for each in near if _is_of_the_step(each.text, stage))
             text = next((text for text in meant if _fits(sample, text)), None)
-            if text is not None and text != specified.form:
+            if text is not None and text != specified.form and self._gives(stage, specified, text, found, limit):
                 return StepAnswer(text, specified.form, _READS[stage], _named(stage, sample))
         return None
 
-    def _of_few_items(self) -> "LoneStep":
-        kept = slice(max(1, _MOST * len(self.due) // self.due.size))
-        return LoneStep(self.read[kept], self.due[kept], self.beside)
+    def _sample(self, stage: str, specified: Equation, operands: Operands, found: Array, limit: float) -> StepSample:
+        every, noise = np.arange(found.size), np.full(found.size, limit)
+        shown = found.astype(np.float64).ravel()
+        return StepSample(stage, "", operands, specified, self.due.shape, every, shown, noise, 0.0)
+
+    def _gives(self, stage: str, specified: Equation, text: str, found: Array, limit: float) -> bool:
+        """Whether an equation that was found in some items gives `found` [*shape] in all."""
+        return any(
+            _fits(self._sample(stage, specified, operands, found, limit), text)
+            for of, form, operands in self._forms()
+            if (of, form.form) == (stage, specified.form)
+        )
+
+    def _apart(self, found: Array) -> Array:
+        """The numbers [N] of the items in which the two are furthest apart, in order: as many as are looked at."""
+        count = max(1, _MOST * len(self.due) // self.due.size)
+        far = np.abs(found - self.due).reshape(len(found), -1).max(-1)
+        return np.sort(np.argsort(-far, kind="stable")[:count])
 
     def _forms(self) -> Iterator[tuple[str, Equation, Operands]]:
         """The forms that give what is due: a stage, its equation, and the operands."""

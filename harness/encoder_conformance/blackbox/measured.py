@@ -181,12 +181,12 @@ def _sigma(right: Array, others: Sequence[Array], roundoff: float) -> float:
     return float(np.sqrt(max(pooled, float(least))))
 
 
-def where_apart(mine: Source, right: Source, case: WholeCase) -> FirstApart | str | None:
+def where_apart(mine: Source, right: Source, inputs: Outputs) -> FirstApart | str | None:
     """The first step of `mine`, called as it is, that is none of `right`'s; why that is not known; None: none is."""
     own, wide, narrow = (
-        mine.traced(case.inputs, "own"),
-        right.traced(case.inputs, "float64"),
-        right.traced(case.inputs, "float32"),
+        mine.traced(inputs, "own"),
+        right.traced(inputs, "float64"),
+        right.traced(inputs, "float32"),
     )
     failed = next((each for each in (own, wide, narrow) if isinstance(each, Failure)), None)
     if failed is not None:

@@ -142,15 +142,21 @@ def _said(name: str, parts: Sequence[_Part]) -> Finding:
     ends = f"{parts[0].path} to {parts[-1].path}"
     message = (
         f"{name} is large: its {len(parts)} layers, {ends}, were read each by itself; how it calls them, and what it "
-        "does between them, was compared by its outputs alone"
+        "does between them, was compared by its outputs alone; "
+        f"each by itself hides positions {_by(_usual_masks(parts))}"
     )
     return noted("too-large-as-one", message, parts=[part.path for part in parts])
 
 
+def _usual_masks(parts: Sequence[_Part]) -> Mapping[str, MaskMeaning] | None:
+    """The masks of most of the layers that were read."""
+    read = [part.masks for part in parts if part.layer is not None]
+    return max(read, key=read.count)
+
+
 def _apart(name: str, parts: Sequence[_Part], stack: Layer) -> Iterator[Finding]:
     """The layers that are not as the others, and those of which nothing was compared."""
-    read = [part.masks for part in parts if part.layer is not None]
-    usual = max(read, key=read.count)
+    usual = _usual_masks(parts)
     for number, part in enumerate(parts):
         place = f"layers.{number}"
         if part.layer is not None:

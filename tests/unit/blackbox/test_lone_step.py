@@ -55,6 +55,24 @@ def test_another_activation_is_an_equation_and_a_name_of_the_catalogue(found: ob
     assert "ctivation" in answer or "GELU" in answer
 
 
+def test_items_that_show_nothing_may_stand_before_those_that_do() -> None:
+    x = np.random.default_rng(4).standard_normal((400, 12)) * (np.arange(400) >= 200)[:, None]
+    assert said(LoneStep(x, gelu(x)), gelu_tanh(x)).startswith("0.5 * a * (1 + tanh(")
+
+
+def test_what_holds_in_some_items_alone_is_no_equation_of_a_step() -> None:
+    x = np.random.default_rng(4).standard_normal((400, 12))
+    found = np.where(np.arange(400)[:, None] < 200, gelu(x), gelu_tanh(x))
+    assert said(LoneStep(x, gelu(x)), found) == ""
+
+
+def test_what_hides_places_of_the_last_item_alone_is_no_equation() -> None:
+    scores = np.random.default_rng(5).standard_normal((3, 12, 20, 20))
+    hidden = np.broadcast_to((np.arange(3)[:, None, None, None] == 2) & (np.arange(20) > 13), scores.shape)
+    step = LoneStep(scores, softmax(scores, np.zeros_like(hidden)))
+    assert said(step, softmax(scores, hidden)) == ""
+
+
 def test_an_activation_that_the_catalogue_has_not_is_an_equation_alone() -> None:
     assert said(LoneStep(X, np.maximum(X, 0)), np.tanh(X)) == "tanh(a) of a, what it takes, and not maximum(a, 0)"
 

@@ -200,7 +200,7 @@ def _first_apart(
         return
     worst = max(off, key=lambda each: each.rms or 0.0).case
     case = next(each for each in cases if each.name == worst)
-    found = where_apart(one, two, case)
+    found = where_apart(one, two, case.inputs)
     if isinstance(found, FirstApart):
         hint = "values are paired by their numbers; what the two spell otherwise has no pair"
         yield Finding(

@@ -15,10 +15,11 @@ from encoder_conformance.blackbox.comparing import (
     undefined_differ,
 )
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
-from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
+from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
+from encoder_conformance.commands.validate.where_apart import first_step_apart, masks_apart
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
@@ -74,7 +75,9 @@ def compare_whole(
         files += answers_of(left, file, asked, logs, progress)  # is it the file, or a runtime?
         answered, left = compared(name, expected, files, found.failed), []
     notes = (*answered.notes, *_notes(called, found, inputs), *_left_out(left))
-    return replace(answered, notes=notes, first_apart=None if few else _first_apart(answered, called, file, runs))
+    notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
+    first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
+    return replace(answered, notes=notes, first_apart=first_apart)
 
 
 def _left_out(left: Sequence[RuntimeRun]) -> Iterator[Finding]:
@@ -93,29 +96,6 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
     fixed = (prod(size for size in (each.shape or ())[1:] if isinstance(size, int)) for each in inputs)
     size = description.file.bytes + description.file.beside
     return size * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
-
-
-def _first_apart(
-    whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]
-) -> Finding | None:
-    """Where the file leaves its source, by the values of both inside."""
-    off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
-    session = next((run.session for run in runs if run.session is not None), None)
-    if not off or session is None:
-        return None
-    worst = max(off, key=lambda each: each.rms or 0.0).case
-    case = next(each for each in whole.cases if each.name == worst)
-    own = Source(SubjectRequest(str(file.request.model.absolute())), session, source.held)
-    found = where_apart(own, source, case)
-    if found is None:
-        return None
-    hint = "values are paired by their numbers; what the two spell otherwise has no pair"
-    if isinstance(found, str):
-        said = noted("first-step-unknown", f"the first step apart is not known: {found}", case=case.name)
-    else:
-        message = f"from {found} on, nothing is what {whole.source} computes ({case.name}){found.also}"
-        said = noted("first-step-apart", message, case=case.name, **found.about)
-    return said.model_copy(update={"hint": hint})
 
 
 def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:

@@ -107,6 +107,8 @@ class ModuleTarget(ModuleAdapter):
         self.ungiven = description.ungiven
         source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
+        if message["like"]:  # more of a large model is to come
+            give_freed_memory_back()
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
 
     def read(self, whole: Any, message: dict[str, Any]) -> Examination:
@@ -185,10 +187,13 @@ class ModuleTarget(ModuleAdapter):
         return {"outputs": list(answer), "given": given}, answer
 
     def traced(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-        """What it computes inside, step by step."""
+        """What it computes inside, step by step. The copy that shows it is not kept."""
         whole, given = self.whole_given(message)
         copied = whole.disturbed(message["precision"], None, 0.0)
         steps, values = copied.steps({given[name]: value for name, value in tensors.items()})
+        del whole, copied
+        self.whole = None
+        give_freed_memory_back()
         return {"steps": [step.model_dump(mode="json") for step in steps]}, values
 
     def whole_given(self, message: dict[str, Any]) -> tuple[WholeModule, dict[str, str]]:

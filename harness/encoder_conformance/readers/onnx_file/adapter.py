@@ -21,7 +21,8 @@ from encoder_conformance.protocol.quantised import RoundingLooked
 from encoder_conformance.readers.onnx_file.calling import CalledFile
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
+from encoder_conformance.readers.onnx_file.graph.execution import loaded
+from encoder_conformance.readers.onnx_file.graph.size import is_large
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
@@ -55,6 +56,7 @@ class OnnxFile(Adapter):
                 return self.called(message, tensors)
             case "trace":
                 steps, values = self.whole_file(Path(message["target"])).steps(message["precision"], tensors)
+                give_freed_memory_back()  # of a model that shows all its values
                 return {"steps": [step.model_dump(mode="json") for step in steps]}, values
             case "rounding":
                 return {"description": self.looked_at(message, tensors).model_dump(mode="json")}, {}
@@ -167,23 +169,24 @@ class OnnxFile(Adapter):
         Of a large file there is one at a time.
         """
         if kind not in self.sessions:
-            large = self.model.ByteSize() > LARGE
-            if large:
+            if is_large(self.model):
                 self.sessions.clear()
                 self.whole = None
-            self.sessions[kind] = loaded(lambda: self.serialized(kind), self.opened, large=large)
+            model = self.stored if kind == "deployed" and self.as_stored else lambda: self.model
+            self.sessions[kind] = loaded(model, self.opened, self.shown(kind))
         return self.sessions[kind]
 
     def opened(self, model: bytes | Path) -> Session:
         """Opens the model with every optimiser, as whoever deploys the file runs it."""
         return open(model, self.runtime, self.level, self.threads, without=())
 
-    def serialized(self, kind: str) -> bytes:
+    def shown(self, kind: str) -> list[onnx.ValueInfoProto]:
+        """The outputs that such a session has beside the file's own."""
         if kind == "deployed":
-            return serialized_with(self.stored() if self.as_stored else self.model)
+            return []
         own = {output.name for output in self.model.graph.output}
         shown = {stage.tensor: stage for stage in self.inferred.stages.values() if stage.tensor not in own}
-        return serialized_with(self.model, [stage.value_info() for stage in shown.values()])
+        return [stage.value_info() for stage in shown.values()]
 
     def stored(self) -> onnx.ModelProto:
         """The file as it is; a large one is read again."""

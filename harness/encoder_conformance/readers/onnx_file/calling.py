@@ -1,7 +1,8 @@
 """A whole file as a function of its inputs: as it is, or in another format with its weights disturbed."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +13,10 @@ from onnx.reference import ReferenceEvaluator
 
 from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import Session
-from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.protocol.steps import TracedStep, most_shown, of_parameters
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.dequantised import without_integers
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ModelRunner, loaded, serialized_with
+from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner, loaded
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import inputs_of, node_label, subgraphs
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES
@@ -59,24 +60,23 @@ class CalledFile:
         """What it computes inside: in its own format as ONNX Runtime does without optimisation, in any other by ONNX's
         reference. The values of floating-point numbers by the number of their step. Raises ExecutionError."""
         if precision == "own":
-            model = Graph(load(self.path)[0]).original
+            model = Graph(load(self.path)[0], copied=False).original
             values: Tensors = ModelRunner(model).trace(feeds)
         else:
             model = self._in_format(precision, None, 0.0)
             given = {name: _cast(value, precision) for name, value in feeds.items()}
             with np.errstate(all="ignore"):
                 values = evaluator(model).run(None, given, intermediate=True)
-        weights = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
-        values = {**weights, **feeds, **values}
-        steps = [*_given(feeds, "input"), *_given(weights, "parameter"), *_made(model.graph)]
-        shown = {str(number): values[step.value] for number, step in enumerate(steps) if step.value in values}
-        return steps, {number: np.asarray(value) for number, value in shown.items() if _is_real(value)}
+        weights = model.graph.initializer
+        most = most_shown(prod(each.dims) for each in weights)
+        values |= feeds | {each.name: numpy_helper.to_array(each) for each in weights if prod(each.dims) <= most}
+        parameters = _given((each.name for each in weights), "parameter")
+        steps = [*_given(feeds, "input"), *parameters, *_made(model.graph)]
+        return steps, dict(_shown(steps, values, most))
 
     def _deployed(self) -> Session:
         if self._session is None:
-            read = [load(self.path)[0]]
-            large = read[0].ByteSize() > LARGE
-            self._session = loaded(lambda: serialized_with(read.pop()), self._open, large=large)
+            self._session = loaded(lambda: load(self.path)[0], self._open)
         return self._session
 
     def _in_operators(self) -> Graph:
@@ -99,6 +99,17 @@ class CalledFile:
                     noisy = value * (1.0 + roundoff * rng.uniform(-1.0, 1.0, value.shape))
                     tensor.CopyFrom(numpy_helper.from_array(noisy.astype(value.dtype), tensor.name))
         return model
+
+
+def _shown(steps: Iterable[TracedStep], values: Mapping[str, Any], most: int) -> Iterator[tuple[str, Array]]:
+    """The floating-point values by the number of their step; of parameters alone those of at most so many elements."""
+    constant = set[str]()
+    for number, step in enumerate(steps):
+        if is_constant := of_parameters(step, constant):
+            constant.add(step.value)
+        value = np.asarray(values.get(step.value))
+        if _is_real(value) and (not is_constant or value.size <= most):
+            yield str(number), value
 
 
 def _given(names: Iterable[str], kind: Literal["input", "parameter"]) -> Iterator[TracedStep]:

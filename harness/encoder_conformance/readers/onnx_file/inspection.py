@@ -15,10 +15,11 @@ from encoder_conformance.protocol.messages import MOST_NODES
 from encoder_conformance.protocol.quantised import Quantisation
 from encoder_conformance.protocol.streamed import Streamed, parts_of
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
 from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS
+from encoder_conformance.readers.onnx_file.graph.size import is_large
 from encoder_conformance.readers.onnx_file.interface.angles import names_of_angles, said_of_angles, ways_of_angles
 from encoder_conformance.readers.onnx_file.interface.attention import without_attention
 from encoder_conformance.readers.onnx_file.interface.cutting import Cut, cuts
@@ -101,7 +102,7 @@ class Inspection:
         nor is a second copy of the file."""
         if self.inferred is None or self.graph is None:
             return {}
-        if self.graph.model.ByteSize() <= LARGE:
+        if not is_large(self.graph.model):
             return dict(self.inferred.values)
         if self.model is not self.graph.original:
             self.model = None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -11,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.protocol.steps import TracedStep, most_shown, of_parameters
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.spec.axes import Array
 
@@ -19,8 +18,10 @@ from encoder_conformance.spec.axes import Array
 class Operators(SeesOperators):
     """Records the operators that are called, of tensors that are given and of those that are made of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """`most`: elements of the largest value of parameters alone that is shown."""
         super().__init__()
+        self._most, self._constant = most, set[str]()
         self.steps: list[TracedStep] = []
         self.values: dict[str, Array] = {}
         self.parts: list[str] = []
@@ -48,10 +49,14 @@ class Operators(SeesOperators):
         self, tensor: Tensor, made_by: str, takes: tuple[str, ...], given: Literal["", "input", "parameter"] = ""
     ) -> None:
         number = str(len(self.steps))
-        self.steps.append(TracedStep(value=number, made_by=made_by, takes=takes, given=given))
+        step = TracedStep(value=number, made_by=made_by, takes=takes, given=given)
+        self.steps.append(step)
         self._names[id(tensor)] = number
         self._held.append(tensor)
-        if tensor.is_floating_point():  # a copy: one that is written into later shows what it is now
+        if is_constant := of_parameters(step, self._constant):
+            self._constant.add(number)
+        is_shown = not is_constant or tensor.numel() <= self._most
+        if is_shown and tensor.is_floating_point():  # a copy: one that is written into later shows what it is now
             self.values[number] = to_numpy(tensor.detach()).copy()
 
 
@@ -86,10 +91,11 @@ def _in_parts() -> Iterator[None]:
 
 def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[TracedStep], dict[str, Array]]:
     """The steps of a call, and the values of floating-point numbers by the number of their step."""
-    operators = Operators()
+    own = [*module.named_parameters(), *module.named_buffers()]
+    operators = Operators(most_shown(tensor.numel() for _, tensor in own))
     for name, tensor in tensors.items():
         operators.give(tensor, name, "input")
-    for path, tensor in chain(module.named_parameters(), module.named_buffers()):
+    for path, tensor in own:
         operators.give(tensor, path, "parameter")
     with torch.no_grad(), told_parts(module, operators), _in_parts(), operators:
         module(**tensors)

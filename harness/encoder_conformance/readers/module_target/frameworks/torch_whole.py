@@ -1,7 +1,7 @@
 """A whole module of PyTorch: called with arguments by name; all tensors that it returns are its outputs."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ from encoder_conformance.spec.axes import Array
 
 _FORMATS = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
+_BLOCK = 1 << 20
+"""Elements of a parameter that are disturbed at a time."""
+
 
 class WholeTorch(WholeModule):
     """The module that was given, compiled code and wrappers included."""
@@ -43,7 +46,8 @@ class WholeTorch(WholeModule):
             generator = torch.Generator().manual_seed(seed)
             with torch.no_grad():
                 for value in filter(torch.is_floating_point, copied.parameters()):  # integers are not rounded
-                    value.copy_(_disturbed(value, generator, roundoff))
+                    for block in _blocks(value):
+                        block.copy_(_disturbed(block, generator, roundoff))
         return WholeTorch(copied)
 
     def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
@@ -75,8 +79,16 @@ class WholeTorch(WholeModule):
             raise RuntimeError(last_frames(error)) from None
 
 
+def _blocks(value: Tensor) -> Sequence[Tensor]:
+    """Of the rows of a parameter: what is drawn for a table of words is as large as several layers."""
+    if not value.ndim or not value.numel():
+        return (value,)
+    rows = max(1, _BLOCK * value.shape[0] // value.numel())
+    return [value[at : at + rows] for at in range(0, len(value), rows)]
+
+
 def _disturbed(value: Tensor, generator: torch.Generator, roundoff: float) -> Tensor:
-    """In place: each intermediate of a table of words is as large as a layer."""
+    """In place, of which no intermediate is as large."""
     drawn = torch.rand(value.shape, generator=generator, dtype=torch.float64)
     return drawn.mul_(2).sub_(1).mul_(roundoff).add_(1).mul_(value)
 

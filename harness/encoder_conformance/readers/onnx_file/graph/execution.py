@@ -21,11 +21,11 @@ from onnx.reference import ReferenceEvaluator
 from encoder_conformance import Tensors
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.readers.onnx_file.graph.reference import evaluator
+from encoder_conformance.readers.onnx_file.graph.size import LARGE, is_large
+from encoder_conformance.readers.onnx_file.graph.weights_beside import write_weights_beside
 from encoder_conformance.spec.axes import Array
 
 Session = TypeVar("Session")
-LARGE = 64 << 20
-"""Bytes of a model that is given so."""
 LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""
 
@@ -73,7 +73,7 @@ class ModelRunner:
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        self._model, self._large = model, model.ByteSize() > LARGE
+        self._model, self._large = model, is_large(model)
         self._own = [output.name for output in model.graph.output]
         produced = [name for node in model.graph.node for name in node.output if name]
         self._inner = [*dict.fromkeys(name for name in produced if name not in self._own)]
@@ -141,13 +141,20 @@ class ModelRunner:
         return other
 
 
-def loaded(serialized: Callable[[], bytes], load: Callable[[bytes | Path], Session], *, large: bool) -> Session:
-    """`load` of the serialized model. What loading a large one took is given back to the system."""
-    if not large:
-        return load(serialized())
+def loaded(
+    model: Callable[[], onnx.ModelProto],
+    load: Callable[[bytes | Path], Session],
+    outputs: Sequence[onnx.ValueInfoProto] = (),
+    nodes: Sequence[onnx.NodeProto] = (),
+) -> Session:
+    """`load` of the model with more outputs, and more nodes behind its own. What loading a large one took is given back
+    to the system."""
+    made = model()
+    if not is_large(made):
+        return load(_serialized_with(made, outputs, nodes))
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(serialized())
+        path = write_weights_beside(made, Path(folder), outputs, nodes)
+        del made
         give_freed_memory_back()
         session = load(path)
     give_freed_memory_back()
@@ -184,11 +191,11 @@ def _session(model: onnx.ModelProto, shown: list[str], nodes: Sequence[onnx.Node
         return ort.InferenceSession(given, options, ["CPUExecutionProvider"])
 
     outputs = [onnx.ValueInfoProto(name=name) for name in shown]
-    return loaded(lambda: serialized_with(model, outputs, nodes), load, large=model.ByteSize() > LARGE)
+    return loaded(lambda: model, load, outputs, nodes)
 
 
-def serialized_with(
-    model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto] = (), nodes: Iterable[onnx.NodeProto] = ()
+def _serialized_with(
+    model: onnx.ModelProto, outputs: Iterable[onnx.ValueInfoProto], nodes: Iterable[onnx.NodeProto]
 ) -> bytes:
     """The model with more outputs, and more nodes behind its own: on itself, for as long as it takes, for a copy is as
     large as its weights."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.graph.size import is_large
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.spec.axes import BSD, Array
@@ -58,7 +59,7 @@ def reach_in_file(graph: Graph, semantics: InputSemantics, runner: ModelRunner) 
         return semantics.batch_first(runner.run({semantics.x.name: x, **feeds})[semantics.output.name])
 
     declared = (semantics.x.shape or (None, None))[1 if semantics.layout == "BSD" else 0]
-    lengths = LENGTHS[graph.model.ByteSize() > LARGE :]
+    lengths = LENGTHS[is_large(graph.model) :]
     return reach_of(run, semantics, (declared,) if isinstance(declared, int) else lengths)
 
 

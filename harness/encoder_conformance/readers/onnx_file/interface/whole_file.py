@@ -7,6 +7,7 @@ from onnx import TensorProto
 from encoder_conformance.protocol.description import WholeFile, WholeInput
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.graph.nodes import takers_of
+from encoder_conformance.readers.onnx_file.graph.size import size_of
 from encoder_conformance.readers.onnx_file.interface.ports import INTEGERS, port_of
 
 _KEPT = frozenset(
@@ -34,7 +35,7 @@ def format_held(graph: Graph) -> str | None:
     bytes_of: Counter[str] = Counter()
     for tensor in graph.original.graph.initializer:
         if kind := _FORMATS.get(tensor.data_type):
-            bytes_of[kind] += tensor.ByteSize()
+            bytes_of[kind] += size_of(tensor)
     return max(bytes_of, key=lambda kind: bytes_of[kind], default=None)
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance import Masks, Tensors
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.graph.size import is_large
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.mask_inputs import mask_feeds
 from encoder_conformance.readers.onnx_file.layer.buckets import BucketBias, buckets_of
@@ -56,7 +57,7 @@ def far_run(graph: Graph, semantics: InputSemantics, runner: ModelRunner, names:
     batch, sequence = {"BSD": (0, 1), "SBD": (1, 0), "SD": (None, 0)}[semantics.layout]
     B = declared[batch] if batch is not None and isinstance(declared[batch], int) else 1
     fixed = declared[sequence]
-    lengths = (fixed,) if isinstance(fixed, int) else LENGTHS[graph.model.ByteSize() > LARGE :]
+    lengths = (fixed,) if isinstance(fixed, int) else LENGTHS[is_large(graph.model) :]
     tried = [(B, S) for S in lengths] + [(semantics.B, S) for S in lengths] + [(semantics.B, semantics.S)]
     for number, (B, S) in enumerate(dict.fromkeys(tried), 1):
         assert isinstance(B, int) and isinstance(S, int)

@@ -13,8 +13,9 @@ from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, ExecutionError, ModelRunner
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError, ModelRunner
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
+from encoder_conformance.readers.onnx_file.graph.size import LARGE, is_large
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.interface.locality import reach_in_file
 from encoder_conformance.readers.onnx_file.layer.beyond import final_norm_apart
@@ -88,7 +89,7 @@ def infer_layer(
         _refuse(reason, findings)
         return None
     graph.forget_numbering()
-    many = graph.model.ByteSize() > LARGE or sum(value.nbytes for value in run.values.values()) > LARGE
+    many = is_large(graph.model) or sum(value.nbytes for value in run.values.values()) > LARGE
     run = run.of_these({*(stage.tensor for stage in inferred.stages.values()), semantics.output.name})
     if many:
         give_freed_memory_back()  # the trace, which holds itself in a circle, and the values that are no stage

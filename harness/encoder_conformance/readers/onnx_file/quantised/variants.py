@@ -10,7 +10,7 @@ from encoder_conformance import Tensors
 from encoder_conformance.impls.bases.onnx_model.runtimes import Session
 from encoder_conformance.protocol.quantised import IntegerPlace, RoundedAway
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.execution import LARGE, loaded, serialized_with
+from encoder_conformance.readers.onnx_file.graph.execution import loaded
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
 from encoder_conformance.readers.onnx_file.quantised.activations import rounded_away
 from encoder_conformance.readers.onnx_file.quantised.places import IntegerOperators, left_in_float
@@ -42,9 +42,7 @@ class QuantisedFile:
     def outputs(self, places: Sequence[int], feeds: Tensors) -> Tensors:
         """Every output with these places in float, by name."""
         if self._session is None or self._session[0] != tuple(places):
-            model = self._with(places)
-            large = model.ByteSize() > LARGE
-            self._session = tuple(places), loaded(lambda: serialized_with(model), self._open, large=large)
+            self._session = tuple(places), loaded(lambda: self._with(places), self._open)
         found: Tensors = self._session[1].run(feeds)
         return found
 

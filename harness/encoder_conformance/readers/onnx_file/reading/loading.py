@@ -6,12 +6,13 @@ Every reference to external data is checked before any of it is read.
 import resource
 import stat
 from collections.abc import Iterator
-from math import prod
 from pathlib import Path, PurePosixPath
 
 import onnx
 from google.protobuf.message import DecodeError
 from onnx.external_data_helper import load_external_data_for_tensor
+
+from encoder_conformance.readers.onnx_file.graph.size import size_of
 
 LARGEST = 2**31 - 1
 """Bytes of a protobuf message, and of a file that is read here, what lies beside it included."""
@@ -87,7 +88,7 @@ def load_external(model: onnx.ModelProto, folder: Path) -> None:
     external = [tensor for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     if problems := [problem for tensor in external if (problem := external_problem(tensor, folder))]:
         raise UnreadableFile(*problems, hint="an external file lies beside the model, or in a folder there")
-    if sum(_size(tensor) for tensor in external) > LARGEST:
+    if sum(size_of(tensor) for tensor in external) > LARGEST:
         message = "the model with its external data has more than 2 GiB"
         raise UnreadableFile(message, hint="export fewer layers of it at a time")
     for tensor in external:
@@ -116,7 +117,7 @@ def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
     if not file.is_file():
         return f"{of} {name!r} is missing: {location!r}"
     try:
-        offset, length = int(entries.get("offset", 0)), int(entries.get("length", _size(tensor)))
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", size_of(tensor)))
     except ValueError:
         return f"{of} {name!r} has an offset or length that is no number: {entries}"
     size = file.stat().st_size
@@ -125,15 +126,6 @@ def external_problem(tensor: onnx.TensorProto, folder: Path) -> str:
     if offset + length > size:
         return f"{of} {name!r} ends at byte {offset + length} of {location!r}, which has {size}"
     return ""
-
-
-def _size(tensor: onnx.TensorProto) -> int:
-    """The bytes that its shape asks for."""
-    try:
-        item = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    except (KeyError, ValueError):
-        item = 1
-    return int(item * max(0, prod(tensor.dims)))
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
