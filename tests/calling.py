@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported

@@ -13,7 +13,7 @@ import planted_kinds
 from planted_kinds import BUGS, KINDS
 
 from encoder_conformance.commands.check.findings import findings_of
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examining import examine

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from encoder_conformance.commands.check.findings import findings_of
-from encoder_conformance.protocol.description import Kept
+from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination

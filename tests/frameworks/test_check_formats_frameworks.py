@@ -15,7 +15,7 @@ import tensorflow as tf
 from flax import linen, nnx
 
 from encoder_conformance.commands.check.findings import findings_of
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.protocol.arguments import MaskInput
-from encoder_conformance.protocol.description import FileDescription, ModuleDescription
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.tensors import digest_of
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters

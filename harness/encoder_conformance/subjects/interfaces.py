@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskForm, MaskMeaning
-from encoder_conformance.protocol.description import Description, FileDescription, ModuleDescription
+from encoder_conformance.protocol.description import Description, FileDescription
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.module_description import ModuleDescription
 
 Sides = tuple[str, str]
 """The names of both in a sentence."""

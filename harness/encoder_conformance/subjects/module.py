@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.messages import AskWayBack, Examine, Vary
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
 from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of

@@ -11,8 +11,9 @@ import numpy as np
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.platform.paths import working_directory
-from encoder_conformance.protocol.description import FileDescription, ModuleDescription
+from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer

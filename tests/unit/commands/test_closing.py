@@ -11,8 +11,8 @@ from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.verdict import closing
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.arguments import XArgument
-from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
 

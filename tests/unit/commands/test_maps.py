@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.check.maps import map_findings, maps_apart
-from encoder_conformance.protocol.description import ModuleDescription, ModuleSource
+from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.readers.module_target.naming import misnamed
 from encoder_conformance.spec.load import load
 

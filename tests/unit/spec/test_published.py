@@ -10,7 +10,8 @@ from encoder_conformance.commands.check.findings import findings_of
 from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence, ValidationRequest
 from encoder_conformance.commands.validate.phases.layer import assess
 from encoder_conformance.protocol.arguments import XArgument
-from encoder_conformance.protocol.description import FileDescription, ModuleDescription, Port, Roles
+from encoder_conformance.protocol.description import FileDescription, Port, Roles
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.spec.published import published, unusual

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from encoder_conformance.protocol.description import LiveProof, ModuleDescription
 from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.protocol.module_description import LiveProof, ModuleDescription
 from encoder_conformance.spec.case import layer_parameters
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load

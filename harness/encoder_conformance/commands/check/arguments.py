@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
-from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
 

@@ -1,7 +1,7 @@
 """The cause that the graph of a module shows, where numbers name none: a parameter that is read in another's place."""
 
 from encoder_conformance.judging.records import Diagnosis
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 
 READ_TWICE = "parameter-read-twice"
 _TWICE = "{own} is read for {place} too, and {other}, which sounds like it, is read nowhere."

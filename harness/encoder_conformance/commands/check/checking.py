@@ -23,8 +23,8 @@ from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.oracle.published_layers import published_as
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.findings import Problem
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
-from encoder_conformance.protocol.description import ModuleDescription, as_text, decimal
+from encoder_conformance.protocol.description import as_text, decimal
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity, source_of
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
 from encoder_conformance.spec.words import listed

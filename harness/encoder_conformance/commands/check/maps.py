@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from encoder_conformance.protocol.description import Description, ModuleDescription, ModuleSource
+from encoder_conformance.protocol.description import Description
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.spec.parameters import parameters_of, without_prefix
 
 Way = Literal["as [in, out]", "as [out, in]", "in another order"]

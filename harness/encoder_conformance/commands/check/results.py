@@ -8,9 +8,9 @@ from pydantic import Field
 from encoder_conformance.commands.check.covered import Asked
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.tally import Tally
-from encoder_conformance.protocol.description import ModuleDescription
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import About, Finding, Plain
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer

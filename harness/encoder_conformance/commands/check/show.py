@@ -10,8 +10,9 @@ from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.verdict import around, choices, closing
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import MEANINGS
-from encoder_conformance.protocol.description import MapSearch, ModuleDescription, as_text
+from encoder_conformance.protocol.description import as_text
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.module_description import MapSearch, ModuleDescription
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import show_finding, show_line
 from encoder_conformance.spec.outcome import EXPECTED

@@ -9,7 +9,7 @@ from pathlib import Path
 from encoder_conformance.commands.inspect.layer_selection import encoder_layer_of, find_layer
 from encoder_conformance.implementation.limitations import Declared
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.load import load, published_layers

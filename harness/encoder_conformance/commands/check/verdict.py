@@ -9,7 +9,7 @@ from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer

@@ -25,7 +25,7 @@ from encoder_conformance.oracle.golden.build import expectations
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.files import require_regular
 from encoder_conformance.platform.progress import Progress
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from encoder_conformance.commands.check.arguments import argument_findings
 from encoder_conformance.commands.check.findings import answering_findings
-from encoder_conformance.protocol.description import Description, ModuleDescription
+from encoder_conformance.protocol.description import Description
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.subjects.interfaces import compared
 
 

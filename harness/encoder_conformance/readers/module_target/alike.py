@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination

@@ -3,8 +3,8 @@
 from typing import Any
 
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
-from encoder_conformance.protocol.description import ModuleDescription, ModuleSource
 from encoder_conformance.protocol.findings import Finding, NotRead
+from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import misnamed

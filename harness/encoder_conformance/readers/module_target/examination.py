@@ -4,8 +4,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 
-from encoder_conformance.protocol.description import Chance, Kept, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.module_description import Chance, Kept, LiveProof, MapSearch, OtherAnswer
 from encoder_conformance.readers.module_target.exporting import Exported
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.heads import denied

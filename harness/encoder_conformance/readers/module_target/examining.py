@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import OtherAnswer
+from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination

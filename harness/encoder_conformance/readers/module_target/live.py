@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from encoder_conformance.protocol.description import Kept
+from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines

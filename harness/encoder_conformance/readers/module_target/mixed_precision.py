@@ -8,7 +8,7 @@ import numpy as np
 from encoder_conformance import Masks
 from encoder_conformance.oracle.inputs import LayerInputs
 from encoder_conformance.oracle.measured import sampled_conditions
-from encoder_conformance.protocol.description import OtherAnswer
+from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.proving import Bench

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from encoder_conformance.oracle.inputs import LayerInputs
-from encoder_conformance.protocol.description import LiveProof
+from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics

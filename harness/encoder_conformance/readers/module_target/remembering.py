@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from encoder_conformance.protocol.description import Kept
+from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.live import Feeds, HeldState
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from encoder_conformance.protocol.description import Chance
+from encoder_conformance.protocol.module_description import Chance
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 

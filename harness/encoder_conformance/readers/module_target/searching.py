@@ -9,7 +9,7 @@ import numpy as np
 from encoder_conformance.judging.simulate import simulate
 from encoder_conformance.oracle.catalogue import is_noisy, seen_in_evaluation
 from encoder_conformance.oracle.deviant import changes
-from encoder_conformance.protocol.description import MapSearch
+from encoder_conformance.protocol.module_description import MapSearch
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.naming import names_by_number, score
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for, shapes_of

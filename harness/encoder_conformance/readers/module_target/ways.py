@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from encoder_conformance import Masks
-from encoder_conformance.protocol.description import OtherAnswer
+from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule

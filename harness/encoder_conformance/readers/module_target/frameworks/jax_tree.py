@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
-from encoder_conformance.protocol.description import Kept
+from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in

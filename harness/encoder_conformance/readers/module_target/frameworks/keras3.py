@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import onnx
 
-from encoder_conformance.protocol.description import Kept
 from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in

@@ -16,7 +16,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
-from encoder_conformance.protocol.description import Kept
+from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.dropping import Trained
