@@ -314,7 +314,8 @@ class Described(Answer):
     """The answer to `inspect`, `examine`, `way_back`, `vary`, `rounding` or `data`. The subject's own parameters, if
     they are recognised, and the arrays of data are in the frame.
 
-    `description` has the keys of `FileDescription` (`encoder_conformance.protocol.description`) or `ModuleDescription` (`….module_description`).
+    `description` has the keys of `FileDescription` (`encoder_conformance.protocol.description`) or `ModuleDescription`
+    (`encoder_conformance.protocol.module_description`).
     """
 
     description: dict[str, Any]
