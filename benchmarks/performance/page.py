@@ -196,9 +196,10 @@ _TWENTY = (
 REASONS: dict[tuple[str, str], str] = {
     ("checks", "torch_layer"): "PyTorch's import and one export alone take [[alone]].",
     ("checks", "torch_layer-again"): "PyTorch is imported, and all cases are asked.",
-    ("checks", "keras_block-again"): "TensorFlow's import takes 3 s, and its export is not kept.",
-    ("checks", "flax_block"): "XLA compiles the module for each shape.",
-    ("checks", "flax_block-again"): "JAX traces and exports the module anew.",
+    ("checks", "keras_block"): "it takes [[keras_block-script]] times as long as the script, which takes [[alone]].",
+    ("checks", "keras_block-again"): "TensorFlow is imported, and all cases are asked.",
+    ("checks", "flax_block"): "XLA compiles the module for each shape: [[flax_block-script]] times the script.",
+    ("checks", "flax_block-again"): "JAX traces the module anew, and all cases are asked.",
     ("load", "checks-processor"): _TWENTY,
     **{
         ("layers-keras", f"{way}, S=512"): _SCALED.format(

@@ -51,6 +51,7 @@ def _called(kind: type) -> SimpleNamespace:
         (cases.Thrice, "BSD", {"key": "x", "query": "x", "mask": "none"}),
         (cases.NeedsMask, "BSD", {"attention_mask": "full"}),
         (cases.MaskFirst, "BSD", {"mask": "full"}),
+        (cases.AsksOfItsMask, "BSD", {"attention_mask": "full"}),
         (cases.Lazy, "BSD", {}),
     ],
 )
@@ -169,13 +170,6 @@ def test_query_and_key_exchanged_are_told_by_their_names() -> None:
     assert found.map is not None
     told = misnamed({name: found.map.source(name)[0] for name in found.map.elements})
     assert {(own, place) for own, place, _ in told} >= {("w_ks.weight", "attention.query.weight")}
-
-
-def test_a_mask_whose_default_fails_is_named() -> None:
-    with pytest.raises(BadTarget) as refused:
-        _examined(cases.AsksOfItsMask)
-    assert "it takes no x without attention_mask, whose default None it cannot do with" in refused.value.problem
-    assert "a default that allows every key" in refused.value.hint
 
 
 def test_what_no_trial_finds_is_refused_and_may_be_said() -> None:
