@@ -200,6 +200,9 @@ REASONS: dict[tuple[str, str], str] = {
     ("checks", "keras_block-again"): "TensorFlow is imported, and all cases are asked.",
     ("checks", "flax_block"): "XLA compiles the module for each shape: [[flax_block-script]] times the script.",
     ("checks", "flax_block-again"): "JAX traces the module anew, and all cases are asked.",
+    ("sources", "twelve"): (
+        "the machine that it was taken on is the slower EPYC of the section checks, whose last row says how slow."
+    ),
     ("load", "checks-processor"): _TWENTY,
     **{
         ("layers-keras", f"{way}, S=512"): _SCALED.format(

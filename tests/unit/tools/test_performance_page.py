@@ -28,6 +28,7 @@ TARGETS = {
     "memory": dict.fromkeys(("hundred", "thousand", "thousands", "ten-thousand"), 200.0),
     "load": {"checks-memory": 200.0, "checks-processor": 3.0, "records-linear": 1.1, "records-memory": 200.0},
     "files": {"one": 10.0, "all": 25.0, "twelve": 60.0, "twelve-memory": 3000.0},
+    "sources": {"twelve": 90.0, "twelve-memory": 3000.0},
     "site": {
         "size": 5.0,
         "first-paint": 1000.0,
