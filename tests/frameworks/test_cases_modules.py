@@ -121,10 +121,10 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_calls": {
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
-        "ChannelsFirstPost": right("x is given as [batch, d_model, sequence]", "with x_mask and without"),
+        "ChannelsFirstPost": right("x is given as [batch, d_model, sequence]", "with x_mask (true = attend) and without"),
         "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
         "SequenceFirst": right("pre-norm"),
-        "sequence_first_of_pytorch": right("with src_mask and src_key_padding_mask and without"),
+        "sequence_first_of_pytorch": right("with src_mask (true = ignore) and src_key_padding_mask and without"),
         "SequenceFirstByEinsum": right("post-norm"),
         "Map2D": right("x is given as [batch, height, width, d_model]", masks=False),
         "Map2DChannelsFirst": right("x is given as [batch, d_model, sequence]", masks=False),

@@ -50,7 +50,7 @@ def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: 
     [
         at_release("ScaleBehind", "are multiplied by 0.0625"),
         ("ScaleBefore", "are multiplied by 0.0625"),
-        at_release("Activation", "is no silu exactly"),
+        at_release("Activation", "and no silu exactly"),
         at_release("NormOfAnotherKind", "neither LayerNorm nor RMSNorm"),
         ("DropsAlways", "it answers at random"),
         at_release("DrawsByItself", "it answers at random"),
