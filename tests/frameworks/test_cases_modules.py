@@ -79,7 +79,7 @@ DUE: dict[str, dict[str, Due]] = {
         "Window": right("window 2 before and 2 after"),
         "WindowOfTwoSides": right("window 3 before and 1 after"),
         "WindowBehind": Due(
-            0, ("window 4 before and 0 after", "judged with a causal mask", "with padding and without"), ("hides no",)
+            0, ("window 4 before and 0 after", "judged with a causal mask", "with padding (true = ignore) and without"), ("hides no",)
         ),
         "WideHeads": right("heads of 16"),
         "NarrowHeads": right("heads of 4"),
@@ -184,7 +184,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("This is a correct", "scale changes the output, and is part of no step"),
             ("changes nothing", "are multiplied by", "✗"),
         ),
-        "MaskWithItemsLast": Due(0, ("This is a correct", "with attn_mask and without"), ("✗", "refused")),
+        "MaskWithItemsLast": Due(0, ("This is a correct", "with attn_mask (true = ignore) and without"), ("✗", "refused")),
         "SoftmaxOverQueries": Due(
             2, ("the softmax of the scores is over the queries", *STRANGERS), ("keys on its last axis but one",)
         ),
