@@ -79,7 +79,9 @@ DUE: dict[str, dict[str, Due]] = {
         "Window": right("window 2 before and 2 after"),
         "WindowOfTwoSides": right("window 3 before and 1 after"),
         "WindowBehind": Due(
-            0, ("window 4 before and 0 after", "judged with a causal mask", "with padding (true = ignore) and without"), ("hides no",)
+            0,
+            ("window 4 before and 0 after", "judged with a causal mask", "with padding (true = ignore) and without"),
+            ("hides no",),
         ),
         "WideHeads": right("heads of 16"),
         "NarrowHeads": right("heads of 4"),
@@ -121,7 +123,9 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_calls": {
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
-        "ChannelsFirstPost": right("x is given as [batch, d_model, sequence]", "with x_mask (true = attend) and without"),
+        "ChannelsFirstPost": right(
+            "x is given as [batch, d_model, sequence]", "with x_mask (true = attend) and without"
+        ),
         "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
         "SequenceFirst": right("pre-norm"),
         "sequence_first_of_pytorch": right("with src_mask (true = ignore) and src_key_padding_mask and without"),
@@ -184,7 +188,9 @@ DUE: dict[str, dict[str, Due]] = {
             ("This is a correct", "scale changes the output, and is part of no step"),
             ("changes nothing", "are multiplied by", "✗"),
         ),
-        "MaskWithItemsLast": Due(0, ("This is a correct", "with attn_mask (true = ignore) and without"), ("✗", "refused")),
+        "MaskWithItemsLast": Due(
+            0, ("This is a correct", "with attn_mask (true = ignore) and without"), ("✗", "refused")
+        ),
         "SoftmaxOverQueries": Due(
             2, ("the softmax of the scores is over the queries", *STRANGERS), ("keys on its last axis but one",)
         ),
