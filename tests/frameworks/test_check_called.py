@@ -15,9 +15,10 @@ from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: 
 from encoder_conformance.readers.module_target.examination import Examination  # noqa: E402
 from encoder_conformance.readers.module_target.examining import examine  # noqa: E402
 from encoder_conformance.readers.module_target.frameworks import framework_of  # noqa: E402
+from encoder_conformance.readers.module_target.lengths import lengths_taken  # noqa: E402
 from encoder_conformance.readers.module_target.naming import misnamed  # noqa: E402
 from encoder_conformance.readers.module_target.supplies import Supply, Told  # noqa: E402
-from encoder_conformance.readers.module_target.supplying import arranged, lengths_taken  # noqa: E402
+from encoder_conformance.readers.module_target.supplying import arranged  # noqa: E402
 from encoder_conformance.subjects.cases import nearest_length  # noqa: E402
 
 cases = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("called_modules.py"))))

@@ -50,7 +50,10 @@ class Layer(nn.Module):
         q, k, v = (each(normed).view(B, S, H, D // H).transpose(1, 2) for each in (self.query, self.key, self.value))
         weights = (q @ k.transpose(-1, -2) / (D // H) ** 0.5).softmax(-1)
         x = x + self.output((weights @ v).transpose(1, 2).reshape(B, S, D))
-        return x + self.back(nn.functional.gelu(self.hidden(self.norm2(x))))
+        return x + self.fed(self.norm2(x))
+
+    def fed(self, x: Tensor) -> Tensor:
+        return self.back(nn.functional.gelu(self.hidden(x)))
 
 
 class Pointwise(Layer):
@@ -60,13 +63,8 @@ class Pointwise(Layer):
         super().__init__()
         self.hidden, self.back = nn.Conv1d(D, F, 1), nn.Conv1d(F, D, 1)  # type: ignore[assignment]
 
-    def forward(self, x: Tensor) -> Tensor:
-        B, S, _ = x.shape
-        normed = self.norm1(x)
-        q, k, v = (each(normed).view(B, S, H, D // H).transpose(1, 2) for each in (self.query, self.key, self.value))
-        weights = (q @ k.transpose(-1, -2) / (D // H) ** 0.5).softmax(-1)
-        x = x + self.output((weights @ v).transpose(1, 2).reshape(B, S, D))
-        return x + self.back(self.activated(self.hidden(self.norm2(x).transpose(1, 2)))).transpose(1, 2)
+    def fed(self, x: Tensor) -> Tensor:
+        return self.back(self.activated(self.hidden(x.transpose(1, 2)))).transpose(1, 2)
 
     def activated(self, hidden: Tensor) -> Tensor:
         return nn.functional.gelu(hidden)

@@ -14,6 +14,7 @@ from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.formats import format_as_given
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import head_counts
+from encoder_conformance.readers.module_target.lengths import lengths_taken, lengths_up_to_most
 from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
@@ -33,8 +34,6 @@ from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.supplies import Told
 from encoder_conformance.readers.module_target.supplying import (
     called_as_it_takes,
-    lengths_taken,
-    lengths_up_to_most,
     of_one_row,
     without_lengths,
 )

@@ -12,12 +12,12 @@ from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arra
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
 from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
-from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS as BEYOND_WINDOWS
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 
@@ -25,15 +25,6 @@ _MOST = 600
 """Ways to call that are tried at the usual length."""
 _MOST_LONG = 24
 """Those that are tried at each other length."""
-LENGTHS = (
-    8, 16, 4, 32, 64, 7, 49, 6, 12, 24, 48, 9, 36, 10, 20,
-    40, 50, 14, 28, 56, 60, 25, 30, 18, 27, 54, 63, 17, 65,
-)  # fmt: skip
-"""Numbers of positions that are tried where 5 are refused."""
-LONGEST_TRIED = 65
-_OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context")
-"""Words in the names of attributes that say how many positions it takes."""
-_LONGEST_SAID, _MOST_SAID = 1024, 12
 _OF_NONE = "NoneType"
 """In what a module raises that computes with an argument which was left at None."""
 _MOST_OF_FORM = 40
@@ -144,7 +135,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module), *LENGTHS))
-    needed = missed(module, widths)
+    needed = _masks_needed(module, widths)
     for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
@@ -166,7 +157,7 @@ def _answers(module: LiveModule, x: Array) -> bool:
     return bool(np.isfinite(output).any()) and not np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
 
 
-def missed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
+def _masks_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
     """The masks of which it does not do with their default, None: all, where it fails for a None."""
     for d_model in islice(widths, 1):
         try:
@@ -175,45 +166,6 @@ def missed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
             known = module.signature.fixed
             return tuple(name for name in module.signature.masks if name not in known) if _OF_NONE in str(error) else ()
     return ()
-
-
-def lengths_said(module: LiveModule) -> tuple[int, ...]:
-    """Numbers of positions that its attributes may say: of a map of so many rows and columns, or as they are."""
-    found = dict[int, None]()
-    for name, value in (each for part in module.objects() for each in _held_by(part).items()):
-        if not any(word in name.lower() for word in _OF_LENGTH):
-            continue
-        sides = value if isinstance(value, tuple | list) else (value, 1)
-        if len(sides) == 2 and all(isinstance(each, int) and not isinstance(each, bool) for each in sides):
-            found |= dict.fromkeys((sides[0] * sides[1], sides[0] ** 2))
-    return tuple(each for each in found if 1 < each <= _LONGEST_SAID)[:_MOST_SAID]
-
-
-def _held_by(part: object) -> Mapping[str, object]:
-    """Its attributes; none where it keeps them elsewhere."""
-    return dict(getattr(part, "__dict__", {}))
-
-
-def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
-    """The numbers of positions up to 65 that it takes, as it takes x, and that of x; () where it is taken with 5 as any
-    is. Of what a file has a number for so many positions, all up to that."""
-    longest = min((each.longest for each in module.signature.arrangement.beside.values() if each.longest), default=0)
-    if x.shape[1] == SEQUENCE and not longest:
-        return ()
-    tried = dict.fromkeys((*range(1, (longest or LONGEST_TRIED) + 1), *(() if longest else (x.shape[1],))))
-    return tuple(n for n in tried if module.takes(drawn((BATCH, n, x.shape[-1]))))
-
-
-def lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
-    """All numbers of positions up to the most that it takes, where those are fewer than a check asks; () where they are
-    not. `x`: one that it takes."""
-    taken, refused = x.shape[1], BEYOND_WINDOWS[0]
-    if module.takes(drawn((BATCH, refused, x.shape[-1]))):
-        return ()
-    while refused - taken > 1:
-        middle = (taken + refused) // 2
-        taken, refused = (middle, refused) if module.takes(drawn((BATCH, middle, x.shape[-1]))) else (taken, middle)
-    return tuple(range(1, taken + 1))
 
 
 def likeliest_problem(module: LiveModule) -> str:

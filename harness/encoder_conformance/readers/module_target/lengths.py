@@ -1,0 +1,58 @@
+"""Which numbers of positions a module takes, where it does not take any."""
+
+from collections.abc import Mapping
+
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.onnx_file.interface.locality import LENGTHS as BEYOND_WINDOWS
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.spec.axes import Array
+
+LENGTHS = (
+    8, 16, 4, 32, 64, 7, 49, 6, 12, 24, 48, 9, 36, 10, 20,
+    40, 50, 14, 28, 56, 60, 25, 30, 18, 27, 54, 63, 17, 65,
+)  # fmt: skip
+"""Numbers of positions that are tried where 5 are refused."""
+LONGEST_TRIED = 65
+_OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context")
+"""Words in the names of attributes that say how many positions it takes."""
+_LONGEST_SAID, _MOST_SAID = 1024, 12
+
+
+def lengths_said(module: LiveModule) -> tuple[int, ...]:
+    """Numbers of positions that its attributes may say: of a map of so many rows and columns, or as they are."""
+    found = dict[int, None]()
+    for name, value in (each for part in module.objects() for each in _held_by(part).items()):
+        if not any(word in name.lower() for word in _OF_LENGTH):
+            continue
+        sides = value if isinstance(value, tuple | list) else (value, 1)
+        if len(sides) == 2 and all(isinstance(each, int) and not isinstance(each, bool) for each in sides):
+            found |= dict.fromkeys((sides[0] * sides[1], sides[0] ** 2))
+    return tuple(each for each in found if 1 < each <= _LONGEST_SAID)[:_MOST_SAID]
+
+
+def _held_by(part: object) -> Mapping[str, object]:
+    """Its attributes; none where it keeps them elsewhere."""
+    return dict(getattr(part, "__dict__", {}))
+
+
+def lengths_taken(module: LiveModule, x: Array) -> tuple[int, ...]:
+    """The numbers of positions up to 65 that it takes, as it takes x, and that of x; () where it is taken with 5 as any
+    is. Of what a file has a number for so many positions, all up to that."""
+    longest = min((each.longest for each in module.signature.arrangement.beside.values() if each.longest), default=0)
+    if x.shape[1] == SEQUENCE and not longest:
+        return ()
+    tried = dict.fromkeys((*range(1, (longest or LONGEST_TRIED) + 1), *(() if longest else (x.shape[1],))))
+    return tuple(n for n in tried if module.takes(drawn((BATCH, n, x.shape[-1]))))
+
+
+def lengths_up_to_most(module: LiveModule, x: Array) -> tuple[int, ...]:
+    """All numbers of positions up to the most that it takes, where those are fewer than a check asks; () where they are
+    not. `x`: one that it takes."""
+    taken, refused = x.shape[1], BEYOND_WINDOWS[0]
+    if module.takes(drawn((BATCH, refused, x.shape[-1]))):
+        return ()
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        taken, refused = (middle, refused) if module.takes(drawn((BATCH, middle, x.shape[-1]))) else (taken, middle)
+    return tuple(range(1, taken + 1))
