@@ -42,7 +42,7 @@ class TensorVerdict(BaseModel):
     `problem`: why numbers could not be compared, which is a wrong shape, a wrong dtype or a non-finite value.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     tensor: str
     conforms: bool
@@ -64,7 +64,7 @@ class Verdict(BaseModel):
     from the specification without them; None if numbers do not show them.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     outcome: Outcome
     rms: float | None = None

@@ -17,7 +17,7 @@ from encoder_conformance.spec.situation import Check, Encoding, Layout, Mode
 
 
 class _Message(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 class Start(_Message):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
@@ -84,7 +85,7 @@ def _read(specs: Path, extra_layers: tuple[Path, ...]) -> Specification:
     layers = _read_layers(specs / "layers")
     own: dict[str, Path] = {}
     for path in extra_layers:
-        layer = _read_own_layer(path, specs / "layers")
+        layer = _own_layers([path], specs / "layers")[path]
         if layer.layer in layers:
             hint = "give yours an id and a file name of its own"
             raise InputError(f"layer {layer.layer!r} exists already", where=shown(path), hint=hint)
@@ -116,7 +117,8 @@ PUBLISHED = "published"
 @cache
 def published_layers() -> dict[str, Layer]:
     """Id → layer of a published encoder. None of them is in `load()`: they are asked where they are named."""
-    return {path.stem: _read_own_layer(path, SPECS / "layers") for path in _files(SPECS / "layers" / PUBLISHED)}
+    own = _own_layers(_files(SPECS / "layers" / PUBLISHED), SPECS / "layers")
+    return {path.stem: layer for path, layer in own.items()}
 
 
 @cache
@@ -255,11 +257,16 @@ def _read_layers(folder: Path) -> dict[str, Layer]:
     return {path.stem: layers[path] for path in lineages}
 
 
-def _read_own_layer(path: Path, folder: Path) -> Layer:
-    """A user's own layer, after the bases that it has: layers of `folder`, and other files of the user's."""
+def _own_layers(paths: Iterable[Path], folder: Path) -> dict[Path, Layer]:
+    """Layers beside those of `folder`, each after the bases that it has: layers of `folder`, and other files of the
+    user's."""
     read = cache(_read_document)
-    files = lineage(path, folder, read)
-    return [_layer_of(files[: count + 1], read) for count in range(len(files))][-1]
+    read_layer = cache(lambda *files: _layer_of(files, read))
+    lineages = {path: lineage(path, folder, read) for path in paths}
+    for files in lineages.values():
+        for count in range(1, len(files)):
+            read_layer(*files[:count])
+    return {path: read_layer(*files) for path, files in lineages.items()}
 
 
 def _read_document(path: Path) -> Document:

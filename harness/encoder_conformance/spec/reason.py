@@ -23,7 +23,7 @@ Kind = Literal[
 
 
 class Reason(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     kind: Kind
     text: str

@@ -10,7 +10,7 @@ from encoder_conformance.platform.clean import line
 class Frozen(BaseModel):
     """A record that a program writes: it never changes, and has no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Strict(Frozen):

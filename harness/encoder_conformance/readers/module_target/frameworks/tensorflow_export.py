@@ -23,7 +23,8 @@ _MADE_BY = ("tensorflow", "tensorflow-cpu", "tf2onnx", "onnx", "numpy")
 
 def exported(function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto:
     """Exports a function of x by tf2onnx. Raises ExecutionError if it is not installed."""
-    signature, traced = [tf.TensorSpec(x_shape, tf.float32, name="x")], tf.function(function)
+    signature = [tf.TensorSpec(x_shape, tf.float32, name="x")]
+    traced = _traceable(function, signature)
 
     def export() -> onnx.ModelProto:
         try:
@@ -36,6 +37,17 @@ def exported(function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.Mod
         return model
 
     return recalled_or(export, _known_by(traced.get_concrete_function(*signature)), _MADE_BY)
+
+
+def _traceable(function: Callable[..., Any], signature: list[tf.TensorSpec]) -> Any:
+    """A function as TensorFlow traces it. AutoGraph, which rewrites all code that it meets and so takes most of the
+    time, is left to what cannot be traced without: it branches on a tensor."""
+    plain = tf.function(function, autograph=False)
+    try:
+        plain.get_concrete_function(*signature)
+    except Exception:
+        return tf.function(function)
+    return plain
 
 
 def _known_by(traced: Any) -> list[object] | None:
@@ -87,5 +99,6 @@ class LinesByName:
     @cached_property
     def _steps(self) -> dict[str, Any]:
         """Value → the step of TensorFlow's that makes it."""
-        traced = tf.function(self._function).get_concrete_function(tf.TensorSpec(self._shape, tf.float32, name="x"))
+        signature = [tf.TensorSpec(self._shape, tf.float32, name="x")]
+        traced = _traceable(self._function, signature).get_concrete_function(*signature)
         return {value.name: step for step in traced.graph.get_operations() for value in step.outputs}
