@@ -205,6 +205,52 @@ class HiddenFromItself(Plain):
         return torch.zeros(n, n).masked_fill(torch.eye(n, dtype=torch.bool), -1e30)
 
 
+class SkipsNormed(Plain):
+    """What skips is normed, too, as by BLOOM's apply_residual_connection_post_layernorm."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x)
+        x = self.norm2(x + self.attend(x, ignore))
+        return x + self.ffn(x)
+
+
+class FirstSkipNormed(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x)
+        x = x + self.attend(x, ignore)
+        return x + self.ffn(self.norm2(x))
+
+
+class SecondSkipNormed(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm2(x + self.attend(self.norm1(x), ignore))
+        return x + self.ffn(x)
+
+
+class NormedFirst(PlainPost):
+    """A norm as behind an embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.LayerNorm(self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return super().layer(self.first(x), ignore)
+
+
+class CosineAttention(Plain):
+    """Each head has a scale of its own, as in Swin v2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logit_scale = nn.Parameter(torch.log(10 * torch.ones(self.H, 1, 1)))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).transpose(-1, -2)
+        scores, bias = scores * self.logit_scale.exp(), self.bias(k.shape[2], ignore)
+        return (scores if bias is None else scores + bias).softmax(-1) @ v
+
+
 class NormOfABatchInTraining(Plain):
     def norm(self) -> nn.Module:
         return OfABatch(self.D)

@@ -437,7 +437,7 @@ def test_what_is_no_encoder_layer_is_said_and_not_guessed(saved: Make, change: t
     ("change", "said"),
     [
         (("scores = Div(raw, root)", "scores = Identity(raw)"), "which is neither 1/√8 (head_dim) nor 1/√24 (d_model)"),
-        (("sg = Sigmoid(hb)", "q16 = Mul(hb, by) sg = Sigmoid(q16)"), "the activation is no gelu exactly"),
+        (("sg = Sigmoid(hb)", "q16 = Mul(hb, by) sg = Sigmoid(q16)"), "and no gelu exactly"),
     ],
 )
 def test_what_is_nearly_a_layer_is_told_and_does_not_pass_for_one(

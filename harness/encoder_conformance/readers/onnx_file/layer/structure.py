@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeVar
 
-from encoder_conformance.readers.onnx_file.layer.walk import PLANS, QK_NORMS, STAGES, Difference, Walk
+from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, PLANS, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
     Scores,
@@ -119,7 +119,7 @@ def _is_post(output: Operation) -> bool:
 def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
     """The layers that lead from x to this operation, the first one first."""
     walks: list[tuple[tuple[str, bool], Walk]] = []
-    while not walks or not isinstance(last, TracedInput):
+    while not walks or (not isinstance(last, TracedInput) and not _is_norm_of_x(last)):
         ways, reasons = {}, {}
         for chosen, steps in PLANS.items():
             walk = Walk({"output": last})
@@ -139,10 +139,30 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
     first = walks[0][1]
     if walks[0][0][0] != "post" and first.absent.get(FIRST_NORM) in differences:
         differences.remove(first.absent[FIRST_NORM])  # a choice of the language's (E-24)
+    if isinstance(last, TracedNorm):
+        differences = _with_norm_of_x(last, walks[-1][1], differences)
     return [_layer(*way) for way in walks], differences
 
 
-FIRST_NORM = "norm1"
+def _is_norm_of_x(operation: Operation) -> bool:
+    return isinstance(operation, TracedNorm) and isinstance(operation.of.operation, TracedInput)
+
+
+def _with_norm_of_x(norm: TracedNorm, last: Walk, differences: list[Difference]) -> list[Difference]:
+    """The differences of a stack before which x itself is normed, `last` being the walk through its last layer.
+
+    Where that has no norm at its end, each norm stands before its sub-layer, and what skips is normed with what is
+    read.
+    """
+    missing = last.absent.get(LAST_NORM)
+    if missing not in differences:
+        return [*differences, Difference("a norm of x before", "the first layer", norm.name, "normed_first")]
+    kept = [each for each in differences if each is not missing]
+    skips = [Difference(NORMED_SKIP, name, norm.name, "normed_skip") for name in (LAST_NORM, FIRST_NORM)]
+    return [*skips, *kept]
+
+
+FIRST_NORM, LAST_NORM = "norm1", "norm2"
 _BEFORE = ("norm1", "norm2")
 _AFTER = {"attention_output_norm": "attention_output", "ffn_output_norm": "ffn_output"}
 """The norms of a layer with sandwich norms, before its sub-layers, and after what these give."""

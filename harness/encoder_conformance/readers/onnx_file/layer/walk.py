@@ -100,6 +100,9 @@ FEATURES: Mapping[tuple[type, str], Feature] = {
 """What is found on the way to a step of this form, and is known by a name."""
 
 
+NORMED_SKIP = "what skips is normed by"
+
+
 @dataclass(frozen=True)
 class Difference:
     """`what`, with its preposition, is found at `stage` and is not of the plan; the graph value `name` shows it."""
@@ -213,7 +216,10 @@ class Walk:
         """Puts the operation at a value of the plan, or finds another one there."""
         known = self.at.setdefault(value, operation)
         self.readers.setdefault(value, self.steps[recorded(step)].name if recorded(step) in self.steps else "")
-        if known is not operation:
+        if isinstance(known, TracedNorm) and known.of.operation is operation:
+            self.differ(NORMED_SKIP, step, known, "normed_skip")
+            self.at[value] = operation
+        elif known is not operation:
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
             feature = _beside(known, operation)
             shown = known if feature else operation  # an input of the layer is of no line

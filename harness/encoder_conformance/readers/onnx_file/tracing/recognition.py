@@ -3,7 +3,7 @@
 The function is computed in float64 on probes and compared, so the spelling of a GELU or a LayerNorm does not matter.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 
@@ -180,6 +180,8 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
         form = softmax_of(function, expression)
     except UnsupportedPattern as reason:
         capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
+        if reason.feature == "head_scales":
+            raise UnsupportedPattern(f"at {_scaled_at(table, name, scores)!r}", reason.feature) from None
         raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
     added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
     first = expression.axis == -1
@@ -198,15 +200,16 @@ def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
 
 
 def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
-    """The value that a number multiplies on the way to the softmax `name`, behind the product or before it; the scores
-    where none does."""
+    """The value that a number, or one of each head, multiplies on the way to the softmax `name`, behind the product or
+    before it; the scores where none does."""
     behind: list[str]
     before: str
-    if behind := [node.output[0] for node in _nodes_between(table, name, scores) if _scales(table, node)]:
+    sizes = {1, scores.shape[1]}
+    if behind := [node.output[0] for node in _nodes_between(table, name, scores) if _scales(table, node, sizes)]:
         return behind[-1]
     for before in table.graph.producers[scores.name].input:
         while (node := table.graph.producers.get(before)) is not None and before in table.values:
-            if _scales(table, node):
+            if _scales(table, node, {1}):
                 return before
             if node.op_type not in MOVES | IDENTITIES:
                 break
@@ -214,10 +217,10 @@ def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
     return scores.name
 
 
-def _scales(table: ValueTable, node: onnx.NodeProto) -> bool:
-    """Whether it multiplies what depends on x by one number."""
+def _scales(table: ValueTable, node: onnx.NodeProto, sizes: Container[int]) -> bool:
+    """Whether it multiplies what depends on x by one number, or by so many."""
     constants = [each for each in node.input if each not in table.values]
-    return node.op_type in ("Mul", "Div") and len(constants) == 1 and table.number(constants[0]).size == 1
+    return node.op_type in ("Mul", "Div") and len(constants) == 1 and table.number(constants[0]).size in sizes
 
 
 def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import Expression, UnsupportedPattern
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array, Elementwise
 
 CLOSE = 1e-5
@@ -48,7 +49,9 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         # A high cap is seen of large scores alone, so that it is asked for first.
         found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
-        raise UnsupportedPattern("the scores go through something over each row that is no softmax")
+        by_head = [[each[:, [head]] for each in (scores, at_zero, observed, open_)] for head in range(shape[1])]
+        feature: Feature | None = "head_scales" if all(_linear(*each, axis) for each in by_head) else None
+        raise UnsupportedPattern("the scores go through something over each row that is no softmax of them", feature)
     return found
 
 

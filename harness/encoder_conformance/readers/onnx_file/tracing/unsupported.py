@@ -12,7 +12,7 @@ Feature = Literal[
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
-    "modulated", "self_hidden", "norm_kinds", "activation",
+    "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -62,6 +62,20 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "branch_norms": (
         "its norms stand at the end of each branch alone, x + norm(sub-layer(x)); with sandwich norms (E-25) another "
         "stands before each sub-layer",
+        _SOURCE,
+    ),
+    "normed_skip": (
+        "what skips a sub-layer is normed with what it reads, x = norm(x), then x + sub-layer(x); in a pre-norm layer "
+        "(E-3) what skips is not normed, and in a post-norm layer (E-4) a norm stands behind the last sum",
+        _SOURCE,
+    ),
+    "normed_first": (
+        "x is normed before the first layer, as behind an embedding; a layer of the specification takes x as it is",
+        "name the part behind that norm (--at PATH)",
+    ),
+    "head_scales": (
+        "the scores of each head are multiplied by a number of its own, as in cosine attention; in the specification "
+        "all heads have one scale (E-5)",
         _SOURCE,
     ),
     "skip_scaled": (
@@ -166,7 +180,7 @@ BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
-    *("norm_kinds", "activation"),
+    *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
