@@ -39,6 +39,23 @@ class RopeOfPairs(PlainPost):
         return turned(q), turned(k)
 
 
+class RopeOfComplexNumbers(PlainPost):
+    """The same by products of complex numbers, with a table that is a buffer, as in the code of Llama."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = _angles(512, self.D // self.H, 10000.0, torch.float32)
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles), persistent=False)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        turns = self.turns[None, None, : q.shape[2]]
+
+        def turned(t: Tensor) -> Tensor:
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2))) * turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+
 class RopeOfAPart(Plain):
     """The first half of each head rotates, by tables that are made once."""
 

@@ -251,6 +251,59 @@ class CosineAttention(Plain):
         return (scores if bias is None else scores + bias).softmax(-1) @ v
 
 
+class SigmoidAttention(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return torch.sigmoid(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5) @ v
+
+
+class SoftmaxWithSink(Plain):
+    """One column of scores more, which no key has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sink = nn.Parameter(torch.zeros(self.H, 1, 1))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        sunk = torch.cat([scores, self.sink.expand(*scores.shape[:3], 1)], -1)
+        return sunk.softmax(-1)[..., :-1] @ v
+
+
+class LatentKeys(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.latent, self.k, self.v = nn.Linear(self.D, 8), nn.Linear(8, self.D), nn.Linear(8, self.D)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        latent = self.latent(x)
+        q, k, v = self.split(self.q(x)), self.split(self.k(latent)), self.split(self.v(latent))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
+class GatedAttention(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = nn.Linear(self.D, self.D)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().attend(x, ignore) * torch.sigmoid(self.gate(x))
+
+
+class NormsOfGroups(Plain):
+    def norm(self) -> nn.Module:
+        return OfGroups(4, self.D)
+
+
+class OfGroups(nn.GroupNorm):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.transpose(1, 2)).transpose(1, 2)
+
+
+class NoNorms(Plain):
+    def norm(self) -> nn.Module:
+        return nn.Identity()
+
+
 class NormOfABatchInTraining(Plain):
     def norm(self) -> nn.Module:
         return OfABatch(self.D)

@@ -1,10 +1,27 @@
 """The floating-point formats that a module of PyTorch holds its numbers in."""
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def in_format(module: Module, dtype: torch.dtype) -> Module:
+    """The module with all that it holds in a format, complex numbers in a format for these: PyTorch's `module.to` makes
+    real numbers of them, and rotary tables are often complex."""
+    of_pairs = torch.complex128 if dtype == torch.float64 else torch.complex64
+
+    def converted(value: Tensor) -> Tensor:
+        if value.is_complex():
+            return value.to(of_pairs)
+        return value.to(dtype) if value.is_floating_point() else value
+
+    return module._apply(converted)
 
 
 def numbers_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

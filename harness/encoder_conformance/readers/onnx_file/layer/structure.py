@@ -1,6 +1,6 @@
 """Matches encoder layers, or a stack of them, in the operations that the output is computed from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, PLANS, QK_NORMS, STAGES, Difference, Walk
@@ -141,6 +141,9 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
         differences.remove(first.absent[FIRST_NORM])  # a choice of the language's (E-24)
     if isinstance(last, TracedNorm):
         differences = _with_norm_of_x(last, walks[-1][1], differences)
+    missing = [each for _, walk in walks for each in walk.absent.values()]
+    if all(each in missing for each in differences):
+        differences = [replace(each, feature="no_norm") for each in differences]
     return [_layer(*way) for way in walks], differences
 
 

@@ -248,6 +248,17 @@ def _of(walk: Walk, step: Step, found: TracedNorm | Linear | Activation) -> None
     walk.reach(step.reads[0], found.of.operation, step)
 
 
+def _projected(walk: Walk, step: Step, found: Linear) -> None:
+    """What a query, key or value is a map of. Of a map of fewer features, or of its norm, that map is a difference."""
+    source = found.of.operation
+    under = source.of.operation if isinstance(source, TracedNorm) else source
+    if not isinstance(under, Linear):
+        _of(walk, step, found)
+        return
+    walk.differ("one more map before that of", step, under, "latent")
+    walk.reach(step.reads[0], under.of.operation, step)
+
+
 def _of_part(walk: Walk, step: Step, found: Activation) -> None:
     """An activation, which may be of some columns of a linear map: a gate's of one map with what it gates."""
     if step.makes in walk.columns:
@@ -328,7 +339,7 @@ def _is_side_by_side(found: Operation) -> bool:
 
 SOURCES: Mapping[str, Callable[..., None]] = {
     "norm": _of,
-    "projection": _of,
+    "projection": _projected,
     "linear": _of,
     "activation": _of_part,
     "product": _multiplied,

@@ -26,6 +26,8 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
     RowMap,
     Scores,
+    Sum,
+    TracedInput,
     TracedNorm,
     Unknown,
     UnsupportedPattern,
@@ -125,16 +127,18 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         if isinstance(operation, Linear | TracedNorm):
             table.uniform_gains[id(operation), factor] = _gain_operand(table, name, expression, function)
         return View(operation, expression.index, factor)
-    if isinstance(operation, Scores | Weights):
-        kind = "scores" if isinstance(operation, Scores) else "weights"
-        message = f"attention's {kind} go through something that is no scale and no mask"
-        raise UnsupportedPattern(message, "softcap" if kind == "scores" else None)
+    if isinstance(operation, Scores):
+        raise UnsupportedPattern(f"each is a function of its own score alone, at {name!r}", "no_softmax")
+    if isinstance(operation, Weights):
+        raise UnsupportedPattern("attention's weights go through something that is no scale and no mask")
     if (gains := _gains(expression, observed, inputs)) is not None:
         source = _gain_operand(table, name, expression, function)
         gained = RowMap(operation.shape, name, _whole(operation), Gain(gains, source))
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
         raise UnsupportedPattern(f"at {name!r}", "added")
+    if isinstance(operation, TracedInput | Sum):
+        raise UnsupportedPattern(f"a function of each element at {name!r}", "no_norm")
     found = activation_of(observed, inputs, name)
     activation = Activation(operation.shape, name, _whole(operation), found.function, found.error, found.formula)
     return View(table.intern((id(operation), found.function), activation), expression.index, found.factor)
@@ -182,7 +186,7 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
         capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
         if reason.feature == "head_scales":
             raise UnsupportedPattern(f"at {_scaled_at(table, name, scores)!r}", reason.feature) from None
-        raise UnsupportedPattern(str(reason), "softcap" if capped else None) from None
+        raise UnsupportedPattern(str(reason), "softcap" if capped else reason.feature) from None
     added = _added(table, name, scores) if form.constant is not None and biases_positions(form.constant) else ()
     first = expression.axis == -1
     scaled = _scaled_at(table, name, scores)

@@ -50,8 +50,8 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
         by_head = [[each[:, [head]] for each in (scores, at_zero, observed, open_)] for head in range(shape[1])]
-        feature: Feature | None = "head_scales" if all(_linear(*each, axis) for each in by_head) else None
-        raise UnsupportedPattern("the scores go through something over each row that is no softmax of them", feature)
+        feature: Feature = "head_scales" if all(_linear(*each, axis) for each in by_head) else "no_softmax"
+        raise UnsupportedPattern("the scores go through something else over each row", feature)
     return found
 
 

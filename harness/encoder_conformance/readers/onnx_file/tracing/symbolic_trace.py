@@ -53,7 +53,7 @@ from encoder_conformance.readers.onnx_file.tracing.recognition import (
     view_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.rows import axes_of, row_axis
-from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS
+from encoder_conformance.readers.onnx_file.tracing.unsupported import OPERATORS, Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable, data_inputs
 from encoder_conformance.spec.axes import Array
 
@@ -124,7 +124,8 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern(f"{node.op_type} by what x holds")
         dependent = [value for value in values if isinstance(value, View | Expression)]
         if len(dependent) < len(values):
-            raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it")
+            added: Feature = "no_softmax" if any(isinstance(each.operation, Scores) for each in dependent) else "padded"
+            raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it", added)
         first = dependent[0]
         if any(value.operation is not first.operation for value in dependent):
             raise UnsupportedPattern("Concat of different things")
@@ -269,6 +270,8 @@ class SymbolicTrace(ValueTable):
         names = [name for name in node.input if name]
         if node.op_type not in ("Add", "Sum", "Mul") or len(names) != 2:
             raise UnsupportedPattern(f"{node.op_type} of two different things that depend on x")
+        if node.op_type == "Mul" and any(_is_attention(self.values[name]) for name in names):
+            raise UnsupportedPattern(f"at {node.output[0]!r}", "gated_attention")
         one, two = (view_of(self, name) for name in names)
         if one.operation is two.operation:
             return self._expression(node, [one, two])  # type: ignore[return-value]
@@ -318,6 +321,12 @@ class SymbolicTrace(ValueTable):
         if not attributes_of(node).get("keepdims", 1):
             rows = rows.squeeze(axes)
         return Expression(value.operation, rows, True, True, axis, width)
+
+
+def _is_attention(value: Value) -> bool:
+    """Whether it is what attention gives, before or behind its last map."""
+    operation = value.operation if isinstance(value, View | Expression) else None
+    return isinstance(operation.of.operation if isinstance(operation, Linear) else operation, Context)
 
 
 def _differs_by_row(constant: Array) -> bool:

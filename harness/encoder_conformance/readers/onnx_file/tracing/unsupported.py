@@ -13,6 +13,7 @@ Feature = Literal[
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
+    "no_softmax", "latent", "gated_attention", "groups", "no_norm",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -34,7 +35,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "padded": (
-        "it adds positions or features that are not x's, as to fill windows; the specification has each position's own",
+        "it adds positions or features that are not x's, as registers, keys of its own, or to fill windows; the "
+        "specification has each position's own",
         _SOURCE,
     ),
     "by_place": (
@@ -72,6 +74,31 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "normed_first": (
         "x is normed before the first layer, as behind an embedding; a layer of the specification takes x as it is",
         "name the part behind that norm (--at PATH)",
+    ),
+    "gated_attention": (
+        "what attention gives is multiplied by a gate that is computed from x (gated attention); in the specification "
+        "a linear map alone follows it (E-5)",
+        _SOURCE,
+    ),
+    "groups": (
+        "it norms over positions or over groups of features (GroupNorm, InstanceNorm); the specification norms all "
+        "features of each position (E-1)",
+        _SOURCE,
+    ),
+    "no_norm": (
+        "a norm is missing, or another function stands in its place, as a dynamic tanh; a layer of the specification "
+        "norms what it reads or what it gives (E-3, E-4)",
+        _SOURCE,
+    ),
+    "latent": (
+        "query, key or value is computed from another map of x, as in multi-head latent attention; in the "
+        "specification each is one map of x (E-5)",
+        f"multiply the two maps, which computes the same where no norm stands between them, or {_SOURCE}",
+    ),
+    "no_softmax": (
+        "attention's weights are no softmax of the scores over the keys (E-5), as of a sigmoid, a ReLU, or a softmax "
+        "whose sum has a term more",
+        _SOURCE,
     ),
     "head_scales": (
         "the scores of each head are multiplied by a number of its own, as in cosine attention; in the specification "
@@ -180,7 +207,8 @@ BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
-    *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales"),
+    *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
+    *("gated_attention", "groups"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -193,6 +221,7 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
     "Pad": "padded",
     "BatchNormalization": "batch",
+    **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "GroupNorm"), "groups"),
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
     **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
 }  # fmt: skip
