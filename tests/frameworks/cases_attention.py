@@ -39,6 +39,36 @@ class RopeOfPairs(PlainPost):
         return turned(q), turned(k)
 
 
+class RopeOfComplexNumbers(Plain):
+    """As LLaMA's code has it: the turns are complex numbers in a buffer, made once in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = _angles(512, 8, 10000.0, torch.float32)
+        self.register_buffer("freqs_cis", torch.polar(torch.ones_like(angles), angles), persistent=False)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        turns = self.freqs_cis[: q.shape[2]][None, None]
+
+        def turned(t: Tensor) -> Tensor:
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+
+class RopeOfComplexNumbersMadeHere(PlainPost):
+    """The turns are made in each call, in the format of x."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        angles = _angles(q.shape[2], q.shape[3], 10000.0, q.dtype)
+        turns = torch.polar(torch.ones_like(angles), angles).unsqueeze(0).unsqueeze(0)
+
+        def turned(t: Tensor) -> Tensor:
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+
 class RopeOfAPart(Plain):
     """The first half of each head rotates, by tables that are made once."""
 

@@ -137,6 +137,8 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
             found[name], more[name] = less, 1.0
         elif name.endswith("bias") and not values.any():  # a constant of its own, as a buffer of zeros is
             absent.append(name)
+        elif name.endswith("gain") and (values == 1).all():  # an exporter's ones, of a norm that has none
+            absent.append(name)
         elif name.endswith(TABLE) and (scaled := _table_times(values, own, marks)) is not None:
             found[name], times[name] = scaled
         else:

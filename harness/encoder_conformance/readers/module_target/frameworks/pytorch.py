@@ -27,7 +27,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered i
 from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
 from encoder_conformance.readers.module_target.frameworks.torch_built import built, elements, is_built_later
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
-from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of
+from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     Found,
     call_of,
@@ -107,7 +107,7 @@ class _TorchParts:
         if self._found is None:
             self._found = {}
             with suppress(Exception):
-                self._model = without_cache(copy_of(self._module).to("cpu", torch.float32).eval())
+                self._model = without_cache(in_format(copy_of(self._module).to("cpu"), torch.float32).eval())
                 self._found = {each.path: each for each in found_in(self._model)}
         return self._found
 
@@ -163,7 +163,7 @@ class _PyTorch(ModuleFramework):
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
         try:
-            copied = built(module).to("cpu", torch.float32).eval()
+            copied = in_format(built(module).to("cpu"), torch.float32).eval()
             for value in copied.parameters():
                 value.requires_grad_(True)
         except Exception as error:

@@ -10,6 +10,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.readers.module_target.frameworks.torch_complex import ComplexAsPairs
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
 from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
 
@@ -48,8 +49,8 @@ def exported(
 def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
     """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
     try:
-        with PointwiseIsLinear(), every_frame():
+        with ComplexAsPairs(), PointwiseIsLinear(), every_frame():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
     except Exception:
-        with torch.no_grad(), PointwiseIsLinear(), every_frame():
+        with torch.no_grad(), ComplexAsPairs(), PointwiseIsLinear(), every_frame():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)

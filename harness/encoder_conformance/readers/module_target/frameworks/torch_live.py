@@ -36,7 +36,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_draws import dra
 from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
 from encoder_conformance.readers.module_target.frameworks.torch_drops_compiled import graph_drops
 from encoder_conformance.readers.module_target.frameworks.torch_export import exported
-from encoder_conformance.readers.module_target.frameworks.torch_formats import numbers_of
+from encoder_conformance.readers.module_target.frameworks.torch_formats import in_format, numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_generators import generator_answer
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
 from encoder_conformance.readers.module_target.frameworks.torch_known import known
@@ -161,6 +161,9 @@ class TorchModule(LiveModule):
             self._before = found[1]
         return None if found is None else found[0]
 
+    def written_at(self, name: str, feeds: Feeds) -> str:
+        return written_by(self._layer, name, lambda: self.bare().run(feeds))
+
     def _copy(self) -> nn.Module:
         if self._before:
             self._before.restore()
@@ -212,7 +215,7 @@ class TorchModule(LiveModule):
         return seen, to_numpy(output.detach())
 
     def in_dtype(self, dtype: str) -> "TorchModule":
-        copied = self._copy().to(getattr(torch, dtype))
+        copied = in_format(self._copy(), getattr(torch, dtype))
         if dtype == self.own_format:
             for name, value in numbers_of(inside(copied)):
                 value.data = value.data.to(getattr(torch, self.formats.get(name, dtype)))
@@ -278,7 +281,7 @@ class TorchModule(LiveModule):
         for each in held:
             if each.is_weight and not each.shared:
                 self.module.register_parameter(each.path.replace(".", _DOT), cast(nn.Parameter, each.value))
-        self.module.to(torch.float32)
+        in_format(self.module, torch.float32)
         paths = {
             is_weight: tuple(each.path for each in held if each.is_weight == is_weight) for is_weight in (True, False)
         }

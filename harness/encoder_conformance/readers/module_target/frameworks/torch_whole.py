@@ -18,6 +18,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     inside,
     is_compiled,
 )
+from encoder_conformance.readers.module_target.frameworks.torch_formats import in_format
 from encoder_conformance.readers.module_target.frameworks.torch_trace import traced
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.spec.axes import Array
@@ -41,7 +42,7 @@ class WholeTorch(WholeModule):
         """A copy, in evaluation mode."""
         copied = copy_of(self._module).to("cpu").eval()
         if precision != "own":
-            copied = copied.to(_FORMATS[precision])
+            copied = in_format(copied, _FORMATS[precision])
         if seed is not None:
             generator = torch.Generator().manual_seed(seed)
             with torch.no_grad():

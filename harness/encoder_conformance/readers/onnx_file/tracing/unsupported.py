@@ -12,7 +12,7 @@ Feature = Literal[
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
-    "modulated", "self_hidden", "norm_kinds", "activation",
+    "modulated", "self_hidden", "norm_kinds", "activation", "own_keys", "over_positions",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -35,6 +35,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     ),
     "padded": (
         "it adds positions or features that are not x's, as to fill windows; the specification has each position's own",
+        _SOURCE,
+    ),
+    "own_keys": (
+        "there are keys and values beside those of the positions, as add_bias_kv and add_zero_attn add; in the "
+        "specification each is a position's",
         _SOURCE,
     ),
     "by_place": (
@@ -110,6 +115,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "convolution": ("there is a convolution in it; the specification has none", _ALONE),
     "fourier": ("it mixes positions by a Fourier transform; the specification has attention alone", _SOURCE),
     "batch": ("it norms each feature over a batch (BatchNorm); the specification norms each position's own", _SOURCE),
+    "over_positions": (
+        "it norms over positions, too (GroupNorm, InstanceNorm); the specification norms each position's own",
+        _SOURCE,
+    ),
     "relative": (
         "what depends on x is multiplied with vectors that do not, as with those of positions, or at random; scores "
         "are of queries and keys alone",
@@ -129,7 +138,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "one_gain": (
-        "a value is multiplied by one number that is a parameter; layer scale has one for each feature (E-31)",
+        "a value is multiplied by one number that is a parameter, as in ReZero, ScaleNorm and DyT; in the specification "
+        "norms and layer scale have one for each feature (E-31)",
         _SOURCE,
     ),
     "added": (
@@ -166,7 +176,7 @@ BEYOND: tuple[Feature, ...] = (
     *("parallel", "convolution", "fourier", "batch", "relative", "products", "blocks", "bias_of_x", "sums"),
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
-    *("norm_kinds", "activation"),
+    *("norm_kinds", "activation", "own_keys", "over_positions", "one_gain"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -179,6 +189,7 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
     "Pad": "padded",
     "BatchNormalization": "batch",
+    **dict.fromkeys(("InstanceNormalization", "GroupNormalization"), "over_positions"),
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
     **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
 }  # fmt: skip
