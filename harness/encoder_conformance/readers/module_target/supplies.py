@@ -12,6 +12,7 @@ from encoder_conformance.spec.axes import Array
 
 THETA = 1e4
 PAIR = "cosines and sines"
+TURNS = "turns"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Supply:
         d = int(self.number)
         angles = np.arange(sequence)[:, None] * THETA ** (-np.arange(0, d, 2) / d)
         angles = np.concatenate([angles, angles], -1) if self.axes.endswith("d") else angles
-        turned = {"cosines": np.cos(angles), "sines": np.sin(angles), "turns": np.exp(1j * angles)}
+        turned = {"cosines": np.cos(angles), "sines": np.sin(angles), TURNS: np.exp(1j * angles)}
         if self.what == PAIR:
             return self._shaped(turned["cosines"], batch, sequence), self._shaped(turned["sines"], batch, sequence)
         return self._shaped(turned.get(self.what, angles), batch, sequence)

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice, product
+from itertools import islice, product, zip_longest
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
+from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
-from encoder_conformance.readers.module_target.supplies import PAIR, Supply, Told
+from encoder_conformance.readers.module_target.supplies import PAIR, TURNS, Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -60,6 +61,8 @@ _OF_ATTENTION = tuple(
 """The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
+_TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
+"""Kinds of angles → the function of them."""
 _PACKED_AXES = ("Te", "Td", "T1d", "T1e")
 
 
@@ -191,7 +194,7 @@ def likeliest_problem(module: LiveModule) -> str:
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
-    return ways_to_call(module.signature, widths, needed, items=items, keys=keys)
+    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
 
 
 def ways_to_call(
@@ -201,18 +204,20 @@ def ways_to_call(
     *,
     items: bool = False,
     keys: bool = False,
+    heads: tuple[int, ...] = (),
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
     `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys.
+    over the batch. `keys`: random numbers are drawn of keys. `heads`: the numbers of heads that are the likeliest.
     """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
-    options = [_options(name, widths, keys=keys, packed=packs) for name in needed]
+    sizes = _head_sizes(widths, heads)
+    options = [_options(name, widths, sizes, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
@@ -244,12 +249,15 @@ def _speaks(name: str, kind: str) -> bool:
     return any(word == lower if len(word) == 1 else word in lower for word in _SPOKEN[kind])
 
 
-def _options(name: str, widths: Iterable[int], *, keys: bool, packed: bool) -> tuple[list[Supply], list[Supply]]:
+def _options(
+    name: str, widths: Iterable[int], sizes: list[int], *, keys: bool, packed: bool
+) -> tuple[list[Supply], list[Supply]]:
     """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
     for kind in _SPOKEN:
         if _speaks(name, kind):
-            named += _of_kind(kind, widths, packed=packed)
+            made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
+            named += sorted(made, key=lambda each: "cis" in name.lower() and each.what != TURNS)
     if keys and name in RANDOM:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
@@ -274,26 +282,29 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [*_LENGTHS]
         case "x":
             return [Supply("x")]
-        case "condition":
-            return [Supply("condition", "Bd", "float32", width) for width in widths]
-    return _angles(kind, widths, packed=packed)
+    return [Supply("condition", "Bd", "float32", width) for width in widths]
 
 
-def _angles(kind: str, widths: Iterable[int], *, packed: bool) -> list[Supply]:
-    """Angles of each position and pair of features, or cosines, or sines, or a pair of both."""
-    what = {"turning": "", "pair": PAIR}.get(kind, kind)
+def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
+    """Angles of each position and pair of features, or cosines, or sines, or a pair of both. One alone would be
+    broadcast to all features, and is none."""
     axes = _PACKED_AXES if packed else _PAIR_AXES if kind == "pair" else _ANGLE_AXES
-    sizes = dict.fromkeys(size for width in widths for size in _heads(width))
-    angles = [Supply("turning", each, "float32", size, what) for size in sizes for each in axes]
-    if what:
+    whole = [Supply("turning", each, "float32", size, _TURNS[kind]) for size in sizes for each in axes]
+    angles = [each for each in whole if each.number > 2 or not each.axes.endswith("e")]
+    if kind != "turning":
         return angles
-    turns = [replace(each, dtype="complex64", what="turns") for each in angles if each.axes.endswith("e")]
-    return [each for pair in zip(angles, [*turns, *angles[: len(angles) - len(turns)]], strict=True) for each in pair]
+    turns = [replace(each, dtype="complex64", what=TURNS) for each in angles if each.axes.endswith("e")]
+    return [each for pair in zip_longest(angles, turns) for each in pair if each is not None]
 
 
-def _heads(width: int) -> list[int]:
-    """Features of a head that so many may be cut into."""
-    return [width // heads for heads in (4, 8, 2, 12, 16, 1) if width % heads == 0 and width // heads % 2 == 0]
+def _head_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:
+    """Features of a head, first those by the likeliest numbers of heads, then those that a width may be cut into."""
+    found = dict[int, None]()
+    for numbers in (heads, (4, 8, 2, 12, 16, 1)):
+        for width, number in product(widths, numbers):
+            if width % number == 0 and width // number % 2 == 0:
+                found[width // number] = None
+    return list(found)
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:

@@ -391,9 +391,9 @@ def _beside(value: Array | Tensor, x: Tensor) -> Tensor:
         return value.to(x.dtype) if value.is_floating_point() else value
     if value.dtype.kind == "i" and torch.compiler.is_exporting():
         return known(value)
+    if value.dtype.kind == "c":  # the exporter knows no cast of such
+        value = value.astype(np.complex128 if x.dtype == torch.float64 else np.complex64)
     made = torch.from_numpy(np.ascontiguousarray(value))
-    if made.is_complex():
-        return made.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64)
     return made.to(x.dtype) if made.is_floating_point() else made
 
 

@@ -129,7 +129,7 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern(f"{node.op_type} by what x holds")
         dependent = [value for value in values if isinstance(value, View | Expression)]
         if len(dependent) < len(values):
-            feature = next((_MORE_OF[type(value.operation)] for value in dependent if type(value.operation) in _MORE_OF), None)
+            feature = _MORE_OF.get(type(dependent[0].operation))
             raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it", feature)
         first = dependent[0]
         if any(value.operation is not first.operation for value in dependent):

@@ -138,8 +138,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "one_gain": (
-        "a value is multiplied by one number that is a parameter, as in ReZero, ScaleNorm and DyT; in the specification "
-        "norms and layer scale have one for each feature (E-31)",
+        "a value is multiplied by one number that is a parameter, as in ReZero, ScaleNorm and DyT; norms and layer "
+        "scale have one for each feature (E-31)",
         _SOURCE,
     ),
     "added": (
