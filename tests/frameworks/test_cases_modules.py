@@ -125,9 +125,7 @@ DUE: dict[str, dict[str, Due]] = {
         "HandNormOfChannels": right("layer_norm ε 1e-06", "[batch, d_model, height, width]", masks=False),
         "NormsWithoutParameters": right("layer_norm ε 1e-06", "it has no norm1.gain"),
         "NormOfGroups": beyond("it norms over positions, too (GroupNorm, InstanceNorm)", "cases_steps.py:"),
-        "SquashedForNorms": beyond(
-            "one number that is a parameter, as in ReZero, ScaleNorm and DyT", "cases_steps.py:"
-        ),
+        "SquashedForNorms": beyond("one number that is a parameter, as in ReZero, ScaleNorm and DyT", "_steps.py:"),
         "KeysOfNoPosition": beyond("keys and values beside those of the positions", "add_bias_kv", "cases_steps.py:"),
         "WritesItsWeights": refused("a call writes into its own parameter up.weight", "clamp_ in cases_steps.py:"),
         "NeedsCuda": refused("it needs CUDA, and is called on the CPU", "takes tensors on CUDA", "cases_steps.py:"),

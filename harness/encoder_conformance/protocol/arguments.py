@@ -31,8 +31,8 @@ _AXES = {
 
 
 def axes_text(axes: str) -> str:
-    """`[batch, 1, 1, sequence]` of "B11S"; D is d_model, T the positions of all items, d the size of a head, e half of it and f
-    twice."""
+    """`[batch, 1, 1, sequence]` of "B11S"; D is d_model, T the positions of all items, d the size of a head, e half
+    of it and f twice."""
     return f"[{', '.join(_AXES.get(axis, axis) for axis in axes)}]"
 
 

@@ -18,6 +18,5 @@ def refuse_written(module: LiveModule, before: Array, feeds: Feeds) -> None:
     name = next(name for name, one, other in pairs if not np.array_equal(one, other, equal_nan=True))
     at = module.written_at(name, feeds)
     hint = "a layer leaves its parameters as they are: write into them outside of the forward pass"
-    raise BadTarget(
-        f"a call writes into its own parameter {name}{f', {at}' if at else ''}", hint, "answers-depend-on-earlier-calls"
-    )
+    problem = f"a call writes into its own parameter {name}{f', {at}' if at else ''}"
+    raise BadTarget(problem, hint, "answers-depend-on-earlier-calls")
