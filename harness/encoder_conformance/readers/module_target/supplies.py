@@ -98,6 +98,7 @@ class Supply:
         return self._shaped(turned.get(self.what, angles), batch, sequence)
 
     def _shaped(self, made: Array, batch: int, sequence: int) -> Array:
+        """Numbers [sequence, features] of each position as the axes say, for all items where they are rows."""
         if "T" in self.axes:
             made = np.tile(made, (batch, 1))
         shaped = made.reshape([len(made) if axis in "ST" else 1 for axis in self.axes[:-1]] + [made.shape[-1]])
