@@ -63,7 +63,7 @@ _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
 _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
 """Kinds of angles → the function of them."""
-_PACKED_AXES = ("Te", "Td", "T1d", "T1e")
+_PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
 
 
 def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[LiveModule, Array]:
