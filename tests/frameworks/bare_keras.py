@@ -130,3 +130,7 @@ def pointwise() -> Any:
     r = x + layers.MultiHeadAttention(H, D // H)(y, y)
     hidden = layers.Conv1D(F, 1, activation="relu")(layers.LayerNormalization(epsilon=1e-6)(r))
     return keras.Model(x, r + layers.Conv1D(D, 1)(hidden))
+
+
+class _Hidden(Block):
+    """Its name would begin a scope of TensorFlow's graphs, which begins with no underscore."""

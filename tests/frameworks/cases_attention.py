@@ -39,19 +39,32 @@ class RopeOfPairs(PlainPost):
         return turned(q), turned(k)
 
 
-class RopeOfComplexNumbers(PlainPost):
-    """The same by products of complex numbers, with a table that is a buffer, as in the code of Llama."""
+class RopeOfComplexNumbers(Plain):
+    """As LLaMA's code has it: the turns are complex numbers in a buffer, made once in float32."""
 
     def __init__(self) -> None:
         super().__init__()
-        angles = _angles(512, self.D // self.H, 10000.0, torch.float32)
-        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles), persistent=False)
+        angles = _angles(512, 8, 10000.0, torch.float32)
+        self.register_buffer("freqs_cis", torch.polar(torch.ones_like(angles), angles), persistent=False)
 
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        turns = self.turns[None, None, : q.shape[2]]
+        turns = self.freqs_cis[: q.shape[2]][None, None]
 
         def turned(t: Tensor) -> Tensor:
-            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2))) * turns).flatten(-2)
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+
+class RopeOfComplexNumbersMadeHere(PlainPost):
+    """The turns are made in each call, in the format of x."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        angles = _angles(q.shape[2], q.shape[3], 10000.0, q.dtype)
+        turns = torch.polar(torch.ones_like(angles), angles).unsqueeze(0).unsqueeze(0)
+
+        def turned(t: Tensor) -> Tensor:
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
 
         return turned(q), turned(k)
 

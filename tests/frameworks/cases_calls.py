@@ -163,6 +163,14 @@ class Lengths(Plain):
         return self.layer(x, torch.arange(x.shape[1])[None] >= lengths[:, None])
 
 
+class LengthsOfSequenceFirst(PlainPost):
+    """x is [sequence, batch, d_model], and lengths are those of the items."""
+
+    def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        x = src.transpose(0, 1)
+        return self.layer(x, torch.arange(x.shape[1]) >= src_lengths[:, None]).transpose(0, 1), src_lengths
+
+
 class LengthsIfAny(PlainPost):
     """By name alone, and none where it is not told."""
 
@@ -229,6 +237,42 @@ class CosinesAndSinesGiven(Rope):
             return t * cos + torch.cat((-second, first), -1) * sin
 
         return turned(q), turned(k)
+
+
+class TurnsGiven(Rope):
+    """Complex numbers of each position, as LLaMA's layers are given them."""
+
+    def forward(self, x: Tensor, freqs_cis: Tensor) -> Tensor:
+        self.turns = freqs_cis[None, None]
+        return self.layer(x)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        def turned(t: Tensor) -> Tensor:
+            pairs = torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous())
+            return torch.view_as_real(pairs * self.turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+
+class AnglesOfRows(CosinesAndSinesGiven):
+    """Rows of all items, with angles of each row, as vision towers have them."""
+
+    def forward(self, hidden_states: Tensor, cu_seqlens: Tensor, rotary_pos_emb: Tensor) -> Tensor:
+        angles = torch.cat((rotary_pos_emb, rotary_pos_emb), -1)[None]
+        self.given = angles.cos(), angles.sin()
+        self.apart = torch.bucketize(torch.arange(len(hidden_states)), cu_seqlens[1:].long(), right=True)
+        return self.layer(hidden_states[None])[0]
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor:
+        return torch.where(self.apart[:, None] != self.apart, -torch.inf, 0.0)
+
+
+class GoesFurther(Plain):
+    """Of what it needs an attribute is asked for that no guess has, after all that it makes of x."""
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        y = self.layer(x + positions[..., None].to(x.dtype))
+        return y + positions.offset_of_the_first
 
 
 # ------------------------------------------------------------------------------- whole models

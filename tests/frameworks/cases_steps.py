@@ -316,3 +316,105 @@ class HandNormOutside(HandNormPost):
 def hand_norm(epsilon: float = 1e-8) -> nn.Module:
     made: nn.Module = type("Normed", (Plain,), {"norm": lambda self: _Norm(self.D, epsilon, "var")})()
     return made
+
+
+class _OfChannels(nn.Module):
+    """Norms the channels of [batch, channels, height, width], as ConvNeXt's does."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        away = x - x.mean(1, keepdim=True)
+        normed = away / torch.sqrt(away.pow(2).mean(1, keepdim=True) + 1e-6)
+        return self.weight[:, None, None] * normed + self.bias[:, None, None]
+
+
+class HandNormOfChannels(nn.Module):
+    """[batch, channels, height, width] throughout, and all maps are convolutions of kernel 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = _OfChannels(16), _OfChannels(16)
+        self.qkv, self.proj = nn.Conv2d(16, 48, 1, bias=False), nn.Conv2d(16, 16, 1)
+        self.fc1, self.fc2 = nn.Conv2d(16, 24, 1), nn.Conv2d(24, 16, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(self.norm1(x)).reshape(len(x), 3, 2, 8, -1).unbind(1)
+        context = v @ (q.mT @ k * 8**-0.5).softmax(-1).mT
+        x = x + self.proj(context.reshape(x.shape))
+        return x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
+
+
+class NormsWithoutParameters(Plain):
+    def norm(self) -> nn.Module:
+        return nn.LayerNorm(self.D, eps=1e-6, elementwise_affine=False)
+
+
+class _OverPositions(nn.GroupNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.mT).mT
+
+
+class NormOfGroups(Plain):
+    """Of one group: all features of all positions of an item."""
+
+    def norm(self) -> nn.Module:
+        return _OverPositions(1, self.D)
+
+
+class _Squashed(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.alpha, self.weight = nn.Parameter(torch.full((1,), 0.5)), nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.alpha * x) * self.weight
+
+
+class SquashedForNorms(Plain):
+    """DyT."""
+
+    def norm(self) -> nn.Module:
+        return _Squashed(self.D)
+
+
+class KeysOfNoPosition(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 2, add_bias_kv=True, batch_first=True)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.attention(x, x, x, key_padding_mask=ignore, need_weights=False)[0]
+
+
+# ------------------------------------------------------------------------------- what a call does
+
+
+class WritesItsWeights(Plain):
+    """Holds a weight within a norm in each call, as layers of a limited norm do."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        self.up.weight.data.clamp_(-0.05, 0.05)
+        return super().ffn(x)
+
+
+class NeedsCuda(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.is_cuda, "flash attention takes tensors on CUDA"
+        return self.layer(x)
+
+
+class _Own(BaseException):
+    pass
+
+
+class RaisesItsOwn(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        raise _Own("no licence for this host")
+
+
+class EndsItsProcess(Plain):
+    def forward(self, x: Tensor) -> Tensor:
+        raise SystemExit(0)

@@ -289,16 +289,6 @@ class GatedAttention(Plain):
         return super().attend(x, ignore) * torch.sigmoid(self.gate(x))
 
 
-class NormsOfGroups(Plain):
-    def norm(self) -> nn.Module:
-        return OfGroups(4, self.D)
-
-
-class OfGroups(nn.GroupNorm):
-    def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input.transpose(1, 2)).transpose(1, 2)
-
-
 class NoNorms(Plain):
     def norm(self) -> nn.Module:
         return nn.Identity()

@@ -67,6 +67,7 @@ DUE: dict[str, dict[str, Due]] = {
         "Rope": right("rope θ 10000 halves"),
         "RopeOfPairs": right("rope θ 10000 interleaved"),
         "RopeOfComplexNumbers": right("rope θ 10000 interleaved"),
+        "RopeOfComplexNumbersMadeHere": right("rope θ 10000 interleaved"),
         "RopeOfAPart": right("rope θ 500 halves, 8 of 16 features"),
         "GQA": right("2 heads of key and value"),
         "OneHeadOfKeys": right("1 head of key and value"),
@@ -121,6 +122,15 @@ DUE: dict[str, dict[str, Due]] = {
         "hand_norm": right("layer_norm ε 1e-08"),
         "HandNormUnbiased": right("a choice of its own, norm-unbiased-variance:", "forward alone"),
         "HandNormOutside": right("a choice of its own, norm-eps-outside-root:", "gradients are not judged"),
+        "HandNormOfChannels": right("layer_norm ε 1e-06", "[batch, d_model, height, width]", masks=False),
+        "NormsWithoutParameters": right("layer_norm ε 1e-06", "it has no norm1.gain"),
+        "NormOfGroups": beyond("it norms over positions, too (GroupNorm, InstanceNorm)", "cases_steps.py:"),
+        "SquashedForNorms": refused("another function stands in its place, as a dynamic tanh", "cases_steps.py:"),
+        "KeysOfNoPosition": beyond("keys and values beside those of the positions", "add_bias_kv", "cases_steps.py:"),
+        "WritesItsWeights": refused("a call writes into its own parameter up.weight", "clamp_ in cases_steps.py:"),
+        "NeedsCuda": refused("it needs CUDA, and is called on the CPU", "takes tensors on CUDA", "cases_steps.py:"),
+        "RaisesItsOwn": refused("_Own: no licence for this host", "cases_steps.py:"),
+        "EndsItsProcess": refused("it ends its own process, by SystemExit: 0", "cases_steps.py:"),
     },
     "cases_calls": {
         "ChannelsFirst": right("x is given as [batch, d_model, sequence]"),
@@ -153,7 +163,19 @@ DUE: dict[str, dict[str, Due]] = {
         "LengthsAsParts": right("lengths as parts of the longest, float32 [batch]", "with wav_lens and without"),
         "NeedsPositions": beyond("positions: positions, int64 [batch, sequence]", *POSITIONS),
         "PositionsAddedToQueries": beyond(*POSITIONS),
-        "CosinesAndSinesGiven": refused("it needs position_embeddings beside x", "--with position_embeddings=VALUE"),
+        "CosinesAndSinesGiven": right(
+            "position_embeddings: cosines and sines of theta 10000, float32 [batch, sequence, d_head]", "rope θ 10000"
+        ),
+        "TurnsGiven": right("freqs_cis: turns of theta 10000", "rope θ 10000 interleaved", masks=False),
+        "AnglesOfRows": right(
+            "rotary_pos_emb: angles of theta 10000, float32 [positions of all items, d_head / 2]", masks=False
+        ),
+        "LengthsOfSequenceFirst": right(
+            "x is given as [sequence, batch, d_model]", "with src_lengths and without", "src_lengths: lengths"
+        ),
+        "GoesFurther": refused(
+            "it needs positions beside x; given positions", "has no attribute 'offset_of_the_first'", "cases_calls.py:"
+        ),
         "TokenIds": layers("layers.0", "It is like layers.0"),
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
@@ -181,7 +203,6 @@ DUE: dict[str, dict[str, Due]] = {
         "SoftmaxWithSink": beyond("attention's weights are no softmax of the scores", *STRANGERS),
         "LatentKeys": beyond("one more map before that of key and value", *STRANGERS),
         "GatedAttention": beyond("what attention gives is multiplied by a gate", *STRANGERS),
-        "NormsOfGroups": beyond("it norms over positions or over groups of features", *STRANGERS),
         "NoNorms": refused("a norm is missing", "no norm as norm1 and norm2", *STRANGERS),
         "CosineAttention": beyond("the scores of each head are multiplied by a number of its own", *STRANGERS),
         "NormInNetwork": beyond("a norm (layer_norm) after ffn_activation", *STRANGERS),

@@ -125,6 +125,7 @@ STRANGE = {
     "bare_jax.py:LinenFast": "a choice of its own, norm-fast-variance",
     "bare_jax.py:LinenFastNarrow": "a choice of its own, norm-fast-variance",
     "bare_keras.py:MadeInBuild": "post-norm",
+    "bare_keras.py:_Hidden": "pre-norm",
     "bare_keras.py:pointwise": "pre-norm",
 }
 

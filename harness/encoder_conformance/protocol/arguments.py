@@ -18,13 +18,21 @@ LAYOUTS: dict[Layout, str] = {
 PACKED = "[positions of all items, d_model]"
 """The layout of x in rows of all items, one after the other, with the number of each item's."""
 _AXES = {
-    **{"B": "batch", "H": "heads", "S": "sequence", "X": "batch · heads", "D": "d_model"},
+    **{
+        "B": "batch",
+        "H": "heads",
+        "S": "sequence",
+        "X": "batch · heads",
+        "D": "d_model",
+        "T": "positions of all items",
+    },
     **{"d": "d_head", "e": "d_head / 2", "f": "2 · d_head"},
 }
 
 
 def axes_text(axes: str) -> str:
-    """`[batch, 1, 1, sequence]` of "B11S"; D is d_model; d is that of a head, e half of it and f twice."""
+    """`[batch, 1, 1, sequence]` of "B11S"; D is d_model, T the positions of all items, d the size of a head, e half
+    of it and f twice."""
     return f"[{', '.join(_AXES.get(axis, axis) for axis in axes)}]"
 
 

@@ -20,7 +20,7 @@ from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, ExaminedBefore
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
-from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
@@ -75,6 +75,11 @@ class ModuleTarget(ModuleAdapter):
             description, tensors = self.examined(message)
         except BadTarget as error:
             return {"description": {"problem": error.as_problem().model_dump(mode="json")}}, {}
+        except BaseException as error:  # one of the module's own, and no Exception
+            if isinstance(error, (Exception, KeyboardInterrupt)):
+                raise
+            problem = BadTarget(last_frames(error)).as_problem()
+            return {"description": {"problem": problem.model_dump(mode="json")}}, {}
         return {"description": description}, tensors
 
     def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:

@@ -80,7 +80,7 @@ class Arrangement:
             else:
                 made = supply.of(batch, sequence)
                 made = made[name] if supply.kind == "made" else made
-                named[name] = arrays.beside(made, x) if hasattr(made, "dtype") else made
+                named[name] = _beside(made, x, arrays)
         named = {**{name: value for name, value in given.items() if name not in named}, **named}
         if self.keys:
             held = {key: named.pop(key) for key in self.keys[1:] if key in named}
@@ -94,6 +94,13 @@ class Arrangement:
     def taken_back(self, answer: Any, x: Any, arrays: Arrays) -> Any:
         """The answer, in the form of x as it was given, as [batch, sequence, d_model]."""
         return FORMS[self.form].back(answer, arrays, x.shape)
+
+
+def _beside(made: Any, x: Any, arrays: Arrays) -> Any:
+    """What is given, its arrays as those of the framework."""
+    if isinstance(made, tuple):
+        return tuple(_beside(each, x, arrays) for each in made)
+    return arrays.beside(made, x) if hasattr(made, "dtype") else made
 
 
 def _counted(supply: Supply, name: str, mask: Any, sizes: tuple[int, int], arrays: Arrays) -> Any:

@@ -38,6 +38,7 @@ from encoder_conformance.readers.module_target.supplying import (
     without_lengths,
 )
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
+from encoder_conformance.readers.module_target.weights_kept import refuse_written
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -80,8 +81,9 @@ def examine(
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     live = framework.live(given)
-    held = live.held()
+    held, before = live.held(), live.flat().copy()
     module, x = called_as_it_takes(live, told(live.signature.x))
+    refuse_written(module, before, {"x": x})
     refuse_unrunnable(module, {"x": x})
     as_given, kept = format_as_given(module, x), None
     if held is None or held.changed():

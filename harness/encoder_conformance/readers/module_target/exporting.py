@@ -135,8 +135,8 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
             found[name] = elements
         elif name.endswith("gain") and (less := _less_one(values, own, marks, before)) is not None:
             found[name], more[name] = less, 1.0
-        elif name.endswith("bias") and not values.any():  # a constant of its own, as a buffer of zeros is
-            absent.append(name)
+        elif (name.endswith("bias") and not values.any()) or (name.endswith("gain") and (values == 1).all()):
+            absent.append(name)  # a constant of its own, as a buffer of zeros is, or an exporter's ones
         elif name.endswith(TABLE) and (scaled := _table_times(values, own, marks)) is not None:
             found[name], times[name] = scaled
         else:

@@ -15,7 +15,7 @@ from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 
 _SAID = ("num_heads", "nhead", "n_heads", "n_head", "num_attention_heads")
-_PERHAPS_SAID = (*_SAID, "heads", "h")
+_PERHAPS_SAID = (*_SAID, "head_num", "heads", "h", "H")
 _NO_CHANGE = {"float64": 1e-12, "float32": 1e-6}
 """A change of the output, relative to it, that is none."""
 
@@ -39,6 +39,11 @@ def head_counts(bench: Bench, layer: Layer) -> HeadCounts:
     seen = _seen(bench, layer, divisors)
     likely = [*said, *([seen] if seen else [])]
     return HeadCounts(tuple(dict.fromkeys((*likely, layer.attention.num_heads, *divisors))), bool(likely))
+
+
+def heads_said(module: LiveModule) -> tuple[int, ...]:
+    """The numbers of heads that its attributes may say, the first said first."""
+    return tuple(dict.fromkeys(_attributes(module, _PERHAPS_SAID)))
 
 
 def denied(module: LiveModule, num_heads: int) -> int | None:

@@ -252,6 +252,11 @@ class LiveModule(ABC):
         """
         return None
 
+    def written_at(self, name: str, feeds: Feeds) -> str:
+        """Where a call writes into the own parameter of this name, as `add_ in layer.py:12, forward: …`; "" where its
+        framework does not show that."""
+        return ""
+
     def seed(self) -> bool:
         """Have the framework draw its random numbers from the beginning; False where it has no such thing."""
         return False

@@ -9,6 +9,7 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import RETURNS, LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -35,7 +36,7 @@ def usual_x(runner: LiveModule) -> Array | None:
 def first_x(runner: LiveModule) -> Array:
     """An x that it takes, [3, 5, D] in either layout, or [3, S, D] where it takes no 5 positions. Raises BadTarget if
     that fits with no D."""
-    problems = []
+    problems, tried = [], []
     lengths = dict.fromkeys([SEQUENCE, *([runner.length] if runner.length else []), *_OTHER_LENGTHS])
     for S, d_model in product(lengths, widths_of(runner)):
         x = drawn((BATCH, S, d_model))
@@ -43,31 +44,41 @@ def first_x(runner: LiveModule) -> Array:
             runner.run({"x": x})
         except ExecutionError as error:
             problems.append(str(error))
+            tried.append((runner.signature.arrangement, x))
         else:
             return x
     if not problems:
         raise BadTarget(
             f"{runner.type_name} has no parameters", "an encoder layer has norms and weights", "no-parameters"
         )
+    returned = next((problem for problem in problems if problem.startswith(RETURNS)), "")
+    found = None if returned else furthest(runner, tried)
+    raise _taking_none(runner, returned or (found.problem if found else problems[0]))
+
+
+def _taking_none(runner: LiveModule, said: str) -> BadTarget:
+    """What is to be said of a module that takes no x. `said`: what it raised where it came furthest."""
     if missing := [name for name, value in runner.signature.fixed.items() if value is None]:
-        problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {problems[0]}"
+        problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {said}"
         hook = "def conform_inputs(batch, sequence) in its file, which gives a dict"
         hint = f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}"
-        raise BadTarget(problem, hint, "needs-arguments", arguments=missing)
+        return BadTarget(problem, hint, "needs-arguments", arguments=missing)
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
-        raise BadTarget(problem, problems[0], "takes-no-x")
-    if unmasked := next((name for name in runner.signature.masks if _is_about(name, problems[0])), None):
+        return BadTarget(problem, said, "takes-no-x")
+    if unmasked := next((name for name in runner.signature.masks if _is_about(name, said)), None):
         hint = f"a layer takes x alone: give {unmasked} a default that allows every key"
-        problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {problems[0]}"
-        raise BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
+        problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {said}"
+        return BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
+    if "cuda" in said.lower():
+        hint = "have it compute where x is: on x.device, and without kernels for the GPU alone"
+        return BadTarget(f"it needs CUDA, and is called on the CPU: {said}", hint, "takes-no-x")
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
-    if returned := next((problem for problem in problems if problem.startswith(RETURNS)), ""):
-        raise BadTarget(f"it takes x and gives nothing of its shape: {returned}", hint, "takes-no-x")
+    if said.startswith(RETURNS):
+        return BadTarget(f"it takes x and gives nothing of its shape: {said}", hint, "takes-no-x")
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
-    problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones"
-    raise BadTarget(problem, f"{hint}: {problems[0]}", "takes-no-x")
+    return BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {said}", "takes-no-x")
 
 
 def _is_about(name: str, problem: str) -> bool:

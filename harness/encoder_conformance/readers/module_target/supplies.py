@@ -11,13 +11,15 @@ from encoder_conformance.readers.module_target.forms_of_x import height_of
 from encoder_conformance.spec.axes import Array
 
 THETA = 1e4
+PAIR = "cosines and sines"
+TURNS = "turns"
 
 
 @dataclass(frozen=True)
 class Supply:
-    """What one argument is given. `axes`: a letter each: B, S, 1, and d or e for the features of a head or half of
-    them, which are `number` then. `what`: the function of angles. `value`: of a kind that nothing else says, and no
-    adapter can write down."""
+    """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, 1, and d or e for the
+    features of a head or half of them, which are `number` then. `what`: the function of angles, or both in a pair.
+    `value`: of a kind that nothing else says, and no adapter can write down."""
 
     kind: str
     axes: str = ""
@@ -51,10 +53,11 @@ class Supply:
         return words[self.kind]
 
     def of(self, batch: int, sequence: int) -> Any:
-        """An array, or a number, for these sizes. Raises ValueError where there is none."""
+        """An array, a number, or a pair of arrays, for these sizes. Raises ValueError where there is none."""
         match self.kind:
             case "count":
-                return np.broadcast_to(np.arange(sequence), self._shape(batch, sequence)).astype(self.dtype)
+                counted = np.arange(sequence) if "T" not in self.axes else np.tile(np.arange(sequence), batch)
+                return np.broadcast_to(counted, self._shape(batch, sequence)).astype(self.dtype)
             case "lengths":
                 return np.full(self._shape(batch, sequence), sequence, self.dtype)
             case "parts":
@@ -80,19 +83,26 @@ class Supply:
         return self.value
 
     def _shape(self, batch: int, sequence: int) -> tuple[int, ...]:
-        sizes = {"B": batch, "S": sequence, "d": int(self.number), "e": int(self.number) // 2}
+        sizes = {"B": batch, "S": sequence, "T": batch * sequence, "d": int(self.number), "e": int(self.number) // 2}
         return tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
 
-    def _turning(self, batch: int, sequence: int) -> Array:
-        """Angles, or a function of them, of each position and each pair of features."""
+    def _turning(self, batch: int, sequence: int) -> Array | tuple[Array, Array]:
+        """Angles, or functions of them, of each position and each pair of features, in float64: a module that is asked
+        in float64 would be given the noise of float32."""
         d = int(self.number)
         angles = np.arange(sequence)[:, None] * THETA ** (-np.arange(0, d, 2) / d)
         angles = np.concatenate([angles, angles], -1) if self.axes.endswith("d") else angles
-        turned = {"cosines": np.cos(angles), "sines": np.sin(angles), "turns": np.exp(1j * angles)}
-        made = turned.get(self.what, angles)
-        middle = self.axes[:-1]
-        shaped = made.reshape([sequence if axis == "S" else 1 for axis in middle] + [made.shape[-1]])
-        return np.ascontiguousarray(np.broadcast_to(shaped, self._shape(batch, sequence)).astype(self.dtype))
+        turned = {"cosines": np.cos(angles), "sines": np.sin(angles), TURNS: np.exp(1j * angles)}
+        if self.what == PAIR:
+            return self._shaped(turned["cosines"], batch, sequence), self._shaped(turned["sines"], batch, sequence)
+        return self._shaped(turned.get(self.what, angles), batch, sequence)
+
+    def _shaped(self, made: Array, batch: int, sequence: int) -> Array:
+        """Numbers [sequence, features] of each position as the axes say, for all items where they are rows."""
+        if "T" in self.axes:
+            made = np.tile(made, (batch, 1))
+        shaped = made.reshape([len(made) if axis in "ST" else 1 for axis in self.axes[:-1]] + [made.shape[-1]])
+        return np.ascontiguousarray(np.broadcast_to(shaped, self._shape(batch, sequence)))
 
     @property
     def _held_form(self) -> str:

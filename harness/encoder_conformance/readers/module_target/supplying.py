@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice, product
+from itertools import islice, product, zip_longest
 
 import numpy as np
 
@@ -12,10 +12,12 @@ from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arra
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.furthest import furthest
+from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
-from encoder_conformance.readers.module_target.supplies import Supply, Told
+from encoder_conformance.readers.module_target.supplies import PAIR, TURNS, Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -25,6 +27,8 @@ _MOST = 600
 """Ways to call that are tried at the usual length."""
 _MOST_LONG = 24
 """Those that are tried at each other length."""
+_MOST_QUOTED = 40
+"""Those of which one is quoted where all fail."""
 _OF_NONE = "NoneType"
 """In what a module raises that computes with an argument which was left at None."""
 _MOST_OF_FORM = 40
@@ -34,11 +38,12 @@ _SPOKEN: Mapping[str, tuple[str, ...]] = {
     "longest": ("max_seq", "max_len", "maxlen"),
     "height": ("height", "h"),
     "width": ("width", "w"),
-    "count": ("pos", "coord", "indices", "index", "arange", "time"),
-    "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
     "cosines": ("cos",),
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
+    "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
+    "count": ("pos", "coord", "indices", "index", "arange", "time"),
+    "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
     "condition": ("cond", "temb", "t_emb", "time_emb", "style", "vec", "c"),
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values"),
 }
@@ -55,6 +60,10 @@ _OF_ATTENTION = tuple(
 )
 """The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
+_PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
+_TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
+"""Kinds of angles → the function of them."""
+_PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
 
 
 def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[LiveModule, Array]:
@@ -169,28 +178,23 @@ def _masks_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
 
 
 def likeliest_problem(module: LiveModule) -> str:
-    """What it raises where it is called in the first way that makes sense: with all that it needs, by its names."""
+    """What it raises where it comes furthest, of the ways to call it that make sense: with all that it needs, by its
+    names."""
     widths = widths_of(module)
     needed = [name for name, value in module.signature.fixed.items() if value is None]
     if not needed or not all(may_be_mask(name) or any(_speaks(name, kind) for kind in _SPOKEN) for name in needed):
         return ""
-    first = next(
-        (each for each in _ways_of(module, widths) if "none" not in {s.kind for s in each.beside.values()}), None
-    )
-    other = None if first is None else module.arranged(first)
-    if other is None or not widths:
+    whole = (each for each in _ways_of(module, widths) if "none" not in {s.kind for s in each.beside.values()})
+    tries = product(islice(whole, _MOST_QUOTED), (drawn((BATCH, SEQUENCE, width)) for width in widths))
+    if (found := furthest(module, tries)) is None:
         return ""
-    try:
-        other.run({"x": drawn((BATCH, SEQUENCE, widths[0]))})
-    except ExecutionError as error:
-        given = ", ".join(f"{name} {supply.said}" for name, supply in other.signature.arrangement.beside.items())
-        return f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {error}"
-    return ""
+    given = ", ".join(f"{name} {supply.said}" for name, supply in found.arrangement.beside.items())
+    return f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {found.problem}"
 
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
-    return ways_to_call(module.signature, widths, needed, items=items, keys=keys)
+    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
 
 
 def ways_to_call(
@@ -200,26 +204,36 @@ def ways_to_call(
     *,
     items: bool = False,
     keys: bool = False,
+    heads: tuple[int, ...] = (),
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
     `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys.
+    over the batch. `keys`: random numbers are drawn of keys. `heads`: the numbers of heads that are the likeliest.
     """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
-    choices = list(islice(_by_rank([_options(name, widths, keys=keys) for name in needed]), _MOST // 4))
+    sizes = _head_sizes(widths, heads)
+    options = [_options(name, widths, sizes, keys=keys, packed=packs) for name in needed]
+    choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
+    by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
     forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
     whole = {forms[0]}
     if items and known.form == "BSD":
         forms, whole = ["BSD", "SD", *forms[1:]], {"BSD", "SD"}
-    for form in forms:
-        for chosen in choices if form in whole else choices[:_MOST_OF_FORM]:
-            yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+    for said in (True, False):  # lengths of an x [sequence, batch, d_model] come before an x whose lengths are none
+        for form in forms:
+            for chosen in _of(choices if form in whole else choices[:_MOST_OF_FORM], by_name, said):
+                yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+
+
+def _of(choices: list[tuple[Supply, ...]], by_name: list[bool], said: bool) -> Iterator[tuple[Supply, ...]]:
+    """Those in which each argument is what its name says; or the others."""
+    return (chosen for chosen, named in zip(choices, by_name, strict=False) if named == said)
 
 
 def _by_rank(options: list[list[Supply]]) -> Iterator[tuple[Supply, ...]]:
@@ -235,21 +249,25 @@ def _speaks(name: str, kind: str) -> bool:
     return any(word == lower if len(word) == 1 else word in lower for word in _SPOKEN[kind])
 
 
-def _options(name: str, widths: Iterable[int], *, keys: bool) -> list[Supply]:
-    """What an argument may be, by its name first, and then by what it turns out to be."""
+def _options(
+    name: str, widths: Iterable[int], sizes: list[int], *, keys: bool, packed: bool
+) -> tuple[list[Supply], list[Supply]]:
+    """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
     for kind in _SPOKEN:
         if _speaks(name, kind):
-            named += _of_kind(kind, widths)
+            made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
+            named += sorted(made, key=lambda each: "cis" in name.lower() and each.what != TURNS)
     if keys and name in RANDOM:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
         named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *named]
+    named = list(dict.fromkeys(named))
     others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
-    return list(dict.fromkeys([*named, *others]))
+    return named, [each for each in dict.fromkeys(others) if each not in named]
 
 
-def _of_kind(kind: str, widths: Iterable[int]) -> list[Supply]:
+def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[Supply]:
     match kind:
         case "cumulative":
             return [Supply("cumulative", "B", dtype) for dtype in ("int32", "int64")]
@@ -258,25 +276,35 @@ def _of_kind(kind: str, widths: Iterable[int]) -> list[Supply]:
         case "height" | "width":
             return [Supply("size", kind[0].upper())]
         case "count":
-            return [*_COUNT, *(replace(each, dtype="float32") for each in _COUNT)]
+            counted = (Supply("count", "T"), *_COUNT) if packed else _COUNT
+            return [*counted, *(replace(each, dtype="float32") for each in counted)]
         case "lengths":
             return [*_LENGTHS]
         case "x":
             return [Supply("x")]
-        case "condition":
-            return [Supply("condition", "Bd", "float32", width) for width in widths]
-    what = "" if kind == "turning" else kind
-    sizes = [size for width in widths for size in _heads(width)]
-    angles = [Supply("turning", axes, "float32", size, what) for size in dict.fromkeys(sizes) for axes in _ANGLE_AXES]
-    if what:
+    return [Supply("condition", "Bd", "float32", width) for width in widths]
+
+
+def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
+    """Angles of each position and pair of features, or cosines, or sines, or a pair of both. One alone would be
+    broadcast to all features, and is none."""
+    axes = _PACKED_AXES if packed else _PAIR_AXES if kind == "pair" else _ANGLE_AXES
+    whole = [Supply("turning", each, "float32", size, _TURNS[kind]) for size in sizes for each in axes]
+    angles = [each for each in whole if each.number > 2 or not each.axes.endswith("e")]
+    if kind != "turning":
         return angles
-    turns = [replace(each, dtype="complex64", what="turns") for each in angles if each.axes.endswith("e")]
-    return [each for pair in zip(angles, [*turns, *angles[: len(angles) - len(turns)]], strict=True) for each in pair]
+    turns = [replace(each, dtype="complex64", what=TURNS) for each in angles if each.axes.endswith("e")]
+    return [each for pair in zip_longest(angles, turns) for each in pair if each is not None]
 
 
-def _heads(width: int) -> list[int]:
-    """Features of a head that so many may be cut into."""
-    return [width // heads for heads in (4, 8, 2, 12, 16, 1) if width % heads == 0 and width // heads % 2 == 0]
+def _head_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:
+    """Features of a head, first those by the likeliest numbers of heads, then those that a width may be cut into."""
+    found = dict[int, None]()
+    for numbers in (heads, (4, 8, 2, 12, 16, 1)):
+        for width, number in product(widths, numbers):
+            if width % number == 0 and width // number % 2 == 0:
+                found[width // number] = None
+    return list(found)
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:

@@ -332,6 +332,8 @@ class _Keras(ModuleFramework):
     def live(self, module: Any) -> LiveModule:
         if isinstance(module, keras.Model) and getattr(module, "inputs", None):
             return self._functional(module)
+        if module.name.startswith("_"):  # a class' name gives it; TensorFlow's graphs begin none so
+            module.name = module.name.lstrip("_") or "layer"
         signature = signature_of(module.call, f"{type(module).__name__}.call")
         bundled = build(module, signature)
         return KerasModule(module, signature, _values(module), module).arranged(bundled)

@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import copy_of, forward_of, inside
-from encoder_conformance.readers.module_target.frameworks.torch_live import ARRAYS
+from encoder_conformance.readers.module_target.frameworks.torch_arrays import ARRAYS
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS
 from encoder_conformance.readers.module_target.supplying import ways_to_call
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE

@@ -16,6 +16,8 @@ class ComplexByPairs(TorchFunctionMode):
         self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _MADE and len(args) == 2 and not kwargs:
+            return torch.view_as_complex(torch.stack(_MADE[func](*args), -1))
         of_pairs = _OF_PAIRS.get(getattr(func, "__name__", ""))
         if of_pairs is None or not args or not isinstance(args[0], Tensor) or not args[0].is_complex():
             return func(*args, **kwargs)
@@ -33,6 +35,11 @@ def _sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given
 
 
+_MADE: Mapping[Callable[..., Any], Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
+    torch.polar: lambda size, angle: (size * angle.cos(), size * angle.sin()),
+    torch.complex: lambda real, imaginary: (real, imaginary),
+}
+"""What makes complex numbers of real ones → their real and imaginary parts."""
 _OF_PAIRS: Mapping[str, Callable[..., Tensor]] = {
     "__getitem__": _indexed,
     "unsqueeze": lambda pairs, ndim, dim: pairs.unsqueeze(dim % (ndim + 1)),

@@ -20,7 +20,6 @@ from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.dropping import Trained
-from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.kept_exports import recalled_or
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
     bare,
@@ -31,6 +30,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
+from encoder_conformance.readers.module_target.frameworks.torch_arrays import ARRAYS
 from encoder_conformance.readers.module_target.frameworks.torch_calls import MADE_BY, Calls, key_of
 from encoder_conformance.readers.module_target.frameworks.torch_draws import drawn_at
 from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
@@ -39,7 +39,6 @@ from encoder_conformance.readers.module_target.frameworks.torch_export import ex
 from encoder_conformance.readers.module_target.frameworks.torch_formats import in_format, numbers_of
 from encoder_conformance.readers.module_target.frameworks.torch_generators import generator_answer
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import attention_of, call_of
-from encoder_conformance.readers.module_target.frameworks.torch_known import known
 from encoder_conformance.readers.module_target.frameworks.torch_state import TorchState, written_by
 from encoder_conformance.readers.module_target.frameworks.torch_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.torch_undropped import NothingDropped
@@ -160,6 +159,9 @@ class TorchModule(LiveModule):
         if found is not None and found[0].apart:
             self._before = found[1]
         return None if found is None else found[0]
+
+    def written_at(self, name: str, feeds: Feeds) -> str:
+        return written_by(self._layer, name, lambda: self.bare().run(feeds))
 
     def _copy(self) -> nn.Module:
         if self._before:
@@ -380,18 +382,3 @@ def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: M
     """The output, in the layout of x."""
     found: Tensor = signature.called(module, x, masks, ARRAYS)
     return found
-
-
-def _beside(value: Array | Tensor, x: Tensor) -> Tensor:
-    """An array as a tensor beside x: numbers in its format."""
-    if isinstance(value, Tensor):
-        return value.to(x.dtype) if value.is_floating_point() else value
-    if value.dtype.kind == "i" and torch.compiler.is_exporting():
-        return known(value)
-    made = torch.from_numpy(np.ascontiguousarray(value))
-    if made.is_complex():
-        return made.to(torch.complex128 if x.dtype == torch.float64 else torch.complex64)
-    return made.to(x.dtype) if made.is_floating_point() else made
-
-
-ARRAYS = Arrays(_beside, lambda value: isinstance(value, Tensor))

@@ -17,14 +17,14 @@ _PRODUCTS = {"bmm", "baddbmm"}
 _OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("_fft_c2c", "_fft_r2c", "_fft_c2r"), "fourier"),
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training"), "batch"),
-    **dict.fromkeys(("native_group_norm", "instance_norm"), "groups"),
+    **dict.fromkeys(("native_group_norm", "instance_norm"), "over_positions"),
     **dict.fromkeys(("cudnn_batch_norm", "_batch_norm_no_update", "_batch_norm_with_update"), "batch"),
     **dict.fromkeys(("lstm", "gru", "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), "recurrence"),
 }
 """An operator → what it shows, where it takes what depends on x."""
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
-    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "groups", "relative", "bias_of_x",
+    "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "bias_of_x",
     "products", "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""

@@ -35,6 +35,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     RowMap,
     Scores,
     Sum,
+    TracedInput,
     Unknown,
     UnsupportedPattern,
     Value,
@@ -58,6 +59,15 @@ from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
 _NOT_TURNED_BACK = "heads are put together without a transpose: a row of their product is of several positions"
+
+
+_MORE_OF: Mapping[type[Operation], Feature] = {
+    TracedInput: "padded",
+    Sum: "padded",
+    Linear: "own_keys",
+    Scores: "no_softmax",
+}
+"""What is added to positions that are others' → what that shows."""
 
 
 class SymbolicTrace(ValueTable):
@@ -124,8 +134,8 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern(f"{node.op_type} by what x holds")
         dependent = [value for value in values if isinstance(value, View | Expression)]
         if len(dependent) < len(values):
-            added: Feature = "no_softmax" if any(isinstance(each.operation, Scores) for each in dependent) else "padded"
-            raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it", added)
+            feature = _MORE_OF.get(type(dependent[0].operation))
+            raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it", feature)
         first = dependent[0]
         if any(value.operation is not first.operation for value in dependent):
             raise UnsupportedPattern("Concat of different things")
@@ -172,7 +182,7 @@ class SymbolicTrace(ValueTable):
         operations = {id(value.operation) for value in values if not isinstance(value, Constant | Unknown)}
         if len(operations) > 1:
             return self._sum(node)
-        if any(isinstance(value, Constant) and _differs_by_row(value.value) for value in values):
+        if any(isinstance(value, Constant) and _is_by_position(value.value, values) for value in values):
             for name in inputs:
                 settle_norm(self, name)
             values = [self.value(name) for name in node.input if name]
@@ -329,13 +339,19 @@ def _is_attention(value: Value) -> bool:
     return isinstance(operation.of.operation if isinstance(operation, Linear) else operation, Context)
 
 
+def _is_by_position(constant: Array, beside: list[Value]) -> bool:
+    """Whether it is other numbers for one position than for the next, and not one for each feature."""
+    whole = [each for each in beside if isinstance(each, View) or (isinstance(each, Expression) and not each.reduced)]
+    return _differs_by_row(constant) and not any(_is_of_features(constant, each) for each in whole)
+
+
 def _differs_by_row(constant: Array) -> bool:
     """Whether its last axis holds other numbers at one place than at the next."""
     rows = constant.reshape(-1, constant.shape[-1]) if constant.ndim > 1 and constant.size else constant[None]
     return bool((rows != rows[:1]).any())
 
 
-def _is_of_features(value: Array, view: View) -> bool:
+def _is_of_features(value: Array, view: View | Expression) -> bool:
     """Whether a constant, broadcast to what the view shows, is one number for each feature, on whichever axis."""
     if value.ndim > view.index.ndim or any(
         size not in (1, due) for size, due in zip(value.shape[::-1], view.index.shape[::-1], strict=False)

@@ -13,7 +13,7 @@ Feature = Literal[
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
-    "no_softmax", "latent", "gated_attention", "groups", "no_norm",
+    "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -35,8 +35,13 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "padded": (
-        "it adds positions or features that are not x's, as registers, keys of its own, or to fill windows; the "
-        "specification has each position's own",
+        "it adds positions or features that are not x's, as registers or to fill windows; the specification has each "
+        "position's own",
+        _SOURCE,
+    ),
+    "own_keys": (
+        "there are keys and values beside those of the positions, as add_bias_kv and add_zero_attn add; in the "
+        "specification each is a position's",
         _SOURCE,
     ),
     "by_place": (
@@ -78,11 +83,6 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "gated_attention": (
         "what attention gives is multiplied by a gate that is computed from x (gated attention); in the specification "
         "a linear map alone follows it (E-5)",
-        _SOURCE,
-    ),
-    "groups": (
-        "it norms over positions or over groups of features (GroupNorm, InstanceNorm); the specification norms all "
-        "features of each position (E-1)",
         _SOURCE,
     ),
     "no_norm": (
@@ -151,6 +151,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "convolution": ("there is a convolution in it; the specification has none", _ALONE),
     "fourier": ("it mixes positions by a Fourier transform; the specification has attention alone", _SOURCE),
     "batch": ("it norms each feature over a batch (BatchNorm); the specification norms each position's own", _SOURCE),
+    "over_positions": (
+        "it norms over positions, too (GroupNorm, InstanceNorm); the specification norms each position's own",
+        _SOURCE,
+    ),
     "relative": (
         "what depends on x is multiplied with vectors that do not, as with those of positions, or at random; scores "
         "are of queries and keys alone",
@@ -170,7 +174,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "one_gain": (
-        "a value is multiplied by one number that is a parameter; layer scale has one for each feature (E-31)",
+        "a value is multiplied by one number that is a parameter, as in ReZero, ScaleNorm and DyT; norms and layer "
+        "scale have one for each feature (E-31)",
         _SOURCE,
     ),
     "added": (
@@ -208,7 +213,7 @@ BEYOND: tuple[Feature, ...] = (
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
-    *("gated_attention", "groups"),
+    *("gated_attention", "own_keys", "over_positions", "one_gain"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -221,7 +226,7 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
     "Pad": "padded",
     "BatchNormalization": "batch",
-    **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "GroupNorm"), "groups"),
+    **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "GroupNorm"), "over_positions"),
     **dict.fromkeys(("Attention", "MultiHeadAttention", "GroupQueryAttention", "EmbedLayerNormalization"), "fused"),
     **dict.fromkeys(("QAttention", "MatMulNBits", "DynamicQuantizeMatMul", "QLinearMatMul"), "integer_product"),
 }  # fmt: skip
