@@ -198,6 +198,32 @@ def test_a_source_that_is_no_measure_is_said_before_anything_is_compared(
     assert why in "; ".join(found["whole"]["not_compared"])
 
 
+WINDOWED = """<ir_version: 8, opset_import: ["" : 17]>
+local (float[batch, sequence, 8] x) => (float[batch, sequence, 8] y)
+<int64 zero = {0}, int64 one = {1}, int64 side = {SIDE}, float low = {-1e30}, float none = {0.0}> {
+    sizes = Shape(x)  length = Gather(sizes, one)  places = Range(zero, length, one)
+    first = Constant<value_ints = [0]>()  second = Constant<value_ints = [1]>()
+    row = Unsqueeze(places, first)  column = Unsqueeze(places, second)  apart = Sub(row, column)  far = Abs(apart)
+    beyond = Greater(far, side)  added = Where(beyond, low, none)
+    turned = Transpose<perm = [0, 2, 1]>(x)  scores = MatMul(x, turned)  shown = Add(scores, added)
+    weights = Softmax<axis = -1>(shown)  y = MatMul(weights, x)
+}"""
+
+
+@pytest.mark.parametrize(("side", "status"), [(64, 0), (80, 1)])
+def test_a_window_wider_than_ordinary_sizes_is_compared(
+    conform: Callable, tmp_path: Path, side: int, status: int
+) -> None:
+    import onnx
+
+    for name, width in (("file", side), ("source", 64)):
+        onnx.save(onnx.parser.parse_model(WINDOWED.replace("SIDE", str(width))), tmp_path / f"{name}.onnx")
+    told = ("--against", tmp_path / "source.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "file.onnx", *told)
+    assert ended.status == status, ended.stdout + ended.stderr
+    assert ("1 x 300: rms" in ended.stdout) == bool(status)
+
+
 def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against_it(tmp_path: Path) -> None:
     """Beside the lowest number of float16 its scores are lost: σ of a float16 file has to have that in it."""
     import onnx

@@ -6,6 +6,7 @@ by up to half a unit in the last place of the file's format.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -111,6 +112,12 @@ class Measure:
         if not _are_the_same(one, two):
             return f"{self._source.request.target} answers the same inputs otherwise the second time"
         return ""
+
+    def first_taken(self, cases: Sequence[WholeCase]) -> list[WholeCase]:
+        """The first of some cases that the source has numbers for, if there is one: after `unfit`."""
+        answers = ((each, self._source.outputs(each.inputs, self.widest)) for each in cases)
+        taken = (each for each, answer in answers if not isinstance(answer, Failure) and _is_finite(answer))
+        return list(islice(taken, 1))
 
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[ExpectedOutputs]:
         """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone, and

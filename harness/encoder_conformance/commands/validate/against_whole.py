@@ -58,11 +58,11 @@ def compare_whole(
     few = is_large(description)
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
-    cases = [*inputs.cases(few=few), *own]
-    progress.begin(f"the whole file and {name}", len(cases) + 1)
-    found = Measure(called, few=few)
+    cases, found = inputs.cases(few=few), Measure(called, few=few)
+    progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := found.unfit(cases[0]):
         return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
+    cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
