@@ -384,6 +384,17 @@ def test_what_is_otherwise_on_purpose_is_stated_and_passes(
     assert wrong.status == 1, "another one excuses nothing"
 
 
+@pytest.mark.release
+def test_a_causal_mask_that_the_source_has_too_is_no_fault_of_the_export(judged: Judge, tmp_path: Path) -> None:
+    [fault] = [fault for fault in FAULTS if fault.name == "causal"]
+    path = fault.planted(tmp_path)
+    found = judged(path, against=path)
+    assert [finding.message for finding in found.errors] == []
+    assert (found.status, found.conclusion) == (0, "as_source")
+    [told] = [finding for finding in found.warnings if finding.kind == "causal-built-in"]
+    assert "does the same: it is not the export that made it so" in told.hint
+
+
 def test_one_runtime_error_is_told_once(judged: Judge, tmp_path: Path) -> None:
     """Beside the phase that says why."""
     [fault] = [fault for fault in FAULTS if fault.name == "baked-reshape"]

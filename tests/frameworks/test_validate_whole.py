@@ -224,6 +224,21 @@ def test_a_window_wider_than_ordinary_sizes_is_compared(
     assert ("1 x 300: rms" in ended.stdout) == bool(status)
 
 
+def test_a_size_of_the_example_in_a_file_of_no_known_layer_is_an_error(conform: Callable, tmp_path: Path) -> None:
+    import onnx
+
+    baked = WINDOWED.replace("<int64 zero", "<int64[3] sizes_then = {0, 6, 8}, int64 zero").replace(
+        "turned = Transpose<perm = [0, 2, 1]>(x)", "then = Reshape(x, sizes_then) turned = Transpose<perm = [0, 2, 1]>(then)"
+    )
+    for name, text in (("file", baked), ("source", WINDOWED)):
+        onnx.save(onnx.parser.parse_model(text.replace("SIDE", "64")), tmp_path / f"{name}.onnx")
+    told = ("--against", tmp_path / "source.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "file.onnx", *told)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "the file runs at sequence 6 alone" in ended.stdout
+    assert "2 x 20: it raises" in ended.stdout
+
+
 def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against_it(tmp_path: Path) -> None:
     """Beside the lowest number of float16 its scores are lost: σ of a float16 file has to have that in it."""
     import onnx

@@ -15,8 +15,8 @@ from encoder_conformance.spec.dtypes import FORMATS
 _SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
 """Batch and sequence: one item, one position, and sizes that no example of an exporter is likely to have."""
 _MASKED, _WIDE = (3, 20), (2, 20)
-_LONG, _LESS_LONG = (300, 66), (150, 66)
-"""Beyond windows of 128 to either side, of a large file of 64, and where a table of positions is short, of 32."""
+_LONG = (300, 128, 64)
+"""Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
 _MASK_WORDS = ("mask", "padding", "valid")
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
@@ -88,11 +88,11 @@ class WholeInputs:
         return [self._drawn(shape, number) for number, shape in enumerate(self._shapes(few=few))]
 
     def long_cases(self, *, few: bool = False) -> list[WholeCase]:
-        """One item at lengths beyond what a window hides, and a table of positions has, the longest first: for the
-        first that the source takes. None where the file fixes its length."""
+        """One item at lengths beyond what a window shows, the longest first, for the first that the source takes: a
+        table of positions may be short. None where the file fixes its length."""
         axes = [[role for role, size in self._axes(each) if not isinstance(size, int)] for each in self.file.inputs]
         several = any(roles.count("sequence") > 1 for roles in axes)  # as an image's height and width
-        lengths = () if not any("sequence" in roles for roles in axes) else (_LESS_LONG if few else _LONG)[several:]
+        lengths = _LONG[few or several :] if any("sequence" in roles for roles in axes) else ()
         shapes = [_Shape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
         return [self._drawn(each, each.sequence) for each in shapes if each.sequence in lengths and each.batch < 8]
 

@@ -89,6 +89,7 @@ class Measure:
     def __init__(self, source: Source, *, few: bool) -> None:
         self._source, self._seeds = source, range(2 if few else _DISTURBED)
         self.failed: list[RaisedCase] = []
+        self._first: Outputs | None = None
         self.changed = ""
         """Why its answers are no measure after all: it gave another once it had answered the others."""
 
@@ -111,6 +112,7 @@ class Measure:
             return f"{self._source.request.target} returns no tensor"
         if not _are_the_same(one, two):
             return f"{self._source.request.target} answers the same inputs otherwise the second time"
+        self._first = one
         return ""
 
     def first_taken(self, cases: Sequence[WholeCase]) -> list[WholeCase]:
@@ -120,11 +122,11 @@ class Measure:
         return list(islice(taken, 1))
 
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[ExpectedOutputs]:
-        """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone, and
+        """Of each case that it answers; the first is that of `unfit`. Seeds go outside, for the worker keeps the last copy of a module alone, and
         none in the end."""
         right = {case.name: self._asked(case, self.widest) for case in cases}
         again = self._source.outputs(cases[0].inputs, self.widest)
-        before = right[cases[0].name]
+        before = right[cases[0].name] if self._first is None else self._first
         if before is not None and (isinstance(again, Failure) or not _are_the_same(before, again)):
             self.changed = f"{self._source.request.target} answers the same inputs otherwise after others"
             return []

@@ -52,6 +52,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
         if problem := measure.unfit(cases[0]):
             raise InputError(problem, where=side.name, hint="nothing was compared")
         progress.step(side.name)
+    cases += measure.first_taken(inputs.long_cases())
     progress.begin("asking both", len(cases))
     expected = measure.expected(cases, progress)
     if measure.changed:
