@@ -227,8 +227,9 @@ def test_a_window_wider_than_ordinary_sizes_is_compared(
 def test_a_size_of_the_example_in_a_file_of_no_known_layer_is_an_error(conform: Callable, tmp_path: Path) -> None:
     import onnx
 
-    baked = WINDOWED.replace("<int64 zero", "<int64[3] sizes_then = {0, 6, 8}, int64 zero").replace(
-        "turned = Transpose<perm = [0, 2, 1]>(x)", "then = Reshape(x, sizes_then) turned = Transpose<perm = [0, 2, 1]>(then)"
+    baked = WINDOWED.replace("<int64 zero", "<int64[3] then = {0, 6, 8}, int64 zero")
+    baked = baked.replace(
+        "turned = Transpose<perm = [0, 2, 1]>(x)", "z = Reshape(x, then) turned = Transpose<perm=[0, 2, 1]>(z)"
     )
     for name, text in (("file", baked), ("source", WINDOWED)):
         onnx.save(onnx.parser.parse_model(text.replace("SIDE", "64")), tmp_path / f"{name}.onnx")

@@ -122,8 +122,8 @@ class Measure:
         return list(islice(taken, 1))
 
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[ExpectedOutputs]:
-        """Of each case that it answers; the first is that of `unfit`. Seeds go outside, for the worker keeps the last copy of a module alone, and
-        none in the end."""
+        """Of each case that it answers; the first is that of `unfit`. Seeds go outside, for the worker keeps
+        the last copy of a module alone, and none in the end."""
         right = {case.name: self._asked(case, self.widest) for case in cases}
         again = self._source.outputs(cases[0].inputs, self.widest)
         before = right[cases[0].name] if self._first is None else self._first

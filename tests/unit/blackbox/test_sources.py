@@ -75,6 +75,22 @@ def test_nothing_to_compare_is_no_error_of_the_file() -> None:
     ]
 
 
+def test_what_rounding_alone_makes_of_a_source_passes_no_file() -> None:
+    """As the cosine of large numbers: σ is as large as the output, and zeros would be within its limit."""
+    expected = [ExpectedOutputs(each, {"y": X}, {"y": X.max()}) for each in CASES]
+    found = compared("source.py:made", expected, [(RUN, {each.name: {"y": 0 * X} for each in CASES})], [])
+    assert not found.verdicts
+    assert "the source's own rounding is as large as its numbers" in found.why_not[0]
+
+
+def test_what_cancels_out_in_one_case_is_compared() -> None:
+    sized = zip(CASES, (1e-9, 1), strict=True)
+    expected = [ExpectedOutputs(each, {"y": X * size}, {"y": 1e-6}) for each, size in sized]
+    found = compared("source.py:made", expected, [(RUN, {CASES[0].name: {"y": 0 * X}, CASES[1].name: {"y": X}})], [])
+    assert found.agrees
+    assert (len(found.verdicts), found.why_not) == (2, [])
+
+
 def test_an_output_of_one_name_and_another_shape_is_wrong() -> None:
     found = held({"y": X[:, :2]}, {"y": X})
     assert [each.problem for each in found.apart] == ["its shape is [2, 3, 4], and the source's [2, 2, 4]"] * 2

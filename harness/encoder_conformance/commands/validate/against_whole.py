@@ -11,6 +11,8 @@ from encoder_conformance.blackbox.comparing import (
     judged,
     kind_of_problem,
     paired,
+    size_of,
+    tells_nothing,
     undefined_apart,
     undefined_differ,
 )
@@ -26,6 +28,7 @@ from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.messages import Call
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import dtype_named
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.subjects.subject import SubjectRequest
@@ -188,6 +191,7 @@ def compared(
     pairs, unpaired = paired(shown, first.outputs)
     verdicts, better, undefined = list[WholeVerdict](), list[str](), dict[str, Finding]()
     without: dict[str, list[str]] = {}
+    largest = {name: max(size_of(each.outputs[name]) for each in expected) for name in pairs.values()}
     for run, answers in files:
         if all(isinstance(each, Failure) for each in answers.values()):
             continue  # a runtime that does not run the file is said in phase `loads`
@@ -200,8 +204,8 @@ def compared(
             for name, theirs in pairs.items():
                 compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
                 rms, problem, has_more = judged(*compared)
-                if problem and kind_of_problem(*compared[:2]) == "not-compared":
-                    without.setdefault(f"{name!r}: {problem}", []).append(each.case.name)
+                if why := _tells_nothing(problem, *compared[:3], largest[theirs]):
+                    without.setdefault(f"{name!r}: {why}", []).append(each.case.name)
                     continue
                 if (far := undefined_apart(*compared)) > LIMIT:
                     undefined[each.case.name] = undefined_differ(each.case.name, name, far)
@@ -211,6 +215,14 @@ def compared(
     cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
+
+
+def _tells_nothing(problem: str, found: Array, right: Array, sigma: float, largest: float) -> str:
+    """Why an output [*shape] of a case says nothing of the file; "" where it does."""
+    if problem:
+        return problem if kind_of_problem(found, right) == "not-compared" else ""
+    said = "nothing to compare: in the file's format the source's own rounding is as large as its numbers"
+    return said if tells_nothing(right, sigma, largest) else ""
 
 
 def _exchanged(
