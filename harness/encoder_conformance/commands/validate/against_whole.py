@@ -61,9 +61,7 @@ def compare_whole(
     few = is_large(description)
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
-    if not file.is_understood:  # no other phase asks for the sizes that it is said to run at alone
-        inputs = replace(inputs, baked={})
-    cases, found = inputs.cases(few=few), Measure(called, few=few)
+    cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := found.unfit(cases[0]):
         return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
@@ -83,6 +81,15 @@ def compare_whole(
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
+
+
+def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
+    """At the sizes that it runs at; and, of a file that no other phase judges, at some that it declares free."""
+    cases = inputs.cases(few=few)
+    if file.is_understood or not inputs.baked:
+        return cases
+    free, known = replace(inputs, baked={}).cases(few=True), {each.name for each in cases}
+    return [*cases, *(each for each in free if each.name not in known and each.kind == "ordinary")]
 
 
 def _left_out(left: Sequence[RuntimeRun]) -> Iterator[Finding]:

@@ -37,40 +37,31 @@ def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[C
 
 
 def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which a deviation that the user stated is a note."""
-    stated = evidence.subject.request.deviations
+    """The findings, in which a deviation that the user stated, or that the source has too, is a note."""
+    whole, stated = evidence.whole, evidence.subject.request.deviations
+    hint = f"{whole.source} does the same" if whole is not None and whole.agrees else "as stated"
     return [
-        each.model_copy(update={"severity": "note", "hint": "as stated"}) if each.deviation in stated else each
+        each.model_copy(update={"severity": "note", "hint": hint}) if each.deviation in stated else each
         for each in findings
     ]
 
 
-_SHARED: tuple[FindingKind, ...] = ("causal-built-in",)
-"""What the outputs of every length show: a source of the same outputs does it too, and may be meant to."""
-
-
 def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which what the source does alike is a warning: the export is faithful."""
-    whole, run = evidence.whole, _run_alike(evidence)
-    same = whole is not None and whole.agrees
-    name = evidence.source.name if evidence.source else whole.source if whole else ""
-    hint = f"{name} does the same: it is not the export that made it so"
+    """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
+
+    Only where everything that both answered is the same, stages too, and only of the run that was compared.
+    """
+    compared, run = evidence.compared, evidence.answers.first_working if evidence.answers else None
+    same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
+    if evidence.source is None or run is None or not same or not any(all(each.off) for each in compared):
+        return list(findings)
+    hint = f"{evidence.source.name} does the same: it is not the export that made it so"
     return [
         finding.model_copy(update={"severity": "warning", "hint": hint})
-        if finding.severity == "error"
-        and ((finding.out_of_line and run in finding.runtimes) or (same and finding.kind in _SHARED))
+        if finding.severity == "error" and finding.out_of_line and run.name in finding.runtimes
         else finding
         for finding in findings
     ]
-
-
-def _run_alike(evidence: ValidationEvidence) -> str | None:
-    """The run whose numbers are out of line as the source's are: only where everything that both answered is the same,
-    stages too, and only that which was compared."""
-    compared, run = evidence.compared, evidence.answers.first_working if evidence.answers else None
-    same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
-    is_alike = evidence.source is not None and same and any(all(each.off) for each in compared)
-    return run.name if run is not None and is_alike else None
 
 
 def _said(source: Subject) -> Iterator[PhaseFinding]:
