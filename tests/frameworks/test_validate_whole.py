@@ -224,6 +224,27 @@ def test_a_window_wider_than_ordinary_sizes_is_compared(
     assert ("1 x 300: rms" in ended.stdout) == bool(status)
 
 
+QUERIES = """<ir_version: 8, opset_import: ["" : 17]>
+own (float[batch, sequence, 8] x, bool[batch, 1, sequence, sequence] mask) => (float[batch, sequence, 8] y)
+<float low = {-1e30}, int64[1] first = {0}, int64[1] axis = {2}, int64[1] end = {END}, int64[1] heads = {1}> {
+    seen = Slice(mask, first, end, axis)  each = Squeeze(seen, heads)
+    turned = Transpose<perm = [0, 2, 1]>(x)  scores = MatMul(x, turned)  shown = Where(each, scores, low)
+    weights = Softmax<axis = -1>(shown)  y = MatMul(weights, x)
+}"""
+
+
+def test_a_mask_of_each_query_is_not_one_for_all(conform: Callable, tmp_path: Path) -> None:
+    """Of a mask whose rows are the same a file may take the first alone."""
+    import onnx
+
+    for name, end in (("file", "1"), ("source", "1000")):
+        onnx.save(onnx.parser.parse_model(QUERIES.replace("END", end)), tmp_path / f"{name}.onnx")
+    told = ("--against", tmp_path / "source.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "file.onnx", *told)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "3 x 20, another mask for each query: rms" in ended.stdout
+
+
 def test_a_size_of_the_example_in_a_file_of_no_known_layer_is_an_error(conform: Callable, tmp_path: Path) -> None:
     import onnx
 
