@@ -245,6 +245,26 @@ def test_a_mask_of_each_query_is_not_one_for_all(conform: Callable, tmp_path: Pa
     assert "3 x 20, another mask for each query: rms" in ended.stdout
 
 
+TURNED = """<ir_version: 8, opset_import: ["" : 17]>
+turned (float[batch, 8, sequence] z, bool[batch, sequence] mask) => (float[batch, 8, sequence] y)
+<float low = {-1e30}, int64[1] queries = {1}, float[8] gain = {1, 1, 1, 1, 1, 1, 1, 1}> {
+    x = Transpose<perm = [0, 2, 1]>(z)  n = LayerNormalization<axis = -1>(x, gain)
+    seen = Unsqueeze(mask, queries)  turned = Transpose<perm = [0, 2, 1]>(n)  scores = MatMul(n, turned)
+    shown = Where(seen, scores, low)  weights = Softmax<axis = -1>(shown)  c = MatMul(weights, n)
+    sum = Add(x, c)  y = Transpose<perm = [0, 2, 1]>(sum)
+}"""
+
+
+def test_features_before_positions_are_no_fault_of_the_mask(conform: Callable, tmp_path: Path) -> None:
+    import onnx
+
+    onnx.save(onnx.parser.parse_model(TURNED), tmp_path / "turned.onnx")
+    told = ("--against", tmp_path / "turned.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "turned.onnx", *told)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "Other lengths?      yes: 1, 7, 20, 33 and 300" in ended.stdout
+
+
 def test_a_size_of_the_example_in_a_file_of_no_known_layer_is_an_error(conform: Callable, tmp_path: Path) -> None:
     import onnx
 

@@ -187,7 +187,8 @@ class WholeInputs:
             return "sequence" if place == rank - 1 and size > 1 else ""
         if place == 0 and (size == 1 or rank > 1):
             return "batch"
-        return "sequence" if place == 1 and rank <= 3 else ""
+        free = any(isinstance(each, str) and self._symbols.get(each) == "sequence" for each in port.shape or ())
+        return "sequence" if place == 1 and rank <= 3 and not free else ""  # else features, as in [B, D, S]
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
