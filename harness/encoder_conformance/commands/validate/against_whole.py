@@ -199,9 +199,7 @@ def compared(
     verdicts, better, undefined = list[WholeVerdict](), list[str](), dict[str, Finding]()
     without: dict[str, list[str]] = {}
     largest = {name: max(size_of(each.outputs[name]) for each in expected) for name in pairs.values()}
-    for run, answers in files:
-        if all(isinstance(each, Failure) for each in answers.values()):
-            continue  # a runtime that does not run the file is said in phase `loads`
+    for run, answers in filter(_runs, files):
         for each in expected:
             answer = answers[each.case.name]
             if isinstance(answer, Failure):
@@ -222,6 +220,11 @@ def compared(
     cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
+
+
+def _runs(answered: tuple[RuntimeRun, Mapping[str, Outputs | Failure]]) -> bool:
+    """Whether a runtime runs the file at all: that it does not is said in phase `loads`."""
+    return not all(isinstance(each, Failure) for each in answered[1].values())
 
 
 def _tells_nothing(problem: str, found: Array, right: Array, sigma: float, largest: float) -> str:
