@@ -46,6 +46,12 @@ def test_one_that_is_wrong_without_a_mask_alone_is_said_to_be(conform: Callable)
     assert {each["case"].endswith("no mask") for each in found["apart"] if each["rms"] > 5} == {True}
 
 
+def test_a_window_wider_than_ordinary_lengths_is_a_difference(conform: Callable) -> None:
+    ended, found = diff(conform, "Parallel", "Local")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert {each["case"] for each in found["apart"] if each["rms"] > 5} == {"1 x 300"}
+
+
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("second", "status", "said"),

@@ -101,6 +101,18 @@ def test_a_cap_before_the_mask_is_one_and_after_it_is_accused(tmp_path: Path) ->
     assert "hides a position in part" in said or "hides it from no other" in said
 
 
+def test_weights_too_small_for_their_format_are_hidden_by_nothing(tmp_path: Path) -> None:
+    """Of scores hundreds apart a softmax in float32 is 0 at most places, at others of every x."""
+    large = np.random.default_rng(5).normal(size=(D, D), scale=40).astype(np.float32)
+    given = {"given": PADDED, "opset": 18, "right": "PRE"}
+    attention = layer_of(inspected(tmp_path, Wq=large, **given)).attention
+    assert attention.window is None
+    # what hides each position from itself is no rounding
+    sized = f"{NEAR}  own = Equal(apart, zero)  alone = Where(own, low, scores)  keys = "
+    hidden = (("keys = ", sized), ("Where(keys, scores, low)", "Where(keys, alone, low)"))
+    assert "own key" in errors(inspected(tmp_path, *hidden, Wq=large / 40, **given, **NUMBERS))
+
+
 NEAR = """size = Shape<start=1, end=2>(x)  count = Squeeze(size)  places = Range(zero, count, unit)
  rows = Unsqueeze(places, last)  apart = Sub(places, rows)"""
 WINDOW = f"""{NEAR}  from_left = GreaterOrEqual(apart, before)  from_right = LessOrEqual(apart, after)

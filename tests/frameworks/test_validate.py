@@ -384,6 +384,19 @@ def test_what_is_otherwise_on_purpose_is_stated_and_passes(
     assert wrong.status == 1, "another one excuses nothing"
 
 
+@pytest.mark.release
+def test_a_causal_mask_that_the_source_has_too_is_no_fault_of_the_export(judged: Judge, tmp_path: Path) -> None:
+    [fault] = [fault for fault in FAULTS if fault.name == "causal"]
+    path = fault.planted(tmp_path)
+    found = judged(path, against=path)
+    assert [finding.message for finding in found.errors] == []
+    assert (found.status, found.deviations, found.warnings) == (0, ("mask-causal",), [])
+    [told] = [finding for finding in found.findings if finding.kind == "causal-built-in"]
+    assert told.hint.endswith("does the same")
+    assert all(each.agrees for each in [found.whole])
+    assert found.answers_compared > 4
+
+
 def test_one_runtime_error_is_told_once(judged: Judge, tmp_path: Path) -> None:
     """Beside the phase that says why."""
     [fault] = [fault for fault in FAULTS if fault.name == "baked-reshape"]

@@ -198,6 +198,89 @@ def test_a_source_that_is_no_measure_is_said_before_anything_is_compared(
     assert why in "; ".join(found["whole"]["not_compared"])
 
 
+WINDOWED = """<ir_version: 8, opset_import: ["" : 17]>
+local (float[batch, sequence, 8] x) => (float[batch, sequence, 8] y)
+<int64 zero = {0}, int64 one = {1}, int64 side = {SIDE}, float low = {-1e30}, float none = {0.0}> {
+    sizes = Shape(x)  length = Gather(sizes, one)  places = Range(zero, length, one)
+    first = Constant<value_ints = [0]>()  second = Constant<value_ints = [1]>()
+    row = Unsqueeze(places, first)  column = Unsqueeze(places, second)  apart = Sub(row, column)  far = Abs(apart)
+    beyond = Greater(far, side)  added = Where(beyond, low, none)
+    turned = Transpose<perm = [0, 2, 1]>(x)  scores = MatMul(x, turned)  shown = Add(scores, added)
+    weights = Softmax<axis = -1>(shown)  y = MatMul(weights, x)
+}"""
+
+
+@pytest.mark.parametrize(("side", "status"), [(64, 0), (80, 1)])
+def test_a_window_wider_than_ordinary_sizes_is_compared(
+    conform: Callable, tmp_path: Path, side: int, status: int
+) -> None:
+    import onnx
+
+    for name, width in (("file", side), ("source", 64)):
+        onnx.save(onnx.parser.parse_model(WINDOWED.replace("SIDE", str(width))), tmp_path / f"{name}.onnx")
+    told = ("--against", tmp_path / "source.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "file.onnx", *told)
+    assert ended.status == status, ended.stdout + ended.stderr
+    assert ("1 x 300: rms" in ended.stdout) == bool(status)
+
+
+QUERIES = """<ir_version: 8, opset_import: ["" : 17]>
+own (float[batch, sequence, 8] x, bool[batch, 1, sequence, sequence] mask) => (float[batch, sequence, 8] y)
+<float low = {-1e30}, int64[1] first = {0}, int64[1] axis = {2}, int64[1] end = {END}, int64[1] heads = {1}> {
+    seen = Slice(mask, first, end, axis)  each = Squeeze(seen, heads)
+    turned = Transpose<perm = [0, 2, 1]>(x)  scores = MatMul(x, turned)  shown = Where(each, scores, low)
+    weights = Softmax<axis = -1>(shown)  y = MatMul(weights, x)
+}"""
+
+
+def test_a_mask_of_each_query_is_not_one_for_all(conform: Callable, tmp_path: Path) -> None:
+    """Of a mask whose rows are the same a file may take the first alone."""
+    import onnx
+
+    for name, end in (("file", "1"), ("source", "1000")):
+        onnx.save(onnx.parser.parse_model(QUERIES.replace("END", end)), tmp_path / f"{name}.onnx")
+    told = ("--against", tmp_path / "source.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "file.onnx", *told)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "3 x 20, another mask for each query: rms" in ended.stdout
+
+
+TURNED = """<ir_version: 8, opset_import: ["" : 17]>
+turned (float[batch, 8, sequence] z, bool[batch, sequence] mask) => (float[batch, 8, sequence] y)
+<float low = {-1e30}, int64[1] queries = {1}, float[8] gain = {1, 1, 1, 1, 1, 1, 1, 1}> {
+    x = Transpose<perm = [0, 2, 1]>(z)  n = LayerNormalization<axis = -1>(x, gain)
+    seen = Unsqueeze(mask, queries)  turned = Transpose<perm = [0, 2, 1]>(n)  scores = MatMul(n, turned)
+    shown = Where(seen, scores, low)  weights = Softmax<axis = -1>(shown)  c = MatMul(weights, n)
+    sum = Add(x, c)  y = Transpose<perm = [0, 2, 1]>(sum)
+}"""
+
+
+def test_features_before_positions_are_no_fault_of_the_mask(conform: Callable, tmp_path: Path) -> None:
+    import onnx
+
+    onnx.save(onnx.parser.parse_model(TURNED), tmp_path / "turned.onnx")
+    told = ("--against", tmp_path / "turned.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "turned.onnx", *told)
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "Other lengths?      yes: 1, 7, 20, 33 and 300" in ended.stdout
+
+
+def test_a_size_of_the_example_in_a_file_of_no_known_layer_is_an_error(conform: Callable, tmp_path: Path) -> None:
+    import onnx
+
+    baked = WINDOWED.replace("<int64 zero", "<int64[3] then = {0, 6, 8}, int64 zero")
+    baked = baked.replace(
+        "turned = Transpose<perm = [0, 2, 1]>(x)", "z = Reshape(x, then) turned = Transpose<perm=[0, 2, 1]>(z)"
+    )
+    for name, text in (("file", baked), ("source", WINDOWED)):
+        onnx.save(onnx.parser.parse_model(text.replace("SIDE", "64")), tmp_path / f"{name}.onnx")
+    told = ("--against", tmp_path / "source.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    ended = conform("validate", tmp_path / "file.onnx", *told)
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "the file runs at sequence 6 alone" in ended.stdout
+    assert "2 x 20: it raises" in ended.stdout
+
+
 def test_a_file_that_is_a_source_is_called_in_the_format_of_what_is_held_against_it(tmp_path: Path) -> None:
     """Beside the lowest number of float16 its scores are lost: σ of a float16 file has to have that in it."""
     import onnx

@@ -74,3 +74,13 @@ class Short(Port):
         if q.shape[-2] > 16:
             raise ValueError("16 positions at most")
         return super().attend(q, k, v, mask)
+
+
+class Local(Port):
+    """Sees 100 positions to either side."""
+
+    def attend(self, q, k, v, mask):
+        apart = torch.arange(q.shape[-2])[:, None] - torch.arange(q.shape[-2])
+        beyond = (apart.abs() > 100) * -1e30
+        hidden = 0 if mask is None else (mask[:, None, None] == 0) * torch.finfo(q.dtype).min
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=(beyond + hidden).to(q.dtype))

@@ -10,6 +10,7 @@ from encoder_conformance.spec.axes import Array, Bools
 
 LIMIT = 5.0
 """σ beyond which outputs are not the same. Right files come to 2.5 at most (docs/validating.md)."""
+_CANCELLED = 1e-3
 Outputs = Mapping[str, Array]
 
 
@@ -52,6 +53,21 @@ def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = N
         both[undefined] = False
     error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
     return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more
+
+
+def size_of(output: Array) -> float:
+    """The root of the mean square of the finite numbers of an output [*shape]; 0 for none."""
+    wide = output.astype(np.float64)
+    wide = wide[np.isfinite(wide)]
+    return float(np.sqrt(np.mean(np.square(wide)))) if wide.size else 0.0
+
+
+def tells_nothing(right: Array, sigma: float, largest: float) -> bool:
+    """Whether zeros would be as near to an output [*shape] as a right file is: rounding is as large as its numbers.
+
+    `largest`: the size of that output in any case, beside which what cancels out, as in a norm of one value, is small.
+    """
+    return sigma * LIMIT >= size_of(right) > _CANCELLED * largest
 
 
 def undefined_apart(found: Array, right: Array, sigma: float, undefined: Bools | None) -> float:

@@ -16,13 +16,18 @@ from encoder_conformance.blackbox.step_apart import hidden_in
 from encoder_conformance.blackbox.traced_call import TracedCall
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.spec.axes import Array
-from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
 _TIMES = 20.0
-"""How many times its own noise a value may be off and be the same: of the noise one run in float32 is known."""
-_LEAST = 4 * FORMATS["float32"].roundoff
+"""How many times its own noise a value may be off and be the same: of the noise one narrow run is known."""
 _MOST = 0.01
-"""Of a value's root of the mean square: what is further off in float32 is no noise of it."""
+"""Of a value's root of the mean square: what is further off in a narrow format is no noise of it."""
+
+
+def _least(held: DtypeName) -> float:
+    """Of a value's root of the mean square: the noise that it has at least. A few steps of float32 are one value of
+    another spelling; 20 times a few of a format of 16 bits would be as large as a fault."""
+    return FORMATS[held].roundoff * (4 if FORMATS[held].roundoff <= FORMATS["float32"].roundoff else 1)
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,12 @@ class FirstApart:
         return f": {self.computes}" if self.computes else ""
 
 
-def first_apart(mine: TracedCall, right: TracedCall, narrow: TracedCall) -> FirstApart | None:
-    """`right`: the other in float64, `narrow`: in float32. None where every value leads to one of the other's."""
-    limits = _limits(right, narrow)
+def first_apart(
+    mine: TracedCall, right: TracedCall, narrow: TracedCall, held: DtypeName = "float32"
+) -> FirstApart | None:
+    """`right`: the other in float64, `narrow`: in the format that mine is held in. None where every value leads to one
+    of the other's."""
+    limits = _limits(right, narrow, _least(held))
     pairs = dict(_pairs(mine, right, limits))
     fine = _leading_to(pairs, mine)
     makers = right.makers
@@ -81,25 +89,25 @@ def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> 
             yield name, other
 
 
-def _limits(right: TracedCall, narrow: TracedCall) -> dict[str, float]:
-    """A value of the other → how far off it may be and be the same, as rms. A call in float32 numbers its steps by
+def _limits(right: TracedCall, narrow: TracedCall, least: float) -> dict[str, float]:
+    """A value of the other → how far off it may be and be the same, as rms. A narrow call numbers its steps by
     itself: it has none that converts to float64, so what makes them is aligned."""
     wide, own = ([step.made_by for step in call.steps] for call in (right, narrow))
     named = dict[str, str]()
     for one, other, length in SequenceMatcher(None, wide, own, autojunk=False).get_matching_blocks():
         named |= {right.steps[one + at].value: narrow.steps[other + at].value for at in range(length)}
-    return {name: _limit(value, narrow.values.get(named.get(name, ""))) for name, value in right.values.items()}
+    return {name: _limit(value, narrow.values.get(named.get(name, "")), least) for name, value in right.values.items()}
 
 
-def _limit(value: Array, narrow: Array | None) -> float:
-    """How far off a value [*shape] may be and be the same; `narrow`: in float32, [*shape]."""
+def _limit(value: Array, narrow: Array | None, least: float) -> float:
+    """How far off a value [*shape] may be and be the same; `narrow`: in a narrow format, [*shape]."""
     said = ~hidden_in(value)
     noise, size = 0.0, rms(value[said])
     if narrow is not None and narrow.shape == value.shape:
         both = said & ~hidden_in(narrow)
         apart = narrow[both] - value[both]
         noise = rms(apart[np.isfinite(apart)])
-    return _TIMES * max(noise if noise <= _MOST * size else 0.0, _LEAST * size)
+    return _TIMES * max(noise if noise <= _MOST * size else 0.0, least * size)
 
 
 def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:

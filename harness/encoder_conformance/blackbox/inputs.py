@@ -15,9 +15,13 @@ from encoder_conformance.spec.dtypes import FORMATS
 _SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
 """Batch and sequence: one item, one position, and sizes that no example of an exporter is likely to have."""
 _MASKED, _WIDE = (3, 20), (2, 20)
+_LONG = (300, 128, 64)
+"""Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
 _MASK_WORDS = ("mask", "padding", "valid")
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
+_SEEN = 0.7
+"""Of the keys, by each query, where a mask tells queries apart."""
 _ANY = 2
 """Values of an integer input of which nothing is known lie below: no table of the source has fewer rows."""
 
@@ -48,20 +52,26 @@ class WholeCase:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What is asked: a size, the positions [B, S] that are hidden, and the factor of floating-point values."""
+    """What is asked: a size, the positions [B, S] that are hidden, and the factor of floating-point values.
+    `by_query`: masks of each query, [B, S, S], hide other keys from each."""
 
     name: str
     batch: int
     sequence: int
     hidden: Bools | None = None
     scale: float = 1.0
+    by_query: bool = False
+
+    @property
+    def is_padded(self) -> bool:
+        return self.hidden is not None or self.by_query
 
     @property
     def kind(self) -> Kind:
         """One position by itself, and an item of padding alone, are no inputs of any user."""
         if self.scale != 1.0 or self.sequence == 1 or (self.hidden is not None and self.hidden.all(-1).any()):
             return "out of range"
-        return "ordinary" if self.hidden is None else "padded"
+        return "padded" if self.is_padded else "ordinary"
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,15 @@ class WholeInputs:
         """Sizes, masks where it takes any, and values far out of the ordinary range. `few`: for a large file."""
         return [self._drawn(shape, number) for number, shape in enumerate(self._shapes(few=few))]
 
+    def long_cases(self, *, few: bool = False) -> list[WholeCase]:
+        """One item at lengths beyond what a window shows, the longest first, for the first that the source takes: a
+        table of positions may be short. None where the file fixes its length."""
+        axes = [[role for role, size in self._axes(each) if not isinstance(size, int)] for each in self.file.inputs]
+        several = any(roles.count("sequence") > 1 for roles in axes)  # as an image's height and width
+        lengths = _LONG[few or several :] if any("sequence" in roles for roles in axes) else ()
+        shapes = [_Shape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
+        return [self._drawn(each, each.sequence) for each in shapes if each.sequence in lengths and each.batch < 8]
+
     @property
     def guessed(self) -> tuple[str, ...]:
         """The inputs of integers that are taken for masks, since nothing says what they are."""
@@ -106,6 +125,11 @@ class WholeInputs:
         plain = port.dtype not in FORMATS and port.rows is None and len(port.shape or ()) >= 2
         return _is_named_mask(port) or (plain and not self._is_position(port))
 
+    def _is_by_query(self, port: WholeInput) -> bool:
+        """Whether it is a mask [B, S, S], [B, 1, S, S], … of each query and key."""
+        shape = port.shape or ()
+        return port.name in self.masks and len(shape) > 2 and shape[-1] == shape[-2] not in (1, None)
+
     def _is_position(self, port: WholeInput) -> bool:
         return port.dtype not in FORMATS and any(word in port.name.lower() for word in _POSITIONS)
 
@@ -122,6 +146,8 @@ class WholeInputs:
         for name, hidden in _hidden(batch, sequence) if hides and sequence > 1 else ():
             if not few or name in ("padding on the right", "lengths that are not in order"):
                 yield _Shape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
+        if sequence > 1 and any(self._is_by_query(each) for each in self.file.inputs):
+            yield _Shape(f"{batch} x {sequence}, another mask for each query", batch, sequence, by_query=True)
         if self._values:
             batch, sequence = self._fitting(*_WIDE)
             yield _Shape(f"{batch} x {sequence}, values 8 times as large", batch, sequence, scale=8.0)
@@ -138,7 +164,8 @@ class WholeInputs:
     @cached_property
     def _is_square(self) -> bool:
         """Whether it declares that there are as many items as positions, as where both were given one name."""
-        named = ([size for size in each.shape or () if isinstance(size, str)] for each in self.file.inputs)
+        shapes = (each.shape or () for each in self.file.inputs if not self._is_by_query(each))
+        named = ([size for size in shape if isinstance(size, str)] for shape in shapes)
         return any(len({*symbols}) < len(symbols) for symbols in named)
 
     def _axes(self, port: WholeInput) -> list[tuple[str, int | str | None]]:
@@ -160,7 +187,8 @@ class WholeInputs:
             return "sequence" if place == rank - 1 and size > 1 else ""
         if place == 0 and (size == 1 or rank > 1):
             return "batch"
-        return "sequence" if place == 1 and rank <= 3 else ""
+        free = any(isinstance(each, str) and self._symbols.get(each) == "sequence" for each in port.shape or ())
+        return "sequence" if place == 1 and rank <= 3 and not free else ""  # else features, as in [B, D, S]
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
@@ -183,7 +211,7 @@ class WholeInputs:
             name=shape.name,
             batch=shape.batch,
             sequence=shape.sequence,
-            is_padded=shape.hidden is not None,
+            is_padded=shape.is_padded,
             inputs=inputs,
             values=self._values,
             kind=shape.kind,
@@ -239,7 +267,9 @@ class WholeInputs:
         shape = tuple(size if isinstance(size, int) else sizes[role] for role, size in axes)
         kind = np.dtype(port.dtype)
         if port.name in self.masks:
-            return _mask(self._visible(asked), shape, kind, self.meaning.get(port.name) or _meaning_of(port))
+            by_query = asked.by_query and self._is_by_query(port)
+            visible = _of_each_query(asked, rng) if by_query else self._visible(asked)
+            return _mask(visible, shape, kind, self.meaning.get(port.name) or _meaning_of(port))
         if port.dtype in FORMATS:
             return np.asarray(rng.standard_normal(shape) * asked.scale).astype(kind)
         if self._is_length(port):
@@ -273,6 +303,12 @@ def _hidden(batch: int, sequence: int) -> Iterator[tuple[str, Bools]]:
         yield "an item of padding alone", whole
 
 
+def _of_each_query(asked: _Shape, rng: np.random.Generator) -> Bools:
+    """The keys that each query sees [B, S, S], itself among them."""
+    drawn = rng.random((asked.batch, asked.sequence, asked.sequence)) < _SEEN
+    return np.asarray(drawn | np.eye(asked.sequence, dtype=np.bool_))
+
+
 def _meaning_of(port: WholeInput) -> str:
     """What true means in a mask of which only the type and the name are known."""
     if port.dtype in FORMATS and len(port.shape or ()) != 2:
@@ -281,9 +317,12 @@ def _meaning_of(port: WholeInput) -> str:
 
 
 def _mask(visible: Bools, shape: tuple[int, ...], kind: np.dtype, meaning: str) -> Array:
-    """The mask in the shape of an input: its last axis are keys, its first the batch; of one axis a count."""
-    B, S = visible.shape
-    laid = visible if len(shape) <= 2 else visible.reshape(B, *(1,) * (len(shape) - 2), S)
+    """The mask in the shape of an input: its last axis are keys, its first the batch; of one axis a count. `visible`
+    [B, S], or [B, S, S] where each query sees others."""
+    (B, *_, S), own = visible.shape, visible.ndim - 1
+    laid = visible if len(shape) <= 2 else visible.reshape(B, *(1,) * (len(shape) - 1 - own), *visible.shape[1:])
+    if own > 1 and shape[0] == 1:  # one for all items
+        laid = laid[:1]
     if shape == (S, B) and B != S:
         laid = visible.T
     if len(shape) == 3 and shape[0] not in (1, B):  # heads and items in one axis

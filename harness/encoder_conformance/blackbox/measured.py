@@ -6,6 +6,7 @@ by up to half a unit in the last place of the file's format.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -88,6 +89,7 @@ class Measure:
     def __init__(self, source: Source, *, few: bool) -> None:
         self._source, self._seeds = source, range(2 if few else _DISTURBED)
         self.failed: list[RaisedCase] = []
+        self._first: Outputs | None = None
         self.changed = ""
         """Why its answers are no measure after all: it gave another once it had answered the others."""
 
@@ -110,14 +112,21 @@ class Measure:
             return f"{self._source.request.target} returns no tensor"
         if not _are_the_same(one, two):
             return f"{self._source.request.target} answers the same inputs otherwise the second time"
+        self._first = one
         return ""
 
+    def first_taken(self, cases: Sequence[WholeCase]) -> list[WholeCase]:
+        """The first of some cases that the source has numbers for, if there is one: after `unfit`."""
+        answers = ((each, self._source.outputs(each.inputs, self.widest)) for each in cases)
+        taken = (each for each, answer in answers if not isinstance(answer, Failure) and _is_finite(answer))
+        return list(islice(taken, 1))
+
     def expected(self, cases: Sequence[WholeCase], progress: Progress) -> list[ExpectedOutputs]:
-        """Of each case that it answers. Seeds go outside, for the worker keeps the last copy of a module alone, and
-        none in the end."""
+        """Of each case that it answers; the first is that of `unfit`. Seeds go outside, for the worker keeps
+        the last copy of a module alone, and none in the end."""
         right = {case.name: self._asked(case, self.widest) for case in cases}
         again = self._source.outputs(cases[0].inputs, self.widest)
-        before = right[cases[0].name]
+        before = right[cases[0].name] if self._first is None else self._first
         if before is not None and (isinstance(again, Failure) or not _are_the_same(before, again)):
             self.changed = f"{self._source.request.target} answers the same inputs otherwise after others"
             return []
@@ -186,12 +195,13 @@ def where_apart(mine: Source, right: Source, inputs: Outputs) -> FirstApart | st
     own, wide, narrow = (
         mine.traced(inputs, "own"),
         right.traced(inputs, "float64"),
-        right.traced(inputs, "float32"),
+        right.traced(inputs, right.held),
     )
-    failed = next((each for each in (own, wide, narrow) if isinstance(each, Failure)), None)
+    if isinstance(narrow, Failure):  # some operators have no kernel in it
+        narrow = TracedCall((), {})
+    failed = next((each for each in (own, wide) if isinstance(each, Failure)), None)
     if failed is not None:
         return failed.message.splitlines()[0]
     assert not isinstance(own, Failure)
     assert not isinstance(wide, Failure)
-    assert not isinstance(narrow, Failure)
-    return first_apart(own, wide, narrow)
+    return first_apart(own, wide, narrow, right.held)

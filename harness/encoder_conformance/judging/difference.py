@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance.judging.asking import JudgedAnswer
+from encoder_conformance.judging.checks.declared import patched_expectation
 from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.expected import ExpectedTensor, key
 from encoder_conformance.spec.axes import Array
@@ -17,10 +18,12 @@ def differences(one: JudgedAnswer, two: JudgedAnswer) -> Iterator[TensorVerdict]
 
     They may be of any floating-point dtype: the first one's format is that of the larger noise.
     """
-    check, format = one.task.check, one.task.format
+    check, format, due = one.task.check, one.task.format, one.answer.expected
+    if one.task.deviations:  # whose values have another noise
+        due = patched_expectation(one.task.case, one.task.deviations, due, format)
     mine, theirs = one.tensors or {}, two.tensors or {}
     for name in one.task.case.expected_shapes(check):
-        expected = one.answer.expected.tensors.get(key(check, name))
+        expected = due.tensors.get(key(check, name))
         if name in mine and name in theirs and expected is not None:
             yield difference(name, mine[name].astype(format.numpy), theirs[name], expected, format)
 

@@ -41,6 +41,15 @@ def test_the_same_in_another_order_of_axes_or_within_noise_is_not_apart(mine: Tr
     assert first_apart(mine, call(), call(noise=2**-24)) is None
 
 
+def test_of_a_narrow_file_the_noise_is_that_of_its_format() -> None:
+    """By that of float32 its first step is none of the other's, whichever is wrong."""
+    mine, narrow = call(shift=0.3, noise=2**-11), call(noise=-(2**-11))
+    found = first_apart(mine, call(), narrow, "float16")
+    assert found is not None
+    assert found.made_by == "makes sum"
+    assert first_apart(call(noise=2**-11), call(), narrow, "float16") is None
+
+
 def test_what_the_other_spells_otherwise_is_right_where_it_leads_to_the_same() -> None:
     assert first_apart(call(), call(fused=True), call(fused=True, noise=2**-24)) is None
 

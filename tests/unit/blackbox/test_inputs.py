@@ -5,6 +5,8 @@ import pytest
 from encoder_conformance.blackbox.inputs import WholeInputs
 from encoder_conformance.protocol.description import WholeFile, WholeInput
 
+MASK = WholeInput(name="mask", dtype="bool", shape=("batch", "sequence"))
+
 
 def sizes(*x: str | int, mask: tuple[str | int, ...] = ("n", "n")) -> set[tuple[int, ...]]:
     inputs = (WholeInput(name="x", dtype="float32", shape=x), WholeInput(name="mask", dtype="bool", shape=mask))
@@ -24,3 +26,10 @@ def test_those_of_two_names_are_not(x: tuple[str | int, ...]) -> None:
 
 def test_what_is_fixed_stays() -> None:
     assert {shape[:2] for shape in sizes(2, 5, 16, mask=(2, 5))} == {(2, 5)}
+
+
+def test_features_in_the_middle_fix_no_length() -> None:
+    inputs = WholeInput(name="x", dtype="float32", shape=("batch", 16, "sequence")), MASK
+    cases = WholeInputs(WholeFile(inputs=inputs, outputs=(), held="float32")).cases()
+    assert {case.inputs["x"].shape[2] for case in cases} == {1, 7, 20, 33}
+    assert {case.inputs["mask"].shape[1] for case in cases} == {1, 7, 20, 33}

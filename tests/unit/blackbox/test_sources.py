@@ -45,6 +45,15 @@ def test_a_source_that_answers_otherwise_after_others_is_no_measure() -> None:
     assert measure.changed == "source.py:made answers the same inputs otherwise after others"
 
 
+def test_nor_is_one_that_answered_otherwise_before_any_case() -> None:
+    """As of a length that is asked whether it takes it."""
+    measure = Measure(Answering(lambda x, times: x + (times > 2)), few=True)
+    assert measure.unfit(CASES[0]) == ""
+    assert [each.name for each in measure.first_taken(CASES[1:])] == [CASES[1].name]
+    assert measure.expected(CASES, SILENT) == []
+    assert measure.changed == "source.py:made answers the same inputs otherwise after others"
+
+
 def test_one_that_answers_the_same_is() -> None:
     measure = Measure(Answering(lambda x, times: np.sqrt(x)), few=True)
     assert [each.case.name for each in measure.expected(CASES, SILENT)] == [each.name for each in CASES]
@@ -64,6 +73,22 @@ def test_nothing_to_compare_is_no_error_of_the_file() -> None:
     assert found.why_not == [
         f"'y': nothing to compare: the source has no finite number in {'; '.join(c.name for c in CASES)}"
     ]
+
+
+def test_what_rounding_alone_makes_of_a_source_passes_no_file() -> None:
+    """As the cosine of large numbers: σ is as large as the output, and zeros would be within its limit."""
+    expected = [ExpectedOutputs(each, {"y": X}, {"y": X.max()}) for each in CASES]
+    found = compared("source.py:made", expected, [(RUN, {each.name: {"y": 0 * X} for each in CASES})], [])
+    assert not found.verdicts
+    assert "the source's own rounding is as large as its numbers" in found.why_not[0]
+
+
+def test_what_cancels_out_in_one_case_is_compared() -> None:
+    sized = zip(CASES, (1e-9, 1), strict=True)
+    expected = [ExpectedOutputs(each, {"y": X * size}, {"y": 1e-6}) for each, size in sized]
+    found = compared("source.py:made", expected, [(RUN, {CASES[0].name: {"y": 0 * X}, CASES[1].name: {"y": X}})], [])
+    assert found.agrees
+    assert (len(found.verdicts), found.why_not) == (2, [])
 
 
 def test_an_output_of_one_name_and_another_shape_is_wrong() -> None:

@@ -47,11 +47,8 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
     left_out = [mask.argument for mask in described.masks if not _is_given(mask)]
     one, two = (Source(_request(side, folder), side.worker, HELD) for side in (first, second))
     progress.begin("are they the same twice", 2)
-    for side, source in ((first, one), (second, two)):
-        measure = Measure(source, few=False)
-        if problem := measure.unfit(cases[0]):
-            raise InputError(problem, where=side.name, hint="nothing was compared")
-        progress.step(side.name)
+    _, measure = (_measure(side, source, cases[0], progress) for side, source in ((first, one), (second, two)))
+    cases += measure.first_taken(inputs.long_cases())
     progress.begin("asking both", len(cases))
     expected = measure.expected(cases, progress)
     if measure.changed:
@@ -76,6 +73,15 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
             *_unanswered(one, [case for case in cases if case.name not in answered], measure.failed),
         ),
     )
+
+
+def _measure(side: Subject, source: Source, case: WholeCase, progress: Progress) -> Measure:
+    """Raises InputError for a side that is no measure."""
+    measure = Measure(source, few=False)
+    if problem := measure.unfit(case):
+        raise InputError(problem, where=side.name, hint="nothing was compared")
+    progress.step(side.name)
+    return measure
 
 
 def _beside(name: str) -> Finding:

@@ -11,6 +11,8 @@ from encoder_conformance.blackbox.comparing import (
     judged,
     kind_of_problem,
     paired,
+    size_of,
+    tells_nothing,
     undefined_apart,
     undefined_differ,
 )
@@ -26,6 +28,7 @@ from encoder_conformance.platform.progress import Progress
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.messages import Call
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import dtype_named
 from encoder_conformance.subjects.starting import new_session
 from encoder_conformance.subjects.subject import SubjectRequest
@@ -58,11 +61,11 @@ def compare_whole(
     few = is_large(description)
     held = dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
-    cases = [*inputs.cases(few=few), *own]
-    progress.begin(f"the whole file and {name}", len(cases) + 1)
-    found = Measure(called, few=few)
+    cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
+    progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := found.unfit(cases[0]):
         return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
+    cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -78,6 +81,15 @@ def compare_whole(
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
+
+
+def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
+    """At the sizes that it runs at; and, of a file that no other phase judges, at some that it declares free."""
+    cases = inputs.cases(few=few)
+    if file.is_understood or not inputs.baked:
+        return cases
+    free, known = replace(inputs, baked={}).cases(few=True), {each.name for each in cases}
+    return [*cases, *(each for each in free if each.name not in known and each.kind == "ordinary")]
 
 
 def _left_out(left: Sequence[RuntimeRun]) -> Iterator[Finding]:
@@ -186,9 +198,8 @@ def compared(
     pairs, unpaired = paired(shown, first.outputs)
     verdicts, better, undefined = list[WholeVerdict](), list[str](), dict[str, Finding]()
     without: dict[str, list[str]] = {}
-    for run, answers in files:
-        if all(isinstance(each, Failure) for each in answers.values()):
-            continue  # a runtime that does not run the file is said in phase `loads`
+    largest = {name: max(size_of(each.outputs[name]) for each in expected) for name in pairs.values()}
+    for run, answers in filter(_runs, files):
         for each in expected:
             answer = answers[each.case.name]
             if isinstance(answer, Failure):
@@ -198,8 +209,8 @@ def compared(
             for name, theirs in pairs.items():
                 compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
                 rms, problem, has_more = judged(*compared)
-                if problem and kind_of_problem(*compared[:2]) == "not-compared":
-                    without.setdefault(f"{name!r}: {problem}", []).append(each.case.name)
+                if why := _tells_nothing(problem, *compared[:3], largest[theirs]):
+                    without.setdefault(f"{name!r}: {why}", []).append(each.case.name)
                     continue
                 if (far := undefined_apart(*compared)) > LIMIT:
                     undefined[each.case.name] = undefined_differ(each.case.name, name, far)
@@ -209,6 +220,19 @@ def compared(
     cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
+
+
+def _runs(answered: tuple[RuntimeRun, Mapping[str, Outputs | Failure]]) -> bool:
+    """Whether a runtime runs the file at all: that it does not is said in phase `loads`."""
+    return not all(isinstance(each, Failure) for each in answered[1].values())
+
+
+def _tells_nothing(problem: str, found: Array, right: Array, sigma: float, largest: float) -> str:
+    """Why an output [*shape] of a case says nothing of the file; "" where it does."""
+    if problem:
+        return problem if kind_of_problem(found, right) == "not-compared" else ""
+    said = "nothing to compare: in the file's format the source's own rounding is as large as its numbers"
+    return said if tells_nothing(right, sigma, largest) else ""
 
 
 def _exchanged(

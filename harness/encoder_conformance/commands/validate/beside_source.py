@@ -12,6 +12,7 @@ from encoder_conformance.commands.validate.asking import RuntimeAsking, answers_
 from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.subjects.subject import SubjectRequest
 
@@ -27,6 +28,7 @@ def beside_source(
     source, session = made_from.request, made_from.session
     logs, progress = asking.logs, asking.progress
     whole = compare_whole((source, session), subject, runs, logs, progress, own)
+    subject = _as_its_source(subject, whole)
     if not subject.is_understood:
         of_file = rounding_of(subject, runs, made_from, own, logs, progress)
         return ValidationEvidence(subject, None, whole=whole, rounding=of_file.rounding, not_rounded=of_file.why_not)
@@ -53,6 +55,16 @@ def beside_source(
         compared = compared_with(origin, held, answers, progress) if answers else ()
         judged = ValidationEvidence(held, answers, origin, compared, whole)
         return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+
+
+def _as_its_source(subject: ExaminedFile, whole: WholeComparison) -> ExaminedFile:
+    """The file, in which what it is seen to do otherwise than the specification is as if it were stated, where its
+    source has the same outputs at every length, and the user stated no layer: a causal mask, as in a decoder."""
+    request, findings = subject.request, subject.description.findings
+    seen = tuple(dict.fromkeys(each.deviation for each in findings if each.deviation))
+    if not whole.agrees or request.layer is not None or request.deviations:
+        return subject
+    return replace(subject, request=replace(request, deviations=seen))
 
 
 def beside_saved(

@@ -123,14 +123,17 @@ def _is_compared(evidence: ValidationEvidence) -> bool:
 
 
 def _without_layer(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same."""
+    """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same; so
+    is a mask that seems to hide nothing of what was taken for positions, where padding was compared."""
     if evidence.answers is not None or not _is_compared(evidence):
         return list(findings)
     unknown: tuple[Phase, ...] = ("interface", "layer", "dimensions")
+    whole = evidence.whole
+    hides = whole is not None and whole.agrees and any(case.is_padded for case in whole.cases)
     hint = "no layer was judged in it: what was asked is asked of its outputs alone"
     return [
         each.model_copy(update={"severity": "warning", "hint": hint})
-        if each.severity == "error" and each.phase in unknown
+        if each.severity == "error" and (each.phase in unknown or (hides and each.kind == "mask-hides-nothing"))
         else each
         for each in findings
     ]

@@ -37,10 +37,11 @@ def _summary(evidence: ValidationEvidence, source: Subject, compared: Sequence[C
 
 
 def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which a deviation that the user stated is a note."""
-    stated = evidence.subject.request.deviations
+    """The findings, in which a deviation that the user stated, or that the source has too, is a note."""
+    whole, stated = evidence.whole, evidence.subject.request.deviations
+    hint = f"{whole.source} does the same" if whole is not None and whole.agrees else "as stated"
     return [
-        each.model_copy(update={"severity": "note", "hint": "as stated"}) if each.deviation in stated else each
+        each.model_copy(update={"severity": "note", "hint": hint}) if each.deviation in stated else each
         for each in findings
     ]
 

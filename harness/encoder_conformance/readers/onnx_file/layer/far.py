@@ -1,8 +1,9 @@
 """What a long sequence shows of each layer's attention: the window of a query, and the numbers added by distance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from encoder_conformance import Masks, Tensors
@@ -51,8 +52,10 @@ def has_one_table(far: Sequence[FarChoices]) -> bool:
     return len(far) > 1 and len(tables) == len(far) and len(set(tables)) == 1
 
 
-def far_run(graph: Graph, semantics: InputSemantics, runner: ModelRunner, names: Sequence[str], H: int) -> FarRun:
-    """The longest run that the file takes; raises ExecutionError where it takes none."""
+def far_run(
+    graph: Graph, semantics: InputSemantics, runner: ModelRunner, names: Sequence[str], H: int, seed: int = 11
+) -> FarRun:
+    """The longest run that the file takes; raises ExecutionError where it takes none. `seed`: of x."""
     declared = semantics.x.shape or (None, None, None)
     batch, sequence = {"BSD": (0, 1), "SBD": (1, 0), "SD": (None, 0)}[semantics.layout]
     B = declared[batch] if batch is not None and isinstance(declared[batch], int) else 1
@@ -61,7 +64,7 @@ def far_run(graph: Graph, semantics: InputSemantics, runner: ModelRunner, names:
     tried = [(B, S) for S in lengths] + [(semantics.B, S) for S in lengths] + [(semantics.B, semantics.S)]
     for number, (B, S) in enumerate(dict.fromkeys(tried), 1):
         assert isinstance(B, int) and isinstance(S, int)
-        x = np.random.default_rng(11).normal(size=(B, S, semantics.d_model)).astype(np.dtype(semantics.x.dtype))
+        x = np.random.default_rng(seed).normal(size=(B, S, semantics.d_model)).astype(np.dtype(semantics.x.dtype))
         try:
             feeds = mask_feeds(semantics, Masks(None, None), B, S, H)
             given = {semantics.x.name: np.ascontiguousarray(semantics.laid_out(x)), **feeds}
@@ -78,15 +81,15 @@ def names_of(weights: Weights) -> list[str]:
     return [name for name in (shown, *weights.added) if name]
 
 
-def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
-    """Raises UnsupportedPattern for what the layer language has no key for."""
+def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callable[[], FarRun]) -> FarChoices:
+    """Raises UnsupportedPattern for what the layer language has no key for. `again`: a run of another x."""
     by_head = _visible(trace, weights, run)
     seen = None if by_head is None else np.asarray(by_head.any(0))
     window = None
     try:
         window = None if seen is None else _window(seen, weights.name)
     except UnsupportedPattern:
-        if by_head is None or not _is_lost(by_head, run.values.get(weights.name)):
+        if by_head is None or not _is_lost(run.values.get(weights.name), again().values.get(weights.name)):
             raise
         seen = None
     evidence = f"of {run.length} positions, by the weights {weights.name!r}"
@@ -94,11 +97,13 @@ def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun) -> FarChoices:
     return FarChoices(window, buckets, evidence, seen is not None)
 
 
-def _is_lost(by_head: Bools, weights: Array | None) -> bool:
-    """Whether what is 0 is lost to a narrow format, and hidden by nothing: in one head [H, S, S] others than in
-    another, of weights [B, H, S, S] in float16, which end at 2^-24."""
-    is_narrow = weights is not None and weights.dtype == np.float16
-    return is_narrow and bool((by_head != by_head[:1]).any())
+def _is_lost(weights: Array | None, others: Array | None) -> bool:
+    """Whether what is 0 in attention's weights is too small for their format, and hidden by nothing: others are 0 of
+    another x, and what is left comes near the smallest number that there is. Both of one shape."""
+    if weights is None or others is None or np.array_equal(weights == 0, others == 0):
+        return False
+    faintest = np.sqrt(float(ml_dtypes.finfo(weights.dtype).smallest_subnormal))
+    return bool(weights[weights > 0].min(initial=1) < faintest)
 
 
 def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> Bools | None:

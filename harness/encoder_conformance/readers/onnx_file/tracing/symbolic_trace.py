@@ -67,7 +67,7 @@ _MORE_OF: Mapping[type[Operation], Feature] = {
     Linear: "own_keys",
     Scores: "no_softmax",
 }
-"""What is added to positions that are others' → what that shows."""
+"""What gets more of its like, that is not x's → what that shows."""
 
 
 class SymbolicTrace(ValueTable):
