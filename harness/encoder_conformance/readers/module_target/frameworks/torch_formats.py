@@ -21,7 +21,8 @@ def in_format(module: Module, dtype: torch.dtype) -> Module:
             return value.to(of_pairs)
         return value.to(dtype) if value.is_floating_point() else value
 
-    return module._apply(converted)
+    module._apply(converted)
+    return module
 
 
 def numbers_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -49,8 +49,9 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         # A high cap is seen of large scores alone, so that it is asked for first.
         found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
-        by_head = [[each[:, [head]] for each in (scores, at_zero, observed, open_)] for head in range(shape[1])]
-        feature: Feature = "head_scales" if all(_linear(*each, axis) for each in by_head) else "no_softmax"
+        heads = [slice(head, head + 1) for head in range(shape[1])]
+        by_head = all(_linear(scores[:, h], at_zero[:, h], observed[:, h], open_[:, h], axis) for h in heads)
+        feature: Feature = "head_scales" if by_head else "no_softmax"
         raise UnsupportedPattern("the scores go through something else over each row", feature)
     return found
 
