@@ -5,7 +5,7 @@ any value that is made of it is the other's, for the two may spell the same othe
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -22,6 +22,11 @@ _TIMES = 20.0
 """How many times its own noise a value may be off and be the same: of the noise one narrow run is known."""
 _MOST = 0.01
 """Of a value's root of the mean square: what is further off in a narrow format is no noise of it."""
+
+
+_FAR = 10
+"""Steps. A value that is the other's so far behind the last one, in both, says nothing of what it is made of: weights
+of attention that are nearly even are alike, whatever they are weights of."""
 
 
 def _least(held: DtypeName) -> float:
@@ -66,7 +71,11 @@ def first_apart(
     of the other's."""
     limits = _limits(right, narrow, _least(held))
     pairs = dict(_pairs(mine, right, limits))
-    fine = _leading_to(pairs, mine)
+    others = set(pairs.values())
+    fine = _leading_to(
+        [one for one, other in pairs.items() if not (_is_lone(one, pairs, mine) and _is_lone(other, others, right))],
+        mine,
+    )
     makers = right.makers
     apart = [step for step in mine.steps if not step.given and step.value in mine.numbers and step.value not in fine]
     chosen = next((step for step in apart if any(name in pairs for name in step.takes)), next(iter(apart), None))
@@ -110,7 +119,20 @@ def _limit(value: Array, narrow: Array | None, least: float) -> float:
     return _TIMES * max(noise if noise <= _MOST * size else 0.0, least * size)
 
 
-def _leading_to(values: Mapping[str, str], call: TracedCall) -> set[str]:
+def _is_lone(name: str, paired: Container[str], call: TracedCall) -> bool:
+    """Whether nothing that is paired is made within `_FAR` steps before a value; not where all begins nearer."""
+    makers = call.makers
+    seen, level = {name}, [name]
+    for _ in range(_FAR):
+        taken = {each for value in level for each in makers[value].takes if each in makers}
+        level = [each for each in taken - seen if not makers[each].given]
+        if any(each in paired for each in level):
+            return False
+        seen.update(level)
+    return bool(level)
+
+
+def _leading_to(values: Iterable[str], call: TracedCall) -> set[str]:
     """These values, and all that they are made of."""
     makers, found, waiting = call.makers, set[str](), list(values)
     while waiting:

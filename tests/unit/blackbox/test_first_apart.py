@@ -129,3 +129,18 @@ def test_what_is_hidden_in_another_place_is_told() -> None:
     more, fewer = int((STEP > 2).sum()), int((STEP < -1).sum())
     said = f"{{}}, but {more} of 72 places more are hidden and {fewer} of 72 places fewer are hidden"
     assert what_it_computes(found, right, 1e-6) == said
+
+
+@pytest.mark.parametrize("far", [12, 3])
+def test_one_value_alike_far_behind_says_nothing_of_what_it_is_made_of(far: int) -> None:
+    """As weights of attention that are nearly even. Nearer, the other may spell the steps before it otherwise."""
+
+    def chain(shift: float, noise: float = 0.0) -> TracedCall:
+        made = X + shift
+        between = {f"makes {at}": np.tanh(made * (at + 1) / 9) for at in range(far)}
+        values = {"makes x": X, **between, "makes even": 0.2 + 1e-12 * made, "makes y": 3 * made}
+        return numbered({name: value * (1 + noise) for name, value in values.items()})
+
+    found = first_apart(chain(1e-2), chain(0.0), chain(0.0, 2**-24))
+    assert found is not None
+    assert found.made_by == ("makes 0" if far > 10 else "makes y")
