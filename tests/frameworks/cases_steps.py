@@ -163,6 +163,12 @@ class _OverTheBatch(nn.Module):
         return self.bn(x.transpose(1, 2)).transpose(1, 2)
 
 
+class AutocastInside(Plain):
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(x, padding).to(x.dtype)
+
+
 class BatchNorm(Plain):
     def norm(self) -> nn.Module:
         return _OverTheBatch()

@@ -108,6 +108,7 @@ DUE: dict[str, dict[str, Due]] = {
         "MoE": beyond(*EXPERTS),
         "MoEOfTwo": beyond(*EXPERTS),
         "MoESoft": beyond("it has more products of what depends on x than attention's two", "cases_steps.py:"),
+        "AutocastInside": refused("its weights are rounded to bfloat16 in each call, as under autocast"),
         "BatchNorm": beyond(*BATCH),
         "BatchNormOfOne": beyond(*BATCH),
         "BatchNormByHand": refused("another function stands in its place", "cases_steps.py:"),

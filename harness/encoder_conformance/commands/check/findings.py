@@ -321,10 +321,6 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         message = f"no map of its parameters to those of {described.stated.layer} fits, by number and shape"
         hint, about = "is it that layer, and with these sizes?", {"layer": described.stated.layer}
         yield Finding(severity="error", kind="no-parameter-map", message=message, hint=hint, about=about)
-    if described.unplaced:
-        names = ", ".join(described.unplaced)
-        message = f"computed from several parameters, and so not to be given: {names}"
-        yield _warning("parameter-computed", message, names=described.unplaced)
     yield from _of_heads(described)
     proof = described.proof
     if proof is not None and not proof.holds:

@@ -20,6 +20,7 @@ from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer,
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, Feature
 from encoder_conformance.spec.axes import RH, Array, Elementwise, P
+from encoder_conformance.spec.dtypes import DtypeName, narrower
 from encoder_conformance.spec.layer import Layer
 
 _MARK_SIZE = 0.125
@@ -46,6 +47,8 @@ class Exported:
     map: ElementMap | None = None
     absent: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
+    rounded_to: DtypeName | None = None
+    """The format that those are rounded to in each call, where that is all that is done to them."""
     problem: str = ""
     where: str = ""
     notes: tuple[Finding, ...] = ()
@@ -124,7 +127,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
     """Finds the own elements that each parameter in the graph is, by marks [n]. `before`: their own numbers [n]."""
     order = np.argsort(marks)
     ascending = marks[order]
-    found, more, times, absent, unplaced = {}, {}, {}, [], []
+    found, more, times, absent, unplaced = {}, {}, {}, [], dict[str, Array]()
     for name, location in inferred.parameters.items():
         if location.form == "absent":
             absent.append(name)
@@ -140,9 +143,10 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
         elif name.endswith(TABLE) and (scaled := _table_times(values, own, marks)) is not None:
             found[name], times[name] = scaled
         else:
-            unplaced.append(name)
+            unplaced[name] = location.value
     map = ElementMap(own, found, more, times)
-    return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced))
+    rounded_to = narrower(unplaced, "float32") if unplaced else None
+    return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced), rounded_to)
 
 
 def _nearest(ascending: P, values: Elementwise) -> Elementwise:

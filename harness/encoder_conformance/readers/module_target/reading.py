@@ -44,6 +44,11 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
         if given := [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]:
             return _modulated(exported, given)
         problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
+        if exported.rounded_to:
+            problem = (
+                f"its weights are rounded to {exported.rounded_to} in each call, as under autocast: it is no layer of "
+                "float32. Check it without that; of PyTorch, --also autocast-bf16 asks what autocast does"
+            )
         if several.endswith(TABLE):
             problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
         return replace(exported, problem=problem)

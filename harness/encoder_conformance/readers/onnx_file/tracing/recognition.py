@@ -305,7 +305,7 @@ def evaluate(
         if isinstance(value, View) and value.operation is operation:
             return values.reshape(-1)[value.index] * value.factor
         if isinstance(value, Constant):
-            narrow = value.value.dtype in (np.float32, np.float16)
+            narrow = value.value.dtype.name in ("float32", "float16", "bfloat16")
             return value.value.astype(np.float64) if narrow else value.value
         node = table.graph.producers[name]
         if node.op_type in ("Cast", "Dropout", "CastLike") and name == node.output[0]:
