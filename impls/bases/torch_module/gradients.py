@@ -10,7 +10,10 @@ def gradients(wanted: Sequence[Tensor], output: Tensor, seed: Tensor, *, keep: b
     """The gradients by leaves, by `.backward()`: a reentrant checkpoint refuses `torch.autograd.grad`.
 
     A leaf that is never applied has no gradient in PyTorch, which is one of 0. `keep`: the graph is asked again.
+    Raises RuntimeError where the output has none.
     """
+    if not output.requires_grad:
+        raise RuntimeError("its output has no gradient: it is computed under no_grad or inference_mode, or detached")
     for each in wanted:
         each.grad = None
     output.backward(seed, retain_graph=keep)
