@@ -34,7 +34,8 @@ def test_a_module_that_hangs_or_ends_its_process_is_said_in_a_line(conform: Call
     assert "hostile.py:Hangs: could not be examined: no answer to examine in 4 s" in hangs.stderr
     mine = conform("check", "hostile.py:Own", "--memory", "4GiB")
     assert mine.status == 2
-    assert "could not be examined: the worker exited with status 1; its last words: hostile.Mine: out of" in mine.stderr
+    assert "hostile.py:Own: Mine: out of luck" in mine.stderr
+    assert "hostile.py:18, in forward: raise Mine(" in mine.stderr
     exits = conform("check", "hostile.py:Exits")
     assert exits.status == 2
     assert "it ends its own process, by SystemExit: 4" in exits.stderr
