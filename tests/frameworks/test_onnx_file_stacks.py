@@ -136,3 +136,18 @@ def test_wrong_buckets_that_the_file_computes_are_no_right_ones(
         assert "numbers of its own are added to the scores" in error.message
     else:
         assert not {fact.key: fact.value for fact in seen.inferred.facts}["proved"]
+
+
+@pytest.mark.parametrize("name", ["mpnet", "vit"])
+def test_a_residual_sum_that_is_lost_in_an_earlier_layer_is_what_is_named(name: str, tmp_path: Path) -> None:
+    """The layer behind it reads a linear map, or the norm of one, as the queries and keys of latent attention do."""
+
+    def lost(model: onnx.ModelProto) -> None:
+        [_, second, *_] = [node for node in model.graph.node if node.op_type == "Add" and "residual" in node.output[0]]
+        made = next(each for each in second.input if "residual" not in each and "norm" not in each)
+        second.CopyFrom(helper.make_node("Identity", [made], list(second.output), second.name))
+
+    seen = written(stack(name, 2), tmp_path, lost)
+    errors = " ".join(each.message for each in seen.findings.errors())
+    assert "residual2 is missing" in errors
+    assert "latent" not in errors

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.spec.axes import Array, Bools
@@ -58,8 +59,7 @@ def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = N
 def size_of(output: Array) -> float:
     """The root of the mean square of the finite numbers of an output [*shape]; 0 for none."""
     wide = output.astype(np.float64)
-    wide = wide[np.isfinite(wide)]
-    return float(np.sqrt(np.mean(np.square(wide)))) if wide.size else 0.0
+    return rms(wide[np.isfinite(wide)])
 
 
 def tells_nothing(right: Array, sigma: float, largest: float) -> bool:

@@ -22,8 +22,6 @@ _TIMES = 20.0
 """How many times its own noise a value may be off and be the same: of the noise one narrow run is known."""
 _MOST = 0.01
 """Of a value's root of the mean square: what is further off in a narrow format is no noise of it."""
-
-
 _FAR = 10
 """Steps. A value that is the other's so far behind the last one, in both, says nothing of what it is made of: weights
 of attention that are nearly even are alike, whatever they are weights of."""

@@ -145,7 +145,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
         else:
             unplaced[name] = location.value
     map = ElementMap(own, found, more, times)
-    rounded_to = narrower(unplaced, "float32") if unplaced else None
+    rounded_to = narrower(unplaced, "float32")
     return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced), rounded_to)
 
 

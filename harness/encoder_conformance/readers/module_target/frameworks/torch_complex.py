@@ -22,7 +22,9 @@ class ComplexByPairs(TorchFunctionMode):
         if of_pairs is None or not args or not isinstance(args[0], Tensor) or not args[0].is_complex():
             return func(*args, **kwargs)
         first, *others = args
-        return torch.view_as_complex(of_pairs(torch.view_as_real(first), first.ndim, *others, **kwargs).contiguous())
+        return torch.view_as_complex(
+            of_pairs(torch.view_as_real(first.resolve_conj()), first.ndim, *others, **kwargs).contiguous()
+        )
 
 
 def _indexed(pairs: Tensor, ndim: int, index: Any) -> Tensor:
@@ -43,7 +45,7 @@ _MADE: Mapping[Callable[..., Any], Callable[[Tensor, Tensor], tuple[Tensor, Tens
 _OF_PAIRS: Mapping[str, Callable[..., Tensor]] = {
     "__getitem__": _indexed,
     "unsqueeze": lambda pairs, ndim, dim: pairs.unsqueeze(dim % (ndim + 1)),
-    "squeeze": lambda pairs, ndim, dim: pairs.squeeze(dim % ndim),
+    "squeeze": lambda pairs, ndim, dim=None: pairs.squeeze() if dim is None else pairs.squeeze(dim % ndim),
     "select": lambda pairs, ndim, dim, index: pairs.select(dim % ndim, index),
     "index_select": lambda pairs, ndim, dim, index: pairs.index_select(dim % ndim, index),
     "expand": lambda pairs, ndim, *sizes: pairs.expand(*_sizes(sizes), 2),

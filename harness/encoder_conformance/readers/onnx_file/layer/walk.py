@@ -249,10 +249,11 @@ def _of(walk: Walk, step: Step, found: TracedNorm | Linear | Activation) -> None
 
 
 def _projected(walk: Walk, step: Step, found: Linear) -> None:
-    """What a query, key or value is a map of. Of a map of fewer features, or of its norm, that map is a difference."""
+    """What a query, key or value is a map of. Another map of x, or the norm of one, is a difference, unless it is the
+    layer's own input, as where a layer before lost a residual sum."""
     source = found.of.operation
     under = source.of.operation if isinstance(source, TracedNorm) else source
-    if not isinstance(under, Linear):
+    if not isinstance(under, Linear) or walk.at.get("x") in (source, under):
         _of(walk, step, found)
         return
     walk.differ("one more map before that of", step, under, "latent")
