@@ -249,11 +249,10 @@ def _of(walk: Walk, step: Step, found: TracedNorm | Linear | Activation) -> None
 
 
 def _projected(walk: Walk, step: Step, found: Linear) -> None:
-    """What a query, key or value is a map of. Another map of x, or the norm of one, is a difference, unless it is the
-    layer's own input, as where a layer before lost a residual sum."""
+    """What a query, key or value is a map of. Of another map, or of the norm of one, that map is a difference."""
     source = found.of.operation
     under = source.of.operation if isinstance(source, TracedNorm) else source
-    if not isinstance(under, Linear) or walk.at.get("x") in (source, under):
+    if not isinstance(under, Linear):
         _of(walk, step, found)
         return
     walk.differ("one more map before that of", step, under, "latent")
