@@ -88,6 +88,16 @@ class LinenOfPositions(nn.Module):
         return bare.Linen()(x + 0 * positions[..., None], train=train)
 
 
+class LinenOfAKind(nn.Module):
+    """Nothing that is tried says what `kind` is, and its parameters are made when it is first called."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, kind: str, train: bool = False) -> jax.Array:
+        if kind != "encoder":
+            raise ValueError(f"no kind {type(kind).__name__}")
+        return bare.Linen()(x, train=train)
+
+
 class EquinoxOfAKey(bare.Equinox):
     """Of one item; it needs a key in evaluation, too."""
 

@@ -19,6 +19,15 @@ class OfPositions(bare.Block):
         return super().call(x + 0 * keras.ops.cast(positions, x.dtype)[..., None], mask, training)
 
 
+class OfAKind(bare.Block):
+    """Built when it is first called; nothing that is tried says what `kind` is."""
+
+    def call(self, x: Any, kind: str, training: bool | None = None) -> Any:
+        if kind != "encoder":
+            raise ValueError(f"no kind {type(kind).__name__}")
+        return super().call(x, None, training)
+
+
 class OfAMask(bare.Block):
     """A mask that it needs, true at positions that are there."""
 

@@ -147,6 +147,15 @@ class OfAKind(Plain):
         return self.layer(x)
 
 
+class LazyOfAKind(Lazy):
+    """Its weights are made at a call that needs a kind, too."""
+
+    def forward(self, x: Tensor, kind: str) -> Tensor:
+        if kind != "encoder":
+            raise ValueError(f"no kind {type(kind).__name__}")
+        return self.layer(x)
+
+
 class Decoder(Plain):
     def forward(self, x: Tensor, enc_output: Tensor) -> Tensor:
         return self.layer(x + enc_output.mean())

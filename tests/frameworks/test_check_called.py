@@ -17,7 +17,7 @@ from encoder_conformance.readers.module_target.examining import examine  # noqa:
 from encoder_conformance.readers.module_target.frameworks import framework_of  # noqa: E402
 from encoder_conformance.readers.module_target.lengths import lengths_taken  # noqa: E402
 from encoder_conformance.readers.module_target.naming import misnamed  # noqa: E402
-from encoder_conformance.readers.module_target.supplies import Supply, Told  # noqa: E402
+from encoder_conformance.readers.module_target.supplies import Supply, Told, ToldOf  # noqa: E402
 from encoder_conformance.readers.module_target.supplying import arranged  # noqa: E402
 from encoder_conformance.subjects.cases import nearest_length  # noqa: E402
 
@@ -173,20 +173,32 @@ def test_query_and_key_exchanged_are_told_by_their_names() -> None:
     assert {(own, place) for own, place, _ in told} >= {("w_ks.weight", "attention.query.weight")}
 
 
-def test_what_no_trial_finds_is_refused_and_may_be_said() -> None:
+@pytest.mark.parametrize("kind", [cases.OfAKind, cases.LazyOfAKind])
+def test_what_no_trial_finds_is_refused_and_may_be_said(kind: type) -> None:
     with pytest.raises(BadTarget) as refused:
-        _examined(cases.OfAKind)
+        _examined(kind)
     assert "no kind NoneType" in refused.value.problem
     assert "--with kind=VALUE" in refused.value.hint
     assert "conform_inputs" in refused.value.hint
 
 
 @pytest.mark.release
-def test_a_module_is_read_as_it_is_said_to_be_called() -> None:
-    said = examine(
-        cases.OfAKind(), dtypes=("float32",), told=lambda _: Told({"kind": Supply("value", value="encoder")})
-    )
+@pytest.mark.parametrize("kind", [cases.OfAKind, cases.LazyOfAKind])
+def test_a_module_is_read_as_it_is_said_to_be_called(kind: type) -> None:
+    said = examine(kind(), dtypes=("float32",), told=_kind("encoder"))
     assert said.layer is not None
+
+
+@pytest.mark.parametrize("kind", [cases.OfAKind, cases.LazyOfAKind])
+def test_a_call_that_a_user_says_and_that_fails_is_refused_for_what_it_raises(kind: type) -> None:
+    with pytest.raises(BadTarget) as refused:
+        examine(kind(), dtypes=("float32",), told=_kind(3))
+    assert "no kind int" in refused.value.problem
+    assert "None is refused" not in refused.value.problem
+
+
+def _kind(value: object) -> ToldOf:
+    return lambda _: Told({"kind": Supply("value", value=value)})
 
 
 def test_a_layer_of_a_decoder_says_that_it_is_one() -> None:

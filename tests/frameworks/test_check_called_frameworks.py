@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.module_target.supplying import called_as_it_takes
 
 _ON_JAX = {
@@ -24,8 +26,8 @@ _ON_JAX = {
 }
 _OF_OTHERS = {
     "LinenOfPositions": ("BSD", {"positions": "count"}, ()),
-    "EquinoxOfAKey": ("SD", {"key": "seed"}, ()),
-    "EquinoxOfPositions": ("SD", {"positions": "count"}, ()),
+    "EquinoxOfAKey": ("SD", {"key": "seed", "mask": "none"}, ()),
+    "EquinoxOfPositions": ("SD", {"positions": "count", "mask": "none"}, ()),
 }
 _OF_KERAS = {
     "OfPositions": ("BSD", {"positions": "count"}, ()),
@@ -95,3 +97,31 @@ def test_a_layer_of_keras_is_built_at_its_width_whatever_its_heads_are_and_its_c
     live, x = _called(importlib.import_module("called_keras"), "OfWideHeads")
     assert x.shape[-1] == 32
     assert live.run({"x": x})["output"].shape == x.shape
+
+
+@pytest.mark.parametrize(("source", "name"), [("called_keras", "OfAKind"), ("called_jax", "LinenOfAKind")])
+def test_weights_are_made_by_a_call_as_a_user_says_that_it_is(source: str, name: str) -> None:
+    pytest.importorskip("keras" if source == "called_keras" else "flax")
+    module = getattr(importlib.import_module(source), name)()
+    framework = framework_of(module)
+    assert framework is not None
+    with pytest.raises(BadTarget) as refused:
+        framework.live(module)
+    assert "no kind NoneType" in refused.value.problem
+    assert "--with kind=VALUE" in refused.value.hint
+    told = Told({"kind": Supply("value", value="encoder")})
+    with framework.undisturbed():
+        live, x = called_as_it_takes(framework.live(framework.built(module, lambda _: told)), told)
+    assert live.run({"x": x})["output"].shape == x.shape
+
+
+def test_a_call_that_a_user_says_and_that_fails_is_refused_for_what_it_raises() -> None:
+    pytest.importorskip("keras")
+    module = importlib.import_module("called_keras").OfAKind()
+    framework = framework_of(module)
+    assert framework is not None
+    with pytest.raises(BadTarget) as refused:
+        framework.built(module, lambda _: Told({"kind": Supply("value", value=3)}))
+    assert "no kind int" in refused.value.problem
+    with pytest.raises(BadTarget, match="no argument 'kin'"):
+        framework.built(module, lambda _: Told({"kin": Supply("value", value=3)}))

@@ -1,6 +1,6 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,7 @@ from encoder_conformance.readers.module_target.reading import (
 )
 from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
-from encoder_conformance.readers.module_target.supplies import Told
+from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import (
     called_as_it_takes,
     of_one_row,
@@ -45,8 +45,6 @@ from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
 _WIDE: tuple[DtypeName, ...] = ("float64", "float32")
-ToldOf = Callable[[str], Told]
-"""The name of x → what a user says that other arguments are given."""
 
 
 def examine(
@@ -55,7 +53,7 @@ def examine(
     *,
     resize: bool = False,
     dtypes: tuple[DtypeName, ...] = (),
-    told: ToldOf = lambda _: Told(),
+    told: ToldOf = no_words,
 ) -> Examination:
     """`given`, a module, stays as it is: all is done with copies of it. Raises BadTarget if it cannot be called at all.
 
@@ -80,6 +78,7 @@ def examine(
 
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
+    given = framework.built(given, told)
     live = framework.live(given)
     held, before = live.held(), live.flat().copy()
     module, x = called_as_it_takes(live, told(live.signature.x))

@@ -10,7 +10,7 @@ import numpy as np
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.live import RETURNS, LiveModule
+from encoder_conformance.readers.module_target.live import RETURNS, LiveModule, Signature
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.ports import Interface
@@ -58,11 +58,13 @@ def first_x(runner: LiveModule) -> Array:
 
 def _taking_none(runner: LiveModule, said: str) -> BadTarget:
     """What is to be said of a module that takes no x. `said`: what it raised where it came furthest."""
-    if missing := [name for name, value in runner.signature.fixed.items() if value is None]:
-        problem = f"it needs {', '.join(missing)} beside {runner.signature.x}, and None is refused: {said}"
-        hook = "def conform_inputs(batch, sequence) in its file, which gives a dict"
-        hint = f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}"
-        return BadTarget(problem, hint, "needs-arguments", arguments=missing)
+    signature = runner.signature
+    if missing := not_given(signature):
+        problem = f"it needs {', '.join(missing)} beside {signature.x}, and None is refused: {said}"
+        return BadTarget(problem, to_be_said(signature), "needs-arguments", arguments=missing)
+    if given := "; ".join(f"{name}: {each.said}" for name, each in signature.arrangement.beside.items()):
+        problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones, with {given}: {said}"
+        return BadTarget(problem, to_be_said(signature), "takes-no-x")
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         return BadTarget(problem, said, "takes-no-x")
@@ -79,6 +81,20 @@ def _taking_none(runner: LiveModule, said: str) -> BadTarget:
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
     return BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {said}", "takes-no-x")
+
+
+def not_given(signature: Signature) -> list[str]:
+    """The arguments that it needs beside x, and of which nothing is known."""
+    beside = signature.arrangement.beside
+    return [name for name, value in signature.fixed.items() if value is None and name not in beside]
+
+
+def to_be_said(signature: Signature, first: str = "") -> str:
+    """What a user does: what comes `first`, and how to say what an argument is given of which nothing is known."""
+    missing = not_given(signature) or list(signature.arrangement.beside)
+    hook = "def conform_inputs(batch, sequence) in its file, which gives a dict"
+    said = f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}" if missing else ""
+    return "; or ".join(each for each in (first, said) if each)
 
 
 def _is_about(name: str, problem: str) -> bool:

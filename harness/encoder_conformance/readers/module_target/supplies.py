@@ -1,6 +1,6 @@
 """What an argument beside x is given, made anew for the sizes of each x."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,3 +133,12 @@ class Told:
     beside: Mapping[str, Supply] = field(default_factory=dict)
     x: Array | None = None
     source: str = ""
+
+
+ToldOf = Callable[[str], Told]
+"""The name of x → what a user says that other arguments are given."""
+
+
+def no_words(x_name: str) -> Told:
+    """Of a user who says nothing."""
+    return Told()

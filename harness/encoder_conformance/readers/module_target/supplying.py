@@ -107,16 +107,21 @@ def without_lengths(module: LiveModule, x: Array) -> LiveModule | None:
     return other if other is not None and other.takes(x) else None
 
 
-def _as_told(module: LiveModule, told: Told) -> LiveModule:
-    """Raises BadTarget for an argument that it has not, and where it does not take what a file has."""
-    signature = module.signature
+def with_told(signature: Signature, told: Told) -> Signature:
+    """A call with what a user says that its arguments are given. Raises BadTarget for one that it has not."""
     unknown = [name for name in told.beside if signature.names and name not in signature.names]
     if unknown:
         meant = difflib.get_close_matches(unknown[0], signature.names, n=1)
         hint = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(signature.names)}"
         raise BadTarget(f"it has no argument {unknown[0]!r} to be given", hint)
     known = signature.arrangement
-    said = module.arranged(replace(known, beside={**known.beside, **told.beside}))
+    return replace(signature, arrangement=replace(known, beside={**known.beside, **told.beside}))
+
+
+def _as_told(module: LiveModule, told: Told) -> LiveModule:
+    """Raises BadTarget for an argument that it has not, and where it does not take what a file has."""
+    signature = module.signature
+    said = module.arranged(with_told(signature, told).arrangement)
     if said is None:
         raise BadTarget("what its arguments are given cannot be said of a module of this framework")
     needs_more = any(value is None and name not in told.beside for name, value in signature.fixed.items())

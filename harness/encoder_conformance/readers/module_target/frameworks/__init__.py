@@ -10,6 +10,7 @@ from typing import Any
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
+from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
@@ -29,6 +30,13 @@ class ModuleFramework(ABC):
     @abstractmethod
     def refuse_unfit(self, module: Any) -> None:
         """Raises BadTarget for what cannot be computed in float32 on this machine's processor."""
+
+    def built(self, module: Any, told: ToldOf) -> Any:
+        """The module after its first call, if that makes its weights; by itself as it is.
+
+        `told`: what a user says that its arguments are given. Raises BadTarget.
+        """
+        return module
 
     @abstractmethod
     def live(self, module: Any) -> LiveModule:

@@ -26,7 +26,9 @@ from encoder_conformance.readers.module_target.frameworks.jax_tree import (
 )
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
-from encoder_conformance.readers.module_target.supplying import ways_to_call
+from encoder_conformance.readers.module_target.probing import to_be_said
+from encoder_conformance.readers.module_target.supplies import ToldOf
+from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 
 _MOST_WAYS = 60
 """Ways to call a module that are tried to make its variables."""
@@ -114,10 +116,16 @@ class _Linen(JaxFramework):
     def arrays(self, module: Any) -> Any:
         return module[1].get("params", {}) if isinstance(module, tuple) else {}
 
+    def built(self, module: Any, told: ToldOf) -> Any:
+        unbound, variables = _split(module)
+        if variables is not None:
+            return module
+        signature = _call_of(unbound)
+        return unbound, _initialised(unbound, with_told(signature, told(signature.x)))
+
     def live(self, module: Any) -> LiveModule:
         unbound, variables = _split(module)
-        kind = type(unbound)
-        signature = signature_of(unbound.__call__, f"{kind.__name__}.__call__")
+        kind, signature = type(unbound), _call_of(unbound)
         if variables is None:
             variables = _initialised(unbound, signature)
         rest = {name: tree for name, tree in variables.items() if name not in ("params", "intermediates")}
@@ -177,6 +185,10 @@ def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
     return module, None
 
 
+def _call_of(module: nn.Module) -> Signature:
+    return signature_of(module.__call__, f"{type(module).__name__}.__call__")
+
+
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives, called in the first way that it takes. Raises
     BadTarget, with what the first that made sense raises."""
@@ -202,7 +214,7 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
                 return variables
     hint = "name a pair of the module and its variables, or a function that makes one"
     problem = problems[0] if problems else "it has none"
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", hint)
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", to_be_said(signature, hint))
 
 
 def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:

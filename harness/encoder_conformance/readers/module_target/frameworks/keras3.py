@@ -16,12 +16,11 @@ import onnx
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines, line_in
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
-from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build
+from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
 from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldModule,
@@ -34,6 +33,7 @@ from encoder_conformance.readers.module_target.live import (
 )
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
+from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
@@ -329,13 +329,17 @@ class _Keras(ModuleFramework):
             problem = f"{convolution} is a convolution, and no part of an encoder layer"
             raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])
 
+    def built(self, module: Any, told: ToldOf) -> Any:
+        if not _is_functional(module):
+            build(module, told)
+        return module
+
     def live(self, module: Any) -> LiveModule:
-        if isinstance(module, keras.Model) and getattr(module, "inputs", None):
+        if _is_functional(module):
             return self._functional(module)
         if module.name.startswith("_"):  # a class' name gives it; TensorFlow's graphs begin none so
             module.name = module.name.lstrip("_") or "layer"
-        signature = signature_of(module.call, f"{type(module).__name__}.call")
-        bundled = build(module, signature)
+        signature, bundled = call_of(module), build(module)
         return KerasModule(module, signature, _values(module), module).arranged(bundled)
 
     def _functional(self, model: Any) -> LiveModule:
@@ -363,6 +367,10 @@ class _Keras(ModuleFramework):
         finally:
             random.setstate(state)
             np.random.set_state(drawn)
+
+
+def _is_functional(module: Any) -> bool:
+    return isinstance(module, keras.Model) and bool(getattr(module, "inputs", None))
 
 
 def _values(layer: Any) -> list[Array]:

@@ -11,10 +11,13 @@ import keras
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf
+from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
-from encoder_conformance.readers.module_target.supplying import ways_to_call
+from encoder_conformance.readers.module_target.probing import to_be_said
+from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
+from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 
 _LEAST = 8
@@ -24,15 +27,21 @@ _MOST_WAYS = 60
 """Ways to call a layer that are tried to have it build."""
 
 
-def build(layer: Any, signature: Signature) -> Arrangement:
+def call_of(layer: Any) -> Signature:
+    return signature_of(layer.call, f"{type(layer).__name__}.call")
+
+
+def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     """Have it make its weights, for the first width that it takes and gives, called in the first way that it takes; and
-    the mapping that x is in, if it is in one. Raises BadTarget."""
+    the mapping that x is in, if it is in one. `told`: what a user says that its arguments are given. Raises BadTarget.
+    """
+    signature = call_of(layer)
     bundled = _bundled(layer, signature) or signature.arrangement
     if layer.built and layer.weights:
         return bundled
     problems: list[str] = []
     widths = list(dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]))
-    signature = replace(signature, arrangement=bundled)
+    signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
     for way, width in product(islice(ways_to_call(signature, widths), _MOST_WAYS), widths):
         arranged, tried = replace(signature, arrangement=way), _another(layer)
         x = keras.KerasTensor((BATCH, SEQUENCE, width), layer.compute_dtype or "float32")
@@ -41,13 +50,19 @@ def build(layer: Any, signature: Signature) -> Arrangement:
                 tried.build(x.shape)  # its parts may be made there, which a call alone does
             arranged.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
         except Exception as error:  # whatever a layer does with a width that is not its own
-            problems.append(last_frames(error))
+            problems.append(last_frames(_own(error)))
             continue
         arranged.called(layer, keras.ops.zeros((BATCH, SEQUENCE, width)), {}, ARRAYS)
         return bundled
     problem = problems[0] if problems else "it gives another width than it takes"
     problem = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {problem}"
-    raise BadTarget(problem, "name a function that builds it")
+    raise BadTarget(problem, to_be_said(signature, "name a function that builds it"))
+
+
+def _own(error: Exception) -> Exception:
+    """What the layer's own code raised, of an error that Keras put its words before."""
+    _, parted, said = str(error).rpartition("Error encountered:\n\n")
+    return type(error)(said).with_traceback(error.__traceback__) if parted else error
 
 
 def _is_symbol(value: Any) -> bool:

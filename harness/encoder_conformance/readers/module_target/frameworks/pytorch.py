@@ -46,6 +46,7 @@ from encoder_conformance.readers.module_target.live import (
     Signature,
 )
 from encoder_conformance.readers.module_target.parts import PartsOfModule, Tree, candidates, walk
+from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import listed
@@ -159,6 +160,9 @@ class _PyTorch(ModuleFramework):
     def whole(self, module: nn.Module) -> WholeModule:
         torch.set_float32_matmul_precision("highest")
         return WholeTorch(module)
+
+    def built(self, module: nn.Module, told: ToldOf) -> nn.Module:
+        return built(module, told) if is_built_later(module) else module
 
     def live(self, module: nn.Module) -> LiveModule:
         torch.set_float32_matmul_precision("highest")
