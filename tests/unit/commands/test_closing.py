@@ -74,6 +74,14 @@ def test_one_cause_is_one_line_however_many_formats_and_parts_show_it() -> None:
     assert [line.text for line in closing(second, [first]) if line.of == "cause"] == ["Cause: the same as in layers.0"]
 
 
+def test_a_layer_of_which_all_checks_pass_is_wrong_for_a_reason_that_the_verdict_gives() -> None:
+    error = Finding(severity="error", kind="ways-of-calling-differ", message="with gradients and without differ")
+    right = (record("1", Outcome.PASS, 0.5),)
+    found = part("", "float32", findings=(error,), records=right, diagnoses=(), alone=1)
+    [verdict] = [line.text for line in closing(found) if line.of == "verdict"]
+    assert verdict.endswith(", but with gradients and without differ.")
+
+
 def test_a_cell_is_a_table_of_what_was_found_and_escapes_whatever_the_module_says() -> None:
     hostile = "<script>alert(1)</script>"
     finding = Finding(severity="error", kind="layer-not-read", message=hostile)

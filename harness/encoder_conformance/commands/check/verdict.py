@@ -60,11 +60,11 @@ def verdict(part: PartResult) -> str:
         hint = "" if part.as_told or beyond else " To have it compared with a layer, pass --layer NAME."
         return f"It could not be judged: see above.{hint}"
     if part.as_told and part.alone:
-        return f"This is not {layer.layer}: {_numbers(part)}."
+        return f"This is not {layer.layer}: {_numbers(part)}{_but(part)}."
     if part.as_told:
         return f"This is {layer.layer} ({choices(layer)})."
     if part.alone:
-        return f"This layer is wrong, read as {choices(layer)}: {_numbers(part)}."
+        return f"This layer is wrong, read as {choices(layer)}: {_numbers(part)}{_but(part)}."
     kind, _, rest = choices(layer).partition(" ")
     return f"This is a correct {kind} layer ({rest}). It was not compared with a reference: pass --layer NAME."
 
@@ -114,6 +114,11 @@ def _numbers(part: PartResult) -> str:
     declared = f", {tally.deviating} of them with declared deviations" if tally.deviating else ""
     size = f"largest error {format_sigma(rms)} σ ({SIGMA})"
     return f"{tally.as_expected} of {tally.applicable} checks pass{declared}, {size}"
+
+
+def _but(part: PartResult) -> str:
+    """What is wrong beside the checks, where all of them pass."""
+    return f", but {part.errors[0].message}" if part.errors and not part.tally.unexpected else ""
 
 
 def _given(part: PartResult) -> str:
