@@ -439,6 +439,29 @@ def test_the_adapter_comes_to_what_the_check_did(conform: Callable, tmp_path: Pa
     assert ended.outcomes().count("deviates") == (0 if name == "Block" else 2)
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("source", ["called_modules.py:LazyOfAKind", "called_keras.py:OfAKind"])
+def test_an_adapter_calls_it_as_a_user_said(conform: Callable, source: str) -> None:
+    target = f"{MODULES.parent}/{source}"
+    ended = conform("check", target, "--with", "kind=encoder", "--write-adapter", "written")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    ended = conform("run", "--impl", "./written", "--layer", "written/written-layer.yaml", "--jobs", "1")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.outcomes().count("pass") > 8
+
+
+@pytest.mark.release
+def test_why_there_is_no_adapter_is_said(conform: Callable, tmp_path: Path) -> None:
+    (tmp_path / "hooked.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(MODULES.parent)!r})\nfrom called_modules import OfAKind\n\n\n"
+        "def conform_inputs(batch, sequence):\n    return {'kind': 'encoder'}\n"
+    )
+    ended = conform("check", "hooked.py:OfAKind", "--write-adapter", "written")
+    assert ended.status == 2
+    assert "what kind is given is an array or a function, which no source says" in ended.stderr
+    assert not (tmp_path / "written").exists()
+
+
 def _words(text: str) -> str:
     """The text without its numbers, in one line."""
     return " ".join(re.sub(r"\d+(\.\d+)?(e[+-]?\d+)?", "#", text).split())

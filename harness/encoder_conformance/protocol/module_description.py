@@ -157,7 +157,8 @@ class ModuleDescription(Description):
     lines: Mapping[str, Plain] = Field(default_factory=dict)
     """Own parameter, or key of the layer → the line of source that reads it, or makes it so."""
     adapter: str
-    """The source of an adapter that does the same; "" if the map is none that an adapter says."""
+    """The source of an adapter that does the same; "" if there is none, for the reason `no_adapter`."""
+    no_adapter: Plain = ""
 
     @property
     def is_two_answers(self) -> bool:

@@ -28,6 +28,8 @@ _MODULES = {
     "JAX": ("jax",),
 }
 """Framework → the modules that an adapter of it imports."""
+_EXTRAS = {"PyTorch": "torch", "Keras": "keras"} | dict.fromkeys(("Flax NNX", "Flax Linen", "Equinox", "JAX"), "jax")
+"""Framework → the extra of this project that has it."""
 _LINK = "https://pytorch.org/docs/stable/nn.html"
 _TIMEOUTS = {"start": 120, "build": 60, "run": 60}
 
@@ -45,8 +47,9 @@ def refuse_folder(folder: Path) -> None:
 def write_adapter(part: PartResult, implementation: Implementation, folder: Path) -> str:
     """Write the whole folder or none of it; the command that runs it. Raises InputError if there is no adapter."""
     if part.layer is None or not part.described.adapter:
-        hint = "it lacks a parameter, two are one tensor, or no Take says its map: see docs/adding-a-backend.md"
-        raise InputError("there is no adapter to write", where="--write-adapter", hint=hint)
+        problem = f"there is no adapter to write: {part.described.no_adapter or 'it could not be judged'}"
+        hint = "docs/adding-a-backend.md says how one is written by hand"
+        raise InputError(problem, where="--write-adapter", hint=hint)
     layer = _layer_of(part.layer, folder.name)
     files = {
         "adapter.py": part.described.adapter,
@@ -74,7 +77,7 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
         "homepage": "https://onnx.ai",
         "command": ["python", "adapter.py"],
         "requires": [*_MODULES[described.framework], "onnx", "onnxruntime", "pydantic"],
-        "install": "encoder-conformance[torch]",
+        "install": f"encoder-conformance[{_EXTRAS[described.framework]}]",
         "capabilities": {
             "dtypes": ["float32"],  # float64 has the decimal epsilon, and the layer language float32's (L-2)
             "devices": ["cpu"],

@@ -110,7 +110,8 @@ class ModuleTarget(ModuleAdapter):
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
         description = described(found)
         self.ungiven = description.ungiven
-        source = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
+        source, said = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
+        description = description.model_copy(update={"no_adapter": said})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
         if message["like"]:  # more of a large model is to come
             give_freed_memory_back()

@@ -49,9 +49,9 @@ class Arrangement:
         return tuple(found)
 
     @property
-    def writable(self) -> bool:
-        """Whether its source says all of it."""
-        return all(each.kind == "none" or each.value is None for each in self.beside.values())
+    def unsaid(self) -> tuple[str, ...]:
+        """Arguments that are given what no source says: an array of a file, or what a function makes."""
+        return tuple(name for name, each in self.beside.items() if each.kind in ("held", "made"))
 
     @property
     def masks(self) -> tuple[str, ...]:

@@ -15,18 +15,24 @@ PAIR = "cosines and sines"
 TURNS = "turns"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Supply:
     """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, 1, and d or e for the
     features of a head or half of them, which are `number` then. `what`: the function of angles, or both in a pair.
-    `value`: of a kind that nothing else says, and no adapter can write down."""
+    `value`: of a kind that nothing else says; a literal is written into an adapter, and no array or function."""
 
     kind: str
     axes: str = ""
     dtype: str = "int64"
     number: float = 0.0
     what: str = ""
-    value: Any = field(default=None, repr=False, compare=False)
+    value: Any = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """The source that makes the same, but of an array or a function."""
+        known = (self.kind, self.axes, self.dtype, self.number, self.what)
+        last = f", value={self.value!r}" if self.kind == "value" else ""
+        return f"Supply({', '.join(map(repr, known))}{last})"
 
     @property
     def said(self) -> str:

@@ -10,6 +10,7 @@ from encoder_conformance import Take
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.spec.axes import Array
+from encoder_conformance.spec.words import listed
 
 _SOURCE = '''"""Drives {target}{part}, as `conform check` found it."""
 
@@ -49,21 +50,20 @@ if __name__ == "__main__":
 '''
 
 
-def adapter_source(found: Examination, named: Mapping[str, Any]) -> str:
-    """The source; "" where a map is no rearrangement that a `Take` can say, or where there is none."""
-    layer = found.stated or found.layer
-    map = found.map
-    if map is None or layer is None or found.tied or found.absent or map.more or map.times or found.loose.weights:
-        return ""
-    if found.folded or not found.module.signature.arrangement.writable:
-        return ""
-    takes = list(_takes(map, layer.attention.num_heads))
-    if any(take is None for _, take in takes):
-        return ""
-    return _SOURCE.format(
+def adapter_source(found: Examination, named: Mapping[str, Any]) -> tuple[str, str]:
+    """The source, and why there is none: one of them is ""."""
+    layer, map = found.stated or found.layer, found.map
+    if map is None or layer is None:
+        return "", "its parameters were not found"
+    if reason := _unwritable(found, map):
+        return "", reason
+    takes = dict(_takes(map))
+    if without := [own for own, take in takes.items() if take is None]:
+        return "", f"no Take says how {without[0]} holds what it holds"
+    source = _SOURCE.format(
         **named,
         part=f", {named['at']}" if named["at"] else "",
-        takes="\n".join(f"            {own!r}: {take}," for own, take in takes),
+        takes="\n".join(f"            {own!r}: {take}," for own, take in takes.items()),
         absent=found.absent,
         sizes={
             "d_model": layer.d_model,
@@ -75,9 +75,22 @@ def adapter_source(found: Examination, named: Mapping[str, Any]) -> str:
         always_causal=found.always_causal,
         places="\n".join(f"        {stage!r}: {place!r}," for stage, place in found.stages.items()),
     )
+    return source, ""
 
 
-def _takes(map: ElementMap, num_heads: int) -> Iterator[tuple[str, str | None]]:
+def _unwritable(found: Examination, map: ElementMap) -> str:
+    """What of a module no adapter can set or say; "" where there is nothing."""
+    if found.absent:
+        return f"it has no {listed(list(found.absent))}, which the cases of a run set"
+    if found.tied:
+        return f"{' and '.join(found.tied[0])} are one tensor, and two in the cases of a run"
+    if found.folded or found.loose.weights or map.more or map.times:
+        return "its weights are computed of others, or held outside of its parameters"
+    unsaid = found.module.signature.arrangement.unsaid
+    return f"what {listed(list(unsaid))} is given is an array or a function, which no source says" if unsaid else ""
+
+
+def _takes(map: ElementMap) -> Iterator[tuple[str, str | None]]:
     """Own name → the `Take` that makes it, as source; None if no `Take` does."""
     for own in map.own.shapes:
         elements = map.own.elements(own)

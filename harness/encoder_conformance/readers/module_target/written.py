@@ -11,6 +11,7 @@ from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.parts import at
+from encoder_conformance.readers.module_target.supplies import Told
 
 
 class WrittenAdapter(ModuleAdapter):
@@ -26,7 +27,8 @@ class WrittenAdapter(ModuleAdapter):
     def start(self, device: str, threads: int) -> Environment:
         framework, module = load_target(self.target, self.arguments, Path(self.folder))
         part = framework.parts(module).at(self.at) if self.at else None
-        live = framework.live(part or at(framework.tree, module, self.at))
+        told = Told(self.signature.arrangement.beside)
+        live = framework.live(framework.built(part or at(framework.tree, module, self.at), lambda _: told))
         self.given = live.arranged(self.signature.arrangement) or live
         self.map = self.parameters
         versions = {name: version(name) for name in (framework.packages[0], "numpy")}
