@@ -92,8 +92,8 @@ def not_given(signature: Signature) -> list[str]:
 def to_be_said(signature: Signature, first: str = "") -> str:
     """What a user does: what comes `first`, and how to say what an argument is given of which nothing is known."""
     missing = not_given(signature) or list(signature.arrangement.beside)
-    hook = "def conform_inputs(batch, sequence) in its file, which gives a dict"
-    said = f"say what it is given: --with {missing[0]}=VALUE, --inputs FILE, or {hook}" if missing else ""
+    hook = "say what it is given by def conform_inputs(batch, sequence) in its file, which gives a dict"
+    said = f"{hook}; conform check also has --with {missing[0]}=VALUE and --inputs FILE" if missing else ""
     return "; or ".join(each for each in (first, said) if each)
 
 
