@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import signal
 import sys
 import traceback
@@ -15,7 +16,7 @@ import click
 
 import encoder_conformance
 from encoder_conformance.commands.commands import BAD_INPUT, INCOMPLETE, NOT_AS_EXPECTED, Commands
-from encoder_conformance.platform.clean import line
+from encoder_conformance.platform.clean import broken, line
 from encoder_conformance.platform.errors import InputError, Unanswered, fault_of_machine
 from encoder_conformance.platform.files import UnwritableError
 from encoder_conformance.platform.interrupts import INTERRUPTS
@@ -98,13 +99,13 @@ def _run(command: click.Command) -> int:
         error.show()
         return error.exit_code
     except InputError as error:
-        click.echo("conform: " + "\n".join(error.lines()), err=True)
+        _say("\n".join(error.lines()))
         return BAD_INPUT
     except Unanswered as failure:
-        click.echo(f"conform: {failure}", err=True)
+        _say(str(failure))
         return NOT_AS_EXPECTED
     except UnwritableError as error:
-        click.echo(f"conform: {error.filename}: cannot be written: {error.strerror}", err=True)
+        _say(f"{error.filename}: cannot be written: {error.strerror}")
         return INCOMPLETE
     except Exception as error:
         if arrived:  # in the middle of something that made another exception of it
@@ -112,20 +113,29 @@ def _run(command: click.Command) -> int:
         return _report_failure(error)
 
 
+def _say(text: str) -> None:
+    """On standard error; on a terminal its lines are broken between words."""
+    said = f"conform: {text}"
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        said = "\n".join(broken(each, width) for each in said.splitlines())
+    click.echo(said, err=True)
+
+
 def _report_failure(error: Exception) -> int:
     """Say what an exception that no command expects is of, and give its exit status."""
     if isinstance(error, OSError) and error.errno in _FULL:
         _write_no_more()
-        click.echo(f"conform: {error.strerror}: {error.filename or 'standard output'}", err=True)
+        _say(f"{error.strerror}: {error.filename or 'standard output'}")
         return INCOMPLETE
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # whatever looks whether it is there
-        click.echo(f"conform: {line(str(error.filename), 100)}: {error.strerror}", err=True)
+        _say(f"{line(str(error.filename), 100)}: {error.strerror}")
         return BAD_INPUT
     if missing := fault_of_machine(error):
-        click.echo(f"conform: {missing}; no verdict is of what failed here", err=True)
+        _say(f"{missing}; no verdict is of what failed here")
         return INCOMPLETE
     traceback.print_exception(error)
-    click.echo("conform: the harness itself failed; this is a bug, and no verdict", err=True)
+    _say("the harness itself failed; this is a bug, and no verdict")
     return INCOMPLETE
 
 
@@ -185,7 +195,7 @@ def _write_no_more() -> None:
 
 def _report_interrupt(interrupt: BaseException) -> int:
     """Print the interrupt with the exception's notes, in which a command says what it wrote."""
-    click.echo("; ".join(["conform: interrupted", *getattr(interrupt, "__notes__", [])]), err=True)
+    _say("; ".join(["interrupted", *getattr(interrupt, "__notes__", [])]))
     return INCOMPLETE
 
 

@@ -7,6 +7,7 @@ comes after may store and print any text. Characters are replaced and never drop
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,14 @@ def line(text: str, longest: int = LONGEST) -> str:
         return text
     joined = _BREAKS.sub(" ", text.strip())
     return "".join(each if each.isprintable() else " " if each.isspace() else _REPLACEMENT for each in joined)
+
+
+def broken(line: str, width: int) -> str:
+    """A line in as many as fit `width` columns, broken between words: the further ones two columns further in."""
+    if len(line) <= width:
+        return line
+    rest = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 def first_names(names: Sequence[str], most: int) -> str:

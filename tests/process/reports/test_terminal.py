@@ -113,24 +113,43 @@ def test_no_color_is_obeyed_on_a_terminal(fake: Callable, tmp_path: Path) -> Non
     words = [Path(sys.executable).with_name("conform"), "run", "--impl", fake("wrong", WRONG, checks="[output]"), *CASE]
     texts = []
     for changes in ({"NO_COLOR": "1"}, {}):
-        master, slave = pty.openpty()
-        kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-        environment = {**kept, "TERM": "xterm-256color", "COLUMNS": "80", **changes}
         out = tmp_path / "out"
         shutil.rmtree(out, ignore_errors=True)
-        process = subprocess.Popen([*words, "--out", out], stdout=slave, stderr=slave, env=environment)
-        os.close(slave)
-        text = b""
-        while process.poll() is None or select.select([master], [], [], 0)[0]:
-            if select.select([master], [], [], 0.05)[0]:
-                try:
-                    text += os.read(master, 1 << 16)
-                except OSError:  # how the end is told where the last writer has gone
-                    break
-        os.close(master)
-        assert process.wait(60) == 1
-        texts.append(text.decode(errors="replace"))
+        status, text = _on_a_terminal([*words, "--out", out], changes)
+        assert status == 1
+        texts.append(text)
     colour = re.compile("\x1b\\[[0-9;]*3[0-7]m")
     assert not colour.search(texts[0])
     assert colour.search(texts[1])
     assert "left:" in texts[1]
+
+
+@pytest.mark.linux
+def test_an_error_is_broken_between_words_on_a_terminal() -> None:
+    words = [Path(sys.executable).with_name("conform"), "run", "--impl", "no_such_implementation_as_this_one"]
+    status, text = _on_a_terminal(words, {})
+    assert status == 2
+    lines = text.splitlines()
+    assert lines[0].startswith("conform: --impl: no implementation 'no_such_implementation_as_this_one'")
+    assert max(map(len, lines)) <= 80
+    said = subprocess.run(words, capture_output=True, text=True, check=False).stderr
+    assert text.split() == said.split()
+    assert len(said.splitlines()) < len(lines)
+
+
+def _on_a_terminal(words: list[object], changes: dict[str, str]) -> tuple[int, str]:
+    """The exit status of a command, and what a terminal of 80 columns shows."""
+    master, slave = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment = {**kept, "TERM": "xterm-256color", "COLUMNS": "80", **changes}
+    process = subprocess.Popen(list(map(str, words)), stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    text = b""
+    while process.poll() is None or select.select([master], [], [], 0)[0]:
+        if select.select([master], [], [], 0.05)[0]:
+            try:
+                text += os.read(master, 1 << 16)
+            except OSError:  # how the end is told where the last writer has gone
+                break
+    os.close(master)
+    return process.wait(60), text.decode(errors="replace")

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rich.text import Text
 from encoder_conformance.diagnosis.claims import sentence
 from encoder_conformance.judging.records import Confidence, Diagnosis, Fault, Record, Report
 from encoder_conformance.judging.tally import Tally
+from encoder_conformance.platform.clean import broken
 from encoder_conformance.protocol.findings import Finding, Severity
 from encoder_conformance.reports.run.counts import RunCounts
 from encoder_conformance.reports.run.last_lines import WholePlan, covering, last_lines
@@ -44,15 +44,8 @@ def console() -> Console:
 def show_line(screen: Console, text: str, style: str = "") -> None:
     """The text as it is: it may hold what Rich takes for markup. On a terminal it is broken between words."""
     if screen.is_terminal:
-        text = "\n".join(_broken(line, screen.width) for line in text.splitlines())
+        text = "\n".join(broken(line, screen.width) for line in text.splitlines())
     screen.print(text, style=style or None, highlight=False, soft_wrap=True, markup=False)
-
-
-def _broken(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
-    rest = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 def show_finding(screen: Console, finding: Finding, indent: str = "") -> None:
