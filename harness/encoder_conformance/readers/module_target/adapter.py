@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from encoder_conformance.spec.layer import Layer
 PROGRAM = "adapter.py"
 """The tensor that has the source of the adapter: a text of several lines is no text for a report."""
 
+_MANY = 1 << 20
+"""Parameters of a part: what was freed of fewer is not worth the search for it."""
 _REMEMBERED = 4
 """Examinations that are kept, with copies of what was examined: kinds of layers in a stack."""
 
@@ -113,7 +116,7 @@ class ModuleTarget(ModuleAdapter):
         source, said = adapter_source(found, {key: message[key] for key in ("target", "arguments", "folder", "at")})
         description = description.model_copy(update={"no_adapter": said})
         program = np.frombuffer(source.encode(), dtype=np.uint8)
-        if message["like"]:  # more of a large model is to come
+        if message["like"] and sum(map(prod, found.module.shapes.values())) > _MANY:  # more of a large model is to come
             give_freed_memory_back()
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
 

@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from encoder_conformance.judging.checks.training.statistics import DROPPED, HIDDEN, Masks, dependence, smaller_tail
+from encoder_conformance.judging.checks.training.statistics import DROPPED, HIDDEN, Masks, dependence, is_likely
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import listed
@@ -185,20 +185,20 @@ def _of_whole_items(site: Site, axes: list[int]) -> bool:
 
 
 def _rate_problems(seen: Trained, site: Site) -> Iterator[str]:
-    share, tail = _share(site)
+    share, fits = _share(site)
     own = {seen.modules[site.inside]} if site.inside in seen.modules else {*seen.rates.values(), *seen.modules.values()}
-    if any(tail(rate) >= FALSE_ALARM for rate in own) or not own:
+    if any(map(fits, own)) or not own:
         return
     due = listed([f"{rate:g}" for rate in sorted(own)])
-    if site.inside in seen.modules or any(tail(1 - rate) >= FALSE_ALARM for rate in own):
+    if site.inside in seen.modules or any(fits(1 - rate) for rate in own):
         yield f"dropout {_at(site)} drops {share:.3g} of what it is given, and its rate is {due}"
 
 
-def _share(site: Site) -> tuple[float, Callable[[float], float]]:
-    """The share that is dropped, and rate → the probability of a share as far off, where each is drawn by itself."""
+def _share(site: Site) -> tuple[float, Callable[[float], bool]]:
+    """The share that is dropped, and rate → whether a share as far off is no wonder, where each is drawn by itself."""
     dropped = sum(int(np.count_nonzero(mask == DROPPED)) for mask in site.masks)
     count = sum(int(np.count_nonzero(mask != HIDDEN)) for mask in site.masks)
-    return dropped / max(count, 1), lambda rate: min(1.0, 2 * smaller_tail(dropped, count, rate)) if count else 1.0
+    return dropped / max(count, 1), lambda rate: not count or is_likely(dropped, count, rate, FALSE_ALARM / 2)
 
 
 def _average_problems(seen: Trained, in_eval: Array, dtype: str) -> Iterator[str]:

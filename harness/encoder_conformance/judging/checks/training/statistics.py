@@ -7,7 +7,7 @@ scipy.stats has the same tests, and takes longer to import than a framework.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import inf, sqrt
+from math import inf, lgamma, log, log1p, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -18,6 +18,8 @@ Masks = npt.NDArray[np.uint8]
 """DROPPED, KEPT, or HIDDEN where it is not visible which."""
 DROPPED, KEPT, HIDDEN = np.uint8(0), np.uint8(1), np.uint8(2)
 Z_LIMIT = NormalDist().inv_cdf(1 - FALSE_ALARM / 2)
+_ROUNDING = 1e-3
+"""More than the error of the logarithm of a probability, of up to 10¹⁰ numbers."""
 _AT_A_TIME = 1 << 14
 _IN_CACHE = 1 << 16
 _FEWEST = 200
@@ -33,6 +35,16 @@ def smaller_tail(dropped: int, count: int, rate: float) -> float:
     from scipy.special import bdtr, bdtrc
 
     return float(min(bdtr(dropped, count, rate), bdtrc(dropped - 1, count, rate) if dropped else 1.0))
+
+
+def is_likely(dropped: int, count: int, rate: float, least: float) -> bool:
+    """Whether the smaller tail probability is at least so large. Both tails have the probability of the number itself,
+    which is enough of most, and imports nothing."""
+    if 0 < rate < 1:
+        ways = lgamma(count + 1) - lgamma(dropped + 1) - lgamma(count - dropped + 1)
+        if ways + dropped * log(rate) + (count - dropped) * log1p(-rate) > log(least) + _ROUNDING:
+            return True
+    return smaller_tail(dropped, count, rate) >= least
 
 
 @dataclass(frozen=True)
