@@ -64,6 +64,18 @@ def noisy():
     return Parallel(noisy=True).eval()
 
 
+class Optional(Parallel):
+    """The mask may be left out, and another argument that is named as one hides nothing."""
+
+    def forward(self, ids, attention_mask=None, output_mask=None):
+        y, first = super().forward(ids, torch.ones_like(ids) if attention_mask is None else attention_mask)
+        return y if output_mask is None else 2 * y, first
+
+
+def optional():
+    return Optional().eval()
+
+
 def other_inputs():
     return nn.Linear(16, 16)
 
@@ -75,6 +87,8 @@ if __name__ == "__main__":
     torch.onnx.export(right(), (ids, mask), "right.onnx", dynamo=False, **told)
     torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
     torch.onnx.export(unmasked(), (ids, mask), "unmasked.onnx", dynamo=False, **told)
+    told["input_names"] = ["ids"]
+    torch.onnx.export(optional(), (ids,), "maskless.onnx", dynamo=False, **told)
     ids, mask = torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.int64)
     mask[1, 6:] = 0
     for name, made in (("right", right), ("shifted", shifted), ("gelu", gelu)):
@@ -142,6 +156,17 @@ def test_a_mask_that_one_of_the_two_does_not_read_is_named(
 
 
 @pytest.mark.release
+def test_a_file_without_the_mask_that_its_source_may_be_given_cannot_be_padded(against: Callable) -> None:
+    status, found, said = against("maskless.onnx", "optional")
+    assert (status, found["conclusion"]) == (0, "same_outputs"), said
+    [told] = [each for each in found["findings"] if each["kind"] == "mask-missing"]
+    assert (told["severity"], told["about"]["masks"]) == ("warning", ["attention_mask"])
+    [padding] = [each for each in found["covered"] if each["question"] == "padding"]
+    assert padding["answer"] == "no"
+    assert "it takes no mask, and" in padding["said"]
+    assert "it cannot be padded, as" in said.splitlines()[-3]
+
+
 def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:
     assert against("right.onnx", "right.onnx")[0] == 0
     assert against("right.onnx", "shifted.onnx")[0] == 1

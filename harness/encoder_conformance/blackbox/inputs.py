@@ -104,6 +104,12 @@ class WholeInputs:
         shapes = [_Shape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
         return [self._drawn(each, each.sequence) for each in shapes if each.sequence in lengths and each.batch < 8]
 
+    def padded_case(self) -> WholeCase | None:
+        """One in which positions are hidden, though no input says so; None where the file has one position alone."""
+        batch, sequence = self._fitting(*_MASKED)
+        hidden = next((each for _, each in _hidden(batch, sequence)), None) if sequence > 1 else None
+        return None if hidden is None else self._drawn(_Shape("padded", batch, sequence, hidden), sequence)
+
     @property
     def guessed(self) -> tuple[str, ...]:
         """The inputs of integers that are taken for masks, since nothing says what they are."""
@@ -114,6 +120,11 @@ class WholeInputs:
     def masks(self) -> tuple[str, ...]:
         """The inputs that hide positions, by their meaning, else by their type and name."""
         return tuple(each.name for each in self.file.inputs if self._is_mask(each))
+
+    @property
+    def say_padding(self) -> bool:
+        """Whether one of them hides positions, or counts those that are not."""
+        return bool(self.masks) or any(self._is_length(each) for each in self.file.inputs)
 
     @property
     def _values(self) -> tuple[str, ...]:
@@ -142,8 +153,7 @@ class WholeInputs:
         for batch, sequence in dict.fromkeys(self._fitting(*size) for size in sizes):
             yield _Shape(f"{batch} x {sequence}", batch, sequence)
         batch, sequence = self._fitting(*_MASKED)
-        hides = self.masks or any(self._is_length(each) for each in self.file.inputs)
-        for name, hidden in _hidden(batch, sequence) if hides and sequence > 1 else ():
+        for name, hidden in _hidden(batch, sequence) if self.say_padding and sequence > 1 else ():
             if not few or name in ("padding on the right", "lengths that are not in order"):
                 yield _Shape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
         if sequence > 1 and any(self._is_by_query(each) for each in self.file.inputs):
@@ -285,7 +295,11 @@ class WholeInputs:
 
 
 def _is_named_mask(port: WholeInput) -> bool:
-    return any(word in port.name.lower() for word in _MASK_WORDS)
+    return is_name_of_mask(port.name)
+
+
+def is_name_of_mask(name: str) -> bool:
+    return any(word in name.lower() for word in _MASK_WORDS)
 
 
 def _hidden(batch: int, sequence: int) -> Iterator[tuple[str, Bools]]:

@@ -21,7 +21,7 @@ from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Rais
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
-from encoder_conformance.commands.validate.where_apart import first_step_apart, masks_apart
+from encoder_conformance.commands.validate.where_apart import first_step_apart, mask_missing, masks_apart
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
@@ -79,6 +79,7 @@ def compare_whole(
         answered, left = compared(name, expected, files, found.failed), []
     notes = (*answered.notes, *_notes(called, found, inputs), *_left_out(left))
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
+    notes = (*notes, *mask_missing(name, called, inputs, found.widest))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
 

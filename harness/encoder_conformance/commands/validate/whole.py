@@ -45,6 +45,11 @@ class WholeComparison:
     """An output of the file → the source's that it is, where it is compared with another."""
 
     @property
+    def mask_missing(self) -> Finding | None:
+        """That the source hides positions, and the file takes no mask."""
+        return next((each for each in self.notes if each.kind == "mask-missing"), None)
+
+    @property
     def why_not(self) -> list[str]:
         """Why nothing, or what of it was not compared, in words."""
         return [each.message for each in self.not_compared]

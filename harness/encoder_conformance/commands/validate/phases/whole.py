@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from encoder_conformance.blackbox.comparing import LIMIT
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
+from encoder_conformance.commands.validate.phases.source import mask_missing
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.protocol.findings import Finding, PhaseFinding, noted
 
@@ -18,7 +19,7 @@ def assess(evidence: ValidationEvidence) -> Assessment:
         return Assessment(not_asked="no source was named (--against)")
     if not whole.verdicts:
         return Assessment(not_asked=f"not compared: {'; '.join(whole.why_not) or 'the file could not be read'}")
-    return Assessment(_summary(whole), [*_apart(whole), *_notes(whole)])
+    return Assessment(_summary(whole), [*_apart(whole), *_notes(whole, is_told=mask_missing(evidence))])
 
 
 def _summary(whole: WholeComparison) -> str:
@@ -79,9 +80,11 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
     return f"right in {', '.join(case.name for case in right[:_SHOWN])}"
 
 
-def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
+def _notes(whole: WholeComparison, *, is_told: bool) -> Iterator[PhaseFinding]:
+    """`is_told`: that a mask is missing is an error of another phase."""
     for note in (*whole.notes, *([whole.first_apart] if whole.first_apart else ())):
-        yield _finding(note)
+        if not (is_told and note is whole.mask_missing):
+            yield _finding(note)
     for why in whole.not_compared:
         told = why.model_copy(update={"severity": "warning", "message": f"not compared: {why.message}"})
         yield _finding(told)
