@@ -155,6 +155,19 @@ def test_an_encoder_between_convolutions_is_found(tmp_path: Path, opset: int) ->
     assert (seen.inferred.layer.stack.layers, seen.inferred.layer.stack.final_norm) == (2, True)
 
 
+def test_sizes_that_layers_compute_of_the_frames_are_those_of_x(tmp_path: Path) -> None:
+    """Behind a stride of 2 they are half of the frames': dynamo's exporter writes that into each layer."""
+    dims = {0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC}
+    torch.onnx.export(
+        Between().eval(), (torch.randn(2, 8, 14),), tmp_path / "model.onnx", opset_version=18, dynamo=True,
+        input_names=["frames"], output_names=["y"], dynamic_shapes=(dims,), verbose=False,
+    )  # fmt: skip
+    seen = inspect(tmp_path / "model.onnx", None)
+    assert errors(seen) == []
+    assert seen.is_read
+    assert seen.baked == {}
+
+
 @pytest.mark.parametrize(
     ("module", "width", "opset"),
     [
