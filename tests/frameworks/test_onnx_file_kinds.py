@@ -112,6 +112,13 @@ class Rounded(Layer):
         return super().forward(x.to(torch.bfloat16).to(x.dtype))
 
 
+class Lost(Layer):
+    """0 times what a format does not hold."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + (x < -1e9) * torch.tensor(torch.inf))
+
+
 def inspected(
     module: nn.Module, path: Path, given: tuple[int, ...], axes: dict[int, str], opset: int = 17
 ) -> Inspection:
@@ -206,6 +213,11 @@ def test_an_activation_that_no_layer_has_is_named(tmp_path: Path) -> None:
     [message] = errors(seen)
     assert "its activation is none that a layer may have" in message
     assert "x * tanh(softplus(x))" in message
+
+
+def test_a_file_that_gives_no_number_is_said_to_and_at_which_node(tmp_path: Path) -> None:
+    [message] = errors(inspected(Lost(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"}))
+    assert message == "its output is NaN or infinite, whatever it is given; Mul '/Mul' is the first to give none"
 
 
 def test_values_in_bfloat16_are_looked_at(tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def _beside(whole: WholeComparison) -> Any:
 
     evidence = Evidence()
     evidence.whole = whole  # type: ignore[attr-defined]
+    evidence.source = None  # type: ignore[attr-defined]
     return evidence
 
 

@@ -25,6 +25,7 @@ from encoder_conformance.readers.onnx_file.interface.attention import without_at
 from encoder_conformance.readers.onnx_file.interface.cutting import Cut, cuts
 from encoder_conformance.readers.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
+from encoder_conformance.readers.onnx_file.interface.lost_numbers import say_lost_numbers
 from encoder_conformance.readers.onnx_file.interface.mask_checks import check_masks
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface, port_of
 from encoder_conformance.readers.onnx_file.interface.selection import select_interface
@@ -284,6 +285,9 @@ def _inspect_interface(
         return
     semantics = inspection.semantics
     check_dimensions(interface, semantics.layout, findings)
+    if not semantics.has_numbers:
+        say_lost_numbers(graph, semantics, runner, findings)
+        return
     inspection.baked = check_free_sizes(interface, semantics, runner, findings)
     _check_run(semantics, runner, findings)
     if said := said_of_angles(interface):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from encoder_conformance.blackbox.comparing import LIMIT
+from encoder_conformance.blackbox.comparing import LIMIT, NO_NUMBERS
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
 from encoder_conformance.commands.validate.phases.source import mask_missing
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
@@ -24,11 +24,10 @@ def assess(evidence: ValidationEvidence) -> Assessment:
 
 def _summary(whole: WholeComparison) -> str:
     names = ", ".join(name if name == other else f"{name} ({other})" for name, other in whole.outputs.items())
-    largest = max((each.rms for each in whole.verdicts if each.rms is not None), default=0.0)
+    far = [each.rms for each in whole.verdicts if each.rms is not None]
+    largest = f"largest difference rms {max(far):.3g} σ" if far else "and none has numbers to compare"
     same = sum(each.agrees for each in whole.verdicts)
-    said = (
-        f"{same} of {len(whole.verdicts)} outputs are those of {whole.source}, largest difference rms {largest:.3g} σ"
-    )
+    said = f"{same} of {len(whole.verdicts)} outputs are those of {whole.source}, {largest}"
     return f"{said} (limit {LIMIT:g}), in {len(whole.cases)} case{'s' * (len(whole.cases) != 1)} of {names}"
 
 
@@ -69,6 +68,8 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
     apart = {each.case for each in verdicts}
     off = [case for case in whole.cases if case.name in apart]
     right = [case for case in whole.cases if case.name not in apart]
+    if all(each.problem.startswith(NO_NUMBERS) for each in verdicts):
+        return "a number that its format does not hold (float16 ends at 65504), and 0 times it or it less itself"
     if not right:
         return "at every size and mask: other weights, or another computation"
     if all(case.is_padded for case in off):
