@@ -76,6 +76,22 @@ def optional():
     return Optional().eval()
 
 
+class Latents(nn.Module):
+    """Attention of a few of its own to x: what it gives has not the shape of x."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.own, self.key, self.value = nn.Parameter(torch.randn(4, 16)), nn.Linear(12, 16), nn.Linear(12, 16)
+
+    def forward(self, x):
+        return (self.own @ self.key(x).transpose(1, 2) / 4).softmax(-1) @ self.value(x)
+
+
+def latents():
+    return Latents().eval()
+
+
 def other_inputs():
     return nn.Linear(16, 16)
 
@@ -89,6 +105,9 @@ if __name__ == "__main__":
     torch.onnx.export(unmasked(), (ids, mask), "unmasked.onnx", dynamo=False, **told)
     told["input_names"] = ["ids"]
     torch.onnx.export(optional(), (ids,), "maskless.onnx", dynamo=False, **told)
+    axes = {"x": {0: "batch", 1: "sequence"}}
+    told = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
+    torch.onnx.export(latents(), (torch.randn(2, 5, 12),), "latents.onnx", dynamo=False, **told)
     ids, mask = torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.int64)
     mask[1, 6:] = 0
     for name, made in (("right", right), ("shifted", shifted), ("gelu", gelu)):
@@ -165,6 +184,11 @@ def test_a_file_without_the_mask_that_its_source_may_be_given_cannot_be_padded(a
     assert padding["answer"] == "no"
     assert "it takes no mask, and" in padding["said"]
     assert "it cannot be padded, as" in said.splitlines()[-3]
+
+
+def test_a_file_whose_output_has_not_the_shape_of_its_input_has_that_of_its_source(against: Callable) -> None:
+    status, found, said = against("latents.onnx", "latents")
+    assert (status, found["conclusion"]) == (0, "same_outputs"), said
 
 
 def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:

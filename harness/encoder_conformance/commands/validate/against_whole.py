@@ -1,6 +1,6 @@
 """Asks a file and its source the same, whatever layer it is, and measures σ on the source."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -220,7 +220,17 @@ def compared(
     said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(without)]
     cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
+    found = replace(found, failures=[*_failures(each for each in files if not _runs(each))])
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
+
+
+def _failures(
+    files: Iterable[tuple[RuntimeRun, Mapping[str, Outputs | Failure]]],
+) -> Iterator[tuple[RuntimeRun, str]]:
+    for run, answers in files:
+        first = next((each for each in answers.values() if isinstance(each, Failure)), None)
+        if first is not None:
+            yield run, first.message.splitlines()[0]
 
 
 def _runs(answered: tuple[RuntimeRun, Mapping[str, Outputs | Failure]]) -> bool:

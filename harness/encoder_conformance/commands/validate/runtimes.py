@@ -106,11 +106,12 @@ class RuntimeRun:
         """Whether it follows a file to the letter."""
         return self.level == onnx_runtime(self.runtime).literal
 
-    def lacks_operators_of(self, description: FileDescription) -> bool:
+    def lacks_operators_of(self, description: FileDescription, failure: str | None = None) -> bool:
         """Whether it does not load the file for it has not all of its operators: those that are ONNX Runtime's own, or
-        of an opset for which this runtime has none."""
+        of an opset for which this runtime has none. `failure`: what it ended with; default: in the cases of a layer."""
         foreign = self.runtime != "onnxruntime" and any("::" in operator for operator in description.operators)
-        return self.failure is not None and (foreign or onnx_runtime(self.runtime).unknown in self.failure)
+        why = failure or self.failure
+        return why is not None and (foreign or onnx_runtime(self.runtime).unknown in why)
 
     def state(self, **update: object) -> None:
         """From now on it is asked and judged with these fields of its manifest."""

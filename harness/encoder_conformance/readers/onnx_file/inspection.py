@@ -280,7 +280,7 @@ def _inspect_interface(
             hint = "export the encoder layers by themselves"
             findings.error("loads", "encoder-does-not-run-alone", f"{message}: {error}", hint, needs=sizes)
             return
-        message = f"it runs at no batch and sequence that was tried: {error}"
+        message = f"as a layer it runs at no batch and sequence that was tried: {error}"
         findings.error("loads", "file-does-not-run", message, "see what it says of its shapes")
         return
     semantics = inspection.semantics
