@@ -756,6 +756,12 @@ def test_operators_that_are_not_there(saved: Make) -> None:
     assert "opset 999 is newer than the installed onnx" in only(inspect(saved(newer), None), "operators")
 
 
+def test_a_split_of_more_than_it_states_ends_no_process(saved: Make) -> None:
+    """ONNX's shape inference, and ONNX Runtime with it, write beyond a vector."""
+    split = hand_written("", "one, other = Split<axis=-1, num_outputs=1>(scores)  masked = Identity(scores)")
+    assert only(inspect(saved(split), None), "checker") == "Split 'one' states num_outputs 1, and has 2"
+
+
 def test_what_the_checker_finds(saved: Make) -> None:
     twice = hand_written("", "masked = Identity(scores)")
     twice.graph.node.append(twice.graph.node[0])

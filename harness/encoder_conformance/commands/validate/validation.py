@@ -59,7 +59,7 @@ def _validated(
     request: ValidationRequest, runs: list[RuntimeRun], out: Path, jobs: int, progress: Progress, folder: Path
 ) -> Validation:
     progress.begin("looking into the file", 1)
-    subject = examined(request, runs, out / "logs")
+    subject = examined(request, runs, out / "logs", folder)
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))

@@ -38,7 +38,7 @@ from encoder_conformance.readers.onnx_file.reading.checker import check_model
 from encoder_conformance.readers.onnx_file.reading.functions import check_functions
 from encoder_conformance.readers.onnx_file.reading.loading import UnreadableFile, load
 from encoder_conformance.readers.onnx_file.reading.node_order import check_order
-from encoder_conformance.readers.onnx_file.reading.operators import check_operators, unknown_opset
+from encoder_conformance.readers.onnx_file.reading.operators import check_operators, check_outputs, unknown_opset
 from encoder_conformance.readers.onnx_file.reading.weights import check_weights
 from encoder_conformance.spec.axes import Array
 
@@ -158,6 +158,8 @@ def _inspect(
     check_order(model, findings)
     if thoroughly:
         check_operators(model, findings)
+        if not check_outputs(model, findings):
+            return
         check_model(model, findings)
         if unknown_opset(model):  # nobody here knows what its operators do
             return
