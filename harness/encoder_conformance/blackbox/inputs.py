@@ -360,7 +360,7 @@ def _meaning_of(port: WholeInput) -> str:
 
 
 def _seen(ids: Array, hidden: Bools | None) -> Array:
-    """The ids where nothing hides them."""
+    """The ids [*shape] where nothing hides them; `hidden` [B, S]."""
     return ids[~hidden] if hidden is not None and hidden.shape == ids.shape else ids.ravel()
 
 

@@ -77,9 +77,8 @@ def compare_whole(
     if (left := [run for run in runs if run not in first]) and (answered.apart or not answered.verdicts):
         files += answers_of(left, file, asked, logs, progress)  # is it the file, or a runtime?
         answered, left = compared(name, expected, files, found.failed), []
-    notes = (*answered.notes, *_notes(called, found, inputs, asked), *_left_out(left))
+    notes = (*answered.notes, *_notes(answered, called, found, inputs), *_left_out(left))
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
-    notes = (*notes, *mask_missing(name, called, inputs, found.widest))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
 
@@ -111,19 +110,18 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
     return size * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
 
 
-def _notes(
-    source: Source, measure: Measure, inputs: WholeInputs, cases: Sequence[WholeCase]
-) -> Iterator[Finding]:
-    """What was guessed of the inputs, what the source is no measure for, and the rows of tables that were not asked."""
+def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
+    """What was guessed of the inputs, what the source is no measure for, and what was not asked of either."""
     if source.given:
         said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
         message = f"the source was given {said}, in order: their names are not the file's"
         yield noted("inputs-given-by-order", message, given=source.given)
     if measure.widest != "float64":
         yield noted("no-float64", "the source was compared in float32: it has no float64, or no numbers in it")
-    for name, count, rows in inputs.rows_asked(cases):
+    for name, count, rows in inputs.rows_asked(whole.cases):
         message = f"{count} of the {rows} rows that {name!r} indexes were asked; the others may hold anything"
         yield noted("sampled", message, input=name, asked=count, rows=rows)
+    yield from mask_missing(whole.source, source, inputs, measure.widest)
     for name in inputs.guessed:
         message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
         yield noted("input-guessed", message, input=name)

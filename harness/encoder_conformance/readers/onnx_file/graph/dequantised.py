@@ -40,7 +40,7 @@ class RealWeight:
 
 
 def _alike(one: Array, other: Array, axis: int) -> float:
-    """The median of the cosines of the slices along an axis of two matrices; 0 of those without a length."""
+    """The median of the cosines of the slices along an axis of two matrices [K, N]; 0 of those without a length."""
     first, second = one.astype(np.float64), other.astype(np.float64)
     lengths = np.sqrt(np.square(first).sum(axis) * np.square(second).sum(axis))
     cosines = (first * second).sum(axis) / np.where(lengths, lengths, np.inf)
