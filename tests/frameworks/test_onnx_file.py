@@ -724,6 +724,15 @@ def test_external_data_that_is_not_to_be_read(tmp_path: Path, entries: dict[str,
     assert said in only(inspect(path, None), "file")
 
 
+def test_data_that_did_not_travel_with_a_model_are_not_missed_by_each_tensor(saved: Make) -> None:
+    path = saved(hand_written("", "masked = Identity(scores)"), save_as_external_data=True, location="d", size_threshold=0)
+    (path.parent / "d").unlink()
+    told = [each.message for each in inspect(path, None).findings.errors("file")]
+    assert len(told) == 5
+    assert told[-1].startswith("external data of ")
+    assert told[-1].endswith(" tensors more cannot be read, either")
+
+
 def test_external_data_in_an_attribute_of_a_function_is_checked_too(tmp_path: Path) -> None:
     model = hand_written("", "masked = Identity(scores)")
     value = TensorProto(name="inner", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
