@@ -725,7 +725,8 @@ def test_external_data_that_is_not_to_be_read(tmp_path: Path, entries: dict[str,
 
 
 def test_data_that_did_not_travel_with_a_model_are_not_missed_by_each_tensor(saved: Make) -> None:
-    path = saved(hand_written("", "masked = Identity(scores)"), save_as_external_data=True, location="d", size_threshold=0)
+    model, apart = hand_written("", "masked = Identity(scores)"), {"location": "d", "size_threshold": 0}
+    path = saved(model, save_as_external_data=True, **apart)
     (path.parent / "d").unlink()
     told = [each.message for each in inspect(path, None).findings.errors("file")]
     assert len(told) == 5

@@ -375,7 +375,6 @@ def test_a_file_that_ends_one_runtime_is_judged_in_the_others(
     assert any("ended by SIG" in each.message for each in found.of_phase("loads"))
 
 
-
 @pytest.mark.release
 def test_one_failure_is_told_once(judged: Judge, tmp_path: Path) -> None:
     [fault] = [fault for fault in FAULTS if fault.name == "sigmoid-gelu"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from products import of_a_release
 
@@ -189,6 +190,18 @@ def test_a_file_without_the_mask_that_its_source_may_be_given_cannot_be_padded(a
 def test_a_file_whose_output_has_not_the_shape_of_its_input_has_that_of_its_source(against: Callable) -> None:
     status, found, said = against("latents.onnx", "latents")
     assert (status, found["conclusion"]) == (0, "same_outputs"), said
+
+
+def test_what_is_wrong_with_a_file_is_told_whatever_its_source_is(against: Callable, files: Path) -> None:
+    """It was left out where the source's layer could not be read: the source was blamed for all."""
+    model = onnx.load(files / "right.onnx")
+    model.graph.input.append(model.graph.input[0])
+    onnx.save(model, files / "twice.onnx")
+    _, found, said = against("twice.onnx", "right")
+    assert any(
+        "'ids' has been used as graph input names multiple times" in each["message"] for each in found["findings"]
+    )
+    assert found["status"] != 0, said
 
 
 def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:

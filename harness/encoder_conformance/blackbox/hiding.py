@@ -21,7 +21,10 @@ def hiding(source: Source, inputs: WholeInputs, precision: Precision) -> list[st
     there changes nothing where others are."""
     named = [name for name in source.left if is_name_of_mask(name)]
     case = inputs.padded_case() if named else None
-    return [] if case is None else [name for name in named if _hides(source, name, case, inputs.refilled(case), precision)]
+    if case is None:
+        return []
+    others = inputs.refilled(case)
+    return [name for name in named if _hides(source, name, case, others, precision)]
 
 
 def _hides(source: Source, name: str, case: WholeCase, others: Mapping[str, Array], precision: Precision) -> bool:

@@ -111,7 +111,8 @@ class WholeInputs:
         lengths = _LONG[few or several :] if any("sequence" in roles for roles in axes) else ()
         shapes = [_Shape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
         before = sum(each.batch * each.sequence for each in self._shapes(few=few))
-        return [self._drawn(each, each.sequence, before) for each in shapes if each.sequence in lengths and each.batch < 8]
+        asked = (each for each in shapes if each.sequence in lengths and each.batch < 8)
+        return [self._drawn(each, each.sequence, before) for each in asked]
 
     def padded_case(self) -> WholeCase | None:
         """One in which positions are hidden, though no input says so; None where the file has one position alone."""

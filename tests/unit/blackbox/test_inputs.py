@@ -36,7 +36,7 @@ def test_features_in_the_middle_fix_no_length() -> None:
 
 
 @pytest.mark.parametrize(("rows", "every"), [(300, True), (30522, False)])
-def test_ids_are_others_in_each_case_until_all_were_asked(rows: int, every: bool) -> None:  # noqa: FBT001
+def test_ids_are_others_in_each_case_until_all_were_asked(rows: int, every: bool) -> None:
     """A row of a table that no case gives may hold anything, which is said."""
     ids = WholeInput(name="input_ids", dtype="int64", shape=("batch", "sequence"), rows=rows)
     drawn = WholeInputs(WholeFile(inputs=(ids, MASK), outputs=(), held="float32"))

@@ -141,7 +141,10 @@ def test_a_runtime_that_does_not_run_a_file_of_no_known_layer_is_told(
 ) -> None:
     right = RuntimeRun("reference", "", None)  # type: ignore[arg-type]
     expected = [ExpectedOutputs(each, {"y": X}, {"y": 1e-6}) for each in CASES]
-    files = [(RUN, {each.name: Failure(Outcome.ERROR, says) for each in CASES}), (right, dict.fromkeys(NAMES, {"y": X}))]
+    files = [
+        (RUN, {each.name: Failure(Outcome.ERROR, says) for each in CASES}),
+        (right, {name: {"y": X} for name in NAMES}),
+    ]
     whole = compared("source.py:made", expected, files, [])
     examined = ExaminedFile(None, FileDescription(findings=()), {})  # type: ignore[arg-type]
     evidence = ValidationEvidence(examined, None, whole=whole)

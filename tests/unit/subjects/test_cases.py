@@ -12,7 +12,7 @@ LAYER = load().layers["post-relu"]
 
 
 @pytest.mark.parametrize(("sequence", "permuted"), [(1, False), (2, False), (3, True)])
-def test_two_positions_are_too_few_to_tell_an_order_by(sequence: int, permuted: bool) -> None:  # noqa: FBT001
+def test_two_positions_are_too_few_to_tell_an_order_by(sequence: int, permuted: bool) -> None:
     limits = InputLimits(padding=False, attention=False, by_item=False, by_head=False, sequence=sequence)
     asked = file_cases(properties(limits), limits, LAYER, FORMATS["float32"], CaseParameters.of({}))
     assert ("permutation" in {case.situation.invariant for case in asked}) == permuted

@@ -47,7 +47,8 @@ class RuntimeRun:
 
     `as_numbers`: it is given the real numbers that the file's integers stand for, and rounds no activation.
     `dependence`: an answer that depends on what was asked before, and the path of a script that shows it. `session`:
-    its worker, where that has looked into the file. `by_reference`: its worker looks into the file without ONNX Runtime.
+    its worker, where that has looked into the file. `by_reference`: the worker does that without
+    ONNX Runtime.
     """
 
     runtime: str

@@ -39,7 +39,7 @@ class ExecutionError(Exception):
 
 def refuse_onnxruntime(reason: str) -> None:
     """From now on nothing here is run in ONNX Runtime, whose problem with each model this is: it ends the process."""
-    global _refused  # noqa: PLW0603  of a process that it would end
+    global _refused  # of a process that it would end
     _refused = reason
 
 
