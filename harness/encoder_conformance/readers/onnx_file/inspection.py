@@ -189,10 +189,10 @@ def _inspect(
 def _inspect_from_an_input(
     inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool
 ) -> None:
-    """The layers from an input [batch, sequence, features] on, or else those behind what is made of it."""
+    """The layers from an input [batch, sequence, features] on, or else those behind what is made of it in numbers."""
     direct, behind = (replace(inspection, findings=Findings(list(inspection.findings.found))) for _ in range(2))
     _inspect_layers(direct, graph, expected, thoroughly)
-    if not direct.is_read:
+    if not direct.is_read and (direct.semantics is None or direct.semantics.has_numbers):
         behind.model = graph.original
         _inspect_encoder(behind, graph, expected, thoroughly)
     vars(inspection).update(vars(behind if behind.is_read else direct))
