@@ -509,7 +509,7 @@ STRUCTURE = (
     Fault("attention-along-an-axis-without-a-name", "dimensions", "x is [sequence, batch, features], and no name", 0,
           severity="warning", signature=("[batch, sequence, 24] x, bool[batch, sequence] mask", "[a, b, 24] x"),
           text=(*MIXED, *WITHOUT_MASK)),
-    Fault("huge-intermediate", "loads", "it runs at no batch and sequence that was tried", 2,
+    Fault("huge-intermediate", "loads", "as a layer it runs at no batch and sequence that was tried", 2,
           text=((UNMASKED[0], "z = ConstantOfShape(huge)  zs = ReduceSum<keepdims=0>(z) masked = Add(scores, zs)"),),
           constants={"huge": np.array([1 << 20, 1 << 20])}),
     Fault("what-one-runtime-cannot", "loads", "ONNX Runtime does not run it: ", 1, right=ATTENTION, opset=23,

@@ -724,6 +724,16 @@ def test_external_data_that_is_not_to_be_read(tmp_path: Path, entries: dict[str,
     assert said in only(inspect(path, None), "file")
 
 
+def test_data_that_did_not_travel_with_a_model_are_not_missed_by_each_tensor(saved: Make) -> None:
+    model, apart = hand_written("", "masked = Identity(scores)"), {"location": "d", "size_threshold": 0}
+    path = saved(model, save_as_external_data=True, **apart)
+    (path.parent / "d").unlink()
+    told = [each.message for each in inspect(path, None).findings.errors("file")]
+    assert len(told) == 5
+    assert told[-1].startswith("external data of ")
+    assert told[-1].endswith(" tensors more cannot be read, either")
+
+
 def test_external_data_in_an_attribute_of_a_function_is_checked_too(tmp_path: Path) -> None:
     model = hand_written("", "masked = Identity(scores)")
     value = TensorProto(name="inner", data_type=TensorProto.FLOAT, dims=[2], data_location=TensorProto.EXTERNAL)
@@ -754,6 +764,12 @@ def test_operators_that_are_not_there(saved: Make) -> None:
     newer = hand_written("", "masked = Identity(scores)")
     newer.opset_import[0].version = 999
     assert "opset 999 is newer than the installed onnx" in only(inspect(saved(newer), None), "operators")
+
+
+def test_a_split_of_more_than_it_states_ends_no_process(saved: Make) -> None:
+    """ONNX's shape inference, and ONNX Runtime with it, write beyond a vector."""
+    split = hand_written("", "one, other = Split<axis=-1, num_outputs=1>(scores)  masked = Identity(scores)")
+    assert only(inspect(saved(split), None), "checker") == "Split 'one' states num_outputs 1, and has 2"
 
 
 def test_what_the_checker_finds(saved: Make) -> None:

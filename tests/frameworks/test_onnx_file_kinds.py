@@ -112,6 +112,13 @@ class Rounded(Layer):
         return super().forward(x.to(torch.bfloat16).to(x.dtype))
 
 
+class Lost(Layer):
+    """0 times what a format does not hold."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + (x < -1e9) * torch.tensor(torch.inf))
+
+
 def inspected(
     module: nn.Module, path: Path, given: tuple[int, ...], axes: dict[int, str], opset: int = 17
 ) -> Inspection:
@@ -155,6 +162,19 @@ def test_an_encoder_between_convolutions_is_found(tmp_path: Path, opset: int) ->
     assert (seen.inferred.layer.stack.layers, seen.inferred.layer.stack.final_norm) == (2, True)
 
 
+def test_sizes_that_layers_compute_of_the_frames_are_those_of_x(tmp_path: Path) -> None:
+    """Behind a stride of 2 they are half of the frames': dynamo's exporter writes that into each layer."""
+    dims = {0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC}
+    torch.onnx.export(
+        Between().eval(), (torch.randn(2, 8, 14),), tmp_path / "model.onnx", opset_version=18, dynamo=True,
+        input_names=["frames"], output_names=["y"], dynamic_shapes=(dims,), verbose=False,
+    )  # fmt: skip
+    seen = inspect(tmp_path / "model.onnx", None)
+    assert errors(seen) == []
+    assert seen.is_read
+    assert seen.baked == {}
+
+
 @pytest.mark.parametrize(
     ("module", "width", "opset"),
     [
@@ -193,6 +213,11 @@ def test_an_activation_that_no_layer_has_is_named(tmp_path: Path) -> None:
     [message] = errors(seen)
     assert "its activation is none that a layer may have" in message
     assert "x * tanh(softplus(x))" in message
+
+
+def test_a_file_that_gives_no_number_is_said_to_and_at_which_node(tmp_path: Path) -> None:
+    [message] = errors(inspected(Lost(), tmp_path / "model.onnx", (2, 7, D), {0: "batch", 1: "frames"}))
+    assert message == "its output is NaN or infinite, whatever it is given; Mul '/Mul' is the first to give none"
 
 
 def test_values_in_bfloat16_are_looked_at(tmp_path: Path) -> None:

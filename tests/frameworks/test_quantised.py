@@ -170,6 +170,21 @@ def test_left_in_float_with_the_sources_weights_it_is_the_source(files: Path, fi
     assert {place.weight for place in reader(files / file).places()} <= {"rounded", ""}
 
 
+def test_a_weight_with_a_wrong_scale_is_the_one_to_leave_in_float(
+    files: Path, made: ModuleType, tmp_path: Path
+) -> None:
+    """Its numbers are no rounding of the source's any more, and their directions are."""
+    path = made.with_scale(files / "dynamic.onnx", tmp_path / "wrong.onnx", "wo", 3.0)
+    found, plain = reader(path, files / "float.onnx"), reader(files / "float.onnx")
+    right = plain.outputs((), ordinary())["y"]
+    errors = {
+        place.node: float(np.abs(found.outputs((number,), ordinary())["y"] - right).max())
+        for number, place in enumerate(found.places())
+    }
+    assert {place.weight for place in found.places()} == {"source"}
+    assert "'o0" in min(errors, key=lambda node: errors[node])
+
+
 def test_uniform_attention_is_an_error_and_what_to_leave_in_float_is_named(validated: Callable) -> None:
     status, found, said = validated("uniform.onnx")
     assert (status, found["conclusion"]) == (1, "wrong"), said

@@ -355,6 +355,26 @@ def test_a_mask_that_one_runtime_refuses_is_that_runtimes_fault_by_name(
     assert "The file is correct; a runtime is not (onnxruntime all)" in screen.export_text()
 
 
+def test_a_file_that_ends_one_runtime_is_judged_in_the_others(
+    judged: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least integer by −1, which its format does not hold, is a signal to a process of ONNX Runtime."""
+    made = (
+        "items = Shape<start=0, end=1>(x)  back = Neg(items)  minus = Div(back, items)  big = Div(least, minus) "
+        "width = Max(big, wide)  joined = Concat<axis=0>(zeros, width)  cm = Reshape(ct, joined)"
+    )
+    sizes = {"least": np.array([-(2**63)]), "wide": np.array([24]), "zeros": np.array([0, 0])}
+    path = tmp_path / "model.onnx"
+    text = PLANTS["PRE"].replace("cm = Reshape(ct, join)", made)
+    path.write_bytes(model_of(text, **sizes).SerializeToString())
+    monkeypatch.setattr(sys.modules[__name__], "ROWS", (("onnxruntime", "disable"), ("reference", "")))
+    found = judged(path, runtimes=2, diagnosed=False)
+    assert (found.status, found.conclusion, found.wrong_runtimes) == (1, "runtime_wrong", ("onnxruntime disable",))
+    rows = {row.runtime: row for row in found.runtimes}
+    assert rows["reference"].passed == rows["reference"].applicable > 8
+    assert any("ended by SIG" in each.message for each in found.of_phase("loads"))
+
+
 @pytest.mark.release
 def test_one_failure_is_told_once(judged: Judge, tmp_path: Path) -> None:
     [fault] = [fault for fault in FAULTS if fault.name == "sigmoid-gelu"]

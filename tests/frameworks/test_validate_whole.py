@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from products import of_a_release
 
@@ -64,6 +65,34 @@ def noisy():
     return Parallel(noisy=True).eval()
 
 
+class Optional(Parallel):
+    """The mask may be left out, and another argument that is named as one hides nothing."""
+
+    def forward(self, ids, attention_mask=None, output_mask=None):
+        y, first = super().forward(ids, torch.ones_like(ids) if attention_mask is None else attention_mask)
+        return y if output_mask is None else 2 * y, first
+
+
+def optional():
+    return Optional().eval()
+
+
+class Latents(nn.Module):
+    """Attention of a few of its own to x: what it gives has not the shape of x."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.own, self.key, self.value = nn.Parameter(torch.randn(4, 16)), nn.Linear(12, 16), nn.Linear(12, 16)
+
+    def forward(self, x):
+        return (self.own @ self.key(x).transpose(1, 2) / 4).softmax(-1) @ self.value(x)
+
+
+def latents():
+    return Latents().eval()
+
+
 def other_inputs():
     return nn.Linear(16, 16)
 
@@ -75,6 +104,11 @@ if __name__ == "__main__":
     torch.onnx.export(right(), (ids, mask), "right.onnx", dynamo=False, **told)
     torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
     torch.onnx.export(unmasked(), (ids, mask), "unmasked.onnx", dynamo=False, **told)
+    told["input_names"] = ["ids"]
+    torch.onnx.export(optional(), (ids,), "maskless.onnx", dynamo=False, **told)
+    axes = {"x": {0: "batch", 1: "sequence"}}
+    told = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
+    torch.onnx.export(latents(), (torch.randn(2, 5, 12),), "latents.onnx", dynamo=False, **told)
     ids, mask = torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.int64)
     mask[1, 6:] = 0
     for name, made in (("right", right), ("shifted", shifted), ("gelu", gelu)):
@@ -142,6 +176,34 @@ def test_a_mask_that_one_of_the_two_does_not_read_is_named(
 
 
 @pytest.mark.release
+def test_a_file_without_the_mask_that_its_source_may_be_given_cannot_be_padded(against: Callable) -> None:
+    status, found, said = against("maskless.onnx", "optional")
+    assert (status, found["conclusion"]) == (0, "same_outputs"), said
+    [told] = [each for each in found["findings"] if each["kind"] == "mask-missing"]
+    assert (told["severity"], told["about"]["masks"]) == ("warning", ["attention_mask"])
+    [padding] = [each for each in found["covered"] if each["question"] == "padding"]
+    assert padding["answer"] == "no"
+    assert "it takes no mask, and" in padding["said"]
+    assert "it cannot be padded, as" in said.splitlines()[-3]
+
+
+def test_a_file_whose_output_has_not_the_shape_of_its_input_has_that_of_its_source(against: Callable) -> None:
+    status, found, said = against("latents.onnx", "latents")
+    assert (status, found["conclusion"]) == (0, "same_outputs"), said
+
+
+def test_what_is_wrong_with_a_file_is_told_whatever_its_source_is(against: Callable, files: Path) -> None:
+    """It was left out where the source's layer could not be read: the source was blamed for all."""
+    model = onnx.load(files / "right.onnx")
+    model.graph.input.append(model.graph.input[0])
+    onnx.save(model, files / "twice.onnx")
+    _, found, said = against("twice.onnx", "right")
+    assert any(
+        "'ids' has been used as graph input names multiple times" in each["message"] for each in found["findings"]
+    )
+    assert found["status"] != 0, said
+
+
 def test_two_files_are_compared_by_their_outputs(against: Callable) -> None:
     assert against("right.onnx", "right.onnx")[0] == 0
     assert against("right.onnx", "shifted.onnx")[0] == 1

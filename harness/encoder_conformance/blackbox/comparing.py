@@ -12,6 +12,7 @@ from encoder_conformance.spec.axes import Array, Bools
 LIMIT = 5.0
 """σ beyond which outputs are not the same. Right files come to 2.5 at most (docs/validating.md)."""
 _CANCELLED = 1e-3
+NO_NUMBERS = ("NaN", "an infinite number")
 Outputs = Mapping[str, Array]
 
 
@@ -44,7 +45,7 @@ def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = N
     mine, theirs = found.astype(np.float64), right.astype(np.float64)
     lacking = np.isfinite(theirs) & ~np.isfinite(mine)
     if lacking.any():
-        what = "NaN" if np.isnan(mine[lacking]).any() else "an infinite number"
+        what = NO_NUMBERS[0 if np.isnan(mine[lacking]).any() else 1]
         return None, f"{what} in {int(lacking.sum())} of {mine.size} places where the source has a number", False
     both = np.isfinite(theirs) & np.isfinite(mine)
     if mine.size and not both.any():

@@ -15,7 +15,8 @@ from encoder_conformance.blackbox.in_its_place import InItsPlace
 from encoder_conformance.blackbox.step_apart import hidden_in
 from encoder_conformance.blackbox.traced_call import TracedCall
 from encoder_conformance.diagnosis.in_sigma import rms
-from encoder_conformance.spec.axes import Array
+from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 
 _TIMES = 20.0
@@ -67,6 +68,8 @@ def first_apart(
 ) -> FirstApart | None:
     """`right`: the other in float64, `narrow`: in the format that mine is held in. None where every value leads to one
     of the other's."""
+    if (lost := _lost(mine, right)) is not None:
+        return lost
     limits = _limits(right, narrow, _least(held))
     pairs = dict(_pairs(mine, right, limits))
     others = set(pairs.values())
@@ -83,6 +86,39 @@ def first_apart(
     unknown = [name for name in chosen.takes if name in mine.numbers and name not in fine]
     said = InItsPlace(mine, right, pairs, limits).said_of(chosen)
     return FirstApart(chosen.made_by, chosen.value, alike, unknown, said)
+
+
+def _lost(mine: TracedCall, right: TracedCall) -> FirstApart | None:
+    """The step that gives NaN, or a number too large for its format, first of what leads to that in the end, where the
+    other ends in numbers."""
+    steps = _to_no_number(mine)
+    if not steps or _to_no_number(right):
+        return None
+    value = mine.values[steps[0].value].astype(np.float64)
+    what = "NaN" if np.isnan(value).any() else "an infinite number"
+    infinite = [name for name in steps[0].takes if np.isinf(mine.values.get(name, np.zeros(1))).any()]
+    of = f", of the infinite {', '.join(map(repr, infinite))}" if infinite else ""
+    computes = f"it is the first to give {what}, in {int(_is_lost(value).sum())} of {value.size} places{of}"
+    return FirstApart(steps[0].made_by, steps[0].value, {}, [], computes)
+
+
+def _is_lost(value: Array) -> Bools:
+    """Which numbers [*shape] are none, or too large. −∞ hides positions in one format, and is −1e9 in another."""
+    return np.asarray(np.isnan(value) | np.isposinf(value))
+
+
+def _to_no_number(call: TracedCall) -> list[TracedStep]:
+    """The steps by which what a call ends in is no number: NaN that is put right again, as of a row that is hidden
+    whole, is of none."""
+    lost = {name for name, value in call.values.items() if _is_lost(value.astype(np.float64)).any()}
+    taken = {name for step in call.steps for name in step.takes}
+    led, waiting = set[str](), [name for name in lost if name not in taken]
+    while waiting:
+        name = waiting.pop()
+        if name not in led and name in call.makers:
+            led.add(name)
+            waiting += [each for each in call.makers[name].takes if each in lost]
+    return [step for step in call.steps if step.value in led and not step.given]
 
 
 def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
@@ -112,7 +148,8 @@ def _limit(value: Array, narrow: Array | None, least: float) -> float:
     noise, size = 0.0, rms(value[said])
     if narrow is not None and narrow.shape == value.shape:
         both = said & ~hidden_in(narrow)
-        apart = narrow[both] - value[both]
+        with np.errstate(invalid="ignore"):  # infinite in both
+            apart = narrow[both] - value[both]
         noise = rms(apart[np.isfinite(apart)])
     return _TIMES * max(noise if noise <= _MOST * size else 0.0, least * size)
 

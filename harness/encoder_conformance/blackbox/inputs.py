@@ -1,8 +1,10 @@
 """Inputs of a whole file, whatever it takes: values, token ids, positions and masks, by size, mask and range."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, count
+from math import prod
 from typing import Literal
 
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
@@ -22,6 +24,10 @@ _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
 _SEEN = 0.7
 """Of the keys, by each query, where a mask tells queries apart."""
+_FEW_ROWS = 64
+"""Of a table: any numbers below are all of them, soon."""
+_ENDS = 4
+"""Rows at either end of a table, where those of padding and of what was added last are."""
 _ANY = 2
 """Values of an integer input of which nothing is known lie below: no table of the source has fewer rows."""
 
@@ -93,7 +99,9 @@ class WholeInputs:
 
     def cases(self, *, few: bool = False) -> list[WholeCase]:
         """Sizes, masks where it takes any, and values far out of the ordinary range. `few`: for a large file."""
-        return [self._drawn(shape, number) for number, shape in enumerate(self._shapes(few=few))]
+        shapes = list(self._shapes(few=few))
+        before = accumulate((shape.batch * shape.sequence for shape in shapes), initial=0)
+        return [self._drawn(*each) for each in zip(shapes, count(), before, strict=False)]
 
     def long_cases(self, *, few: bool = False) -> list[WholeCase]:
         """One item at lengths beyond what a window shows, the longest first, for the first that the source takes: a
@@ -102,7 +110,25 @@ class WholeInputs:
         several = any(roles.count("sequence") > 1 for roles in axes)  # as an image's height and width
         lengths = _LONG[few or several :] if any("sequence" in roles for roles in axes) else ()
         shapes = [_Shape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
-        return [self._drawn(each, each.sequence) for each in shapes if each.sequence in lengths and each.batch < 8]
+        before = sum(each.batch * each.sequence for each in self._shapes(few=few))
+        asked = (each for each in shapes if each.sequence in lengths and each.batch < 8)
+        return [self._drawn(each, each.sequence, before) for each in asked]
+
+    def padded_case(self) -> WholeCase | None:
+        """One in which positions are hidden, though no input says so; None where the file has one position alone."""
+        batch, sequence = self._fitting(*_MASKED)
+        hidden = next((each for _, each in _hidden(batch, sequence)), None) if sequence > 1 else None
+        return None if hidden is None else self._drawn(_Shape("padded", batch, sequence, hidden), sequence)
+
+    def rows_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[str, int, int]]:
+        """An input of ids of which these cases give not every one: how many they do, where nothing hides it, and how
+        many there are."""
+        for port in self.file.inputs:
+            if port.rows is not None and port.name not in self.masks and not self._is_position(port):
+                given = (_seen(case.inputs[port.name], case.hidden) for case in cases)
+                asked = len(set[int]().union(*(map(int, each) for each in given)))
+                if asked < port.rows:
+                    yield port.name, asked, port.rows
 
     @property
     def guessed(self) -> tuple[str, ...]:
@@ -114,6 +140,11 @@ class WholeInputs:
     def masks(self) -> tuple[str, ...]:
         """The inputs that hide positions, by their meaning, else by their type and name."""
         return tuple(each.name for each in self.file.inputs if self._is_mask(each))
+
+    @property
+    def say_padding(self) -> bool:
+        """Whether one of them hides positions, or counts those that are not."""
+        return bool(self.masks) or any(self._is_length(each) for each in self.file.inputs)
 
     @property
     def _values(self) -> tuple[str, ...]:
@@ -142,8 +173,7 @@ class WholeInputs:
         for batch, sequence in dict.fromkeys(self._fitting(*size) for size in sizes):
             yield _Shape(f"{batch} x {sequence}", batch, sequence)
         batch, sequence = self._fitting(*_MASKED)
-        hides = self.masks or any(self._is_length(each) for each in self.file.inputs)
-        for name, hidden in _hidden(batch, sequence) if hides and sequence > 1 else ():
+        for name, hidden in _hidden(batch, sequence) if self.say_padding and sequence > 1 else ():
             if not few or name in ("padding on the right", "lengths that are not in order"):
                 yield _Shape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
         if sequence > 1 and any(self._is_by_query(each) for each in self.file.inputs):
@@ -204,9 +234,10 @@ class WholeInputs:
                     found[size] = by_name or ("batch" if place == 0 and not taken else "sequence")
         return found
 
-    def _drawn(self, shape: _Shape, number: int) -> WholeCase:
+    def _drawn(self, shape: _Shape, number: int, before: int = 0) -> WholeCase:
+        """`before`: so many positions were drawn before it: their ids are others."""
         rng = np.random.default_rng((7, number))
-        inputs = {port.name: self._value(port, shape, rng) for port in self.file.inputs}
+        inputs = {port.name: self._value(port, shape, rng, before) for port in self.file.inputs}
         return WholeCase(
             name=shape.name,
             batch=shape.batch,
@@ -261,7 +292,7 @@ class WholeInputs:
         other[hidden] = rng.permutation(value.reshape(-1, *value.shape[2:]))[: int(hidden.sum())]
         return other
 
-    def _value(self, port: WholeInput, asked: _Shape, rng: np.random.Generator) -> Array:
+    def _value(self, port: WholeInput, asked: _Shape, rng: np.random.Generator, before: int) -> Array:
         sizes = {"batch": asked.batch, "sequence": asked.sequence}
         axes = self._axes(port)
         shape = tuple(size if isinstance(size, int) else sizes[role] for role, size in axes)
@@ -277,6 +308,8 @@ class WholeInputs:
         if self._is_position(port):
             places = np.arange(asked.sequence) % (port.rows or asked.sequence)
             return np.broadcast_to(places, shape).astype(kind)
+        if port.rows is not None and port.rows > _FEW_ROWS:
+            return _ids(port.rows, before, shape).astype(kind)
         return rng.integers(0, port.rows or _ANY, shape).astype(kind)
 
     def _visible(self, asked: _Shape) -> Bools:
@@ -284,8 +317,19 @@ class WholeInputs:
         return everywhere if asked.hidden is None else ~asked.hidden
 
 
+def _ids(rows: int, before: int, shape: tuple[int, ...]) -> Array:
+    """Rows of a table [*shape], the first and the last before the others, and each before one is there again."""
+    ends = [*range(_ENDS), *range(rows - _ENDS, rows)]
+    others = np.random.default_rng(9).permutation(np.arange(_ENDS, rows - _ENDS))
+    return np.concatenate([ends, others])[(before + np.arange(prod(shape))) % rows].reshape(shape)
+
+
 def _is_named_mask(port: WholeInput) -> bool:
-    return any(word in port.name.lower() for word in _MASK_WORDS)
+    return is_name_of_mask(port.name)
+
+
+def is_name_of_mask(name: str) -> bool:
+    return any(word in name.lower() for word in _MASK_WORDS)
 
 
 def _hidden(batch: int, sequence: int) -> Iterator[tuple[str, Bools]]:
@@ -314,6 +358,11 @@ def _meaning_of(port: WholeInput) -> str:
     if port.dtype in FORMATS and len(port.shape or ()) != 2:
         return "additive"
     return "ignore" if "padding" in port.name.lower() and port.dtype == "bool" else "attend"
+
+
+def _seen(ids: Array, hidden: Bools | None) -> Array:
+    """The ids [*shape] where nothing hides them; `hidden` [B, S]."""
+    return ids[~hidden] if hidden is not None and hidden.shape == ids.shape else ids.ravel()
 
 
 def _mask(visible: Bools, shape: tuple[int, ...], kind: np.dtype, meaning: str) -> Array:

@@ -36,6 +36,8 @@ class Source:
         is_file = request.target.endswith(".onnx")
         self._named = {"target": path} if is_file else {"target": request.target, **named}
         self.given: dict[str, str] = {}
+        self.left: tuple[str, ...] = ()
+        """The arguments that the last call that was answered left at their defaults."""
 
     def outputs(
         self, inputs: Outputs, precision: Precision, seed: int | None = None, *, kept: bool = True
@@ -48,6 +50,7 @@ class Source:
             return answer
         called, tensors = answer
         self.given = {name: argument for name, argument in called.given.items() if name != argument}
+        self.left = called.left
         return {name: tensors[name] for name in called.outputs}
 
     def traced(self, inputs: Outputs, precision: Precision) -> TracedCall | Failure:

@@ -53,6 +53,7 @@ FindingKind = Literal[
     # Runtimes, and what a file gives.
     "runtime-not-asked", "runtime-lacks-operators", "runtime-does-not-run", "file-does-not-run",
     "encoder-does-not-run-alone", "out-of-line", "relation-broken", "no-answer", "other-outcome",
+    "output-not-finite",
     "situations-wrong-without-mask", "sampled", "levels-differ", "depends-on-history", "whole-out-of-line",
     "whole-in-line", "front-out-of-line",
     # Two black boxes, and a source.
@@ -234,6 +235,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "relation-broken": "a relation between two answers does not hold",
     "no-answer": "a question got no answer: an exception, the end of the process, or no time left",
     "other-outcome": "a question did not come out as expected; `outcome` says how",
+    "output-not-finite": "an output is NaN or infinite, whatever is given",
     "situations-wrong-without-mask": "situations go wrong as one without a mask does, and are not told again",
     "sampled": "a large file was asked a sample",
     "levels-differ": "two runtimes or levels give other numbers",

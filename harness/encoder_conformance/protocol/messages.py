@@ -336,8 +336,10 @@ class Traced(Answer):
 class Called(Answer):
     """The answer to `call`: the names of the outputs, in order, whose tensors are in the frame.
 
-    `given`: input → the argument that it was given as, where that has another name.
+    `given`: input → the argument that it was given as, where that has another name. `left`: the arguments that were
+    left at their defaults.
     """
 
     outputs: tuple[str, ...]
     given: dict[str, str] = Field(default_factory=dict)
+    left: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.portable import RAISED
-from encoder_conformance.spec.situation import Check, Situation
+from encoder_conformance.spec.situation import Check, Situation, unfit
 from encoder_conformance.subjects.beyond import cases_beyond, causal_cases_beyond
 from encoder_conformance.subjects.questions import cases_of, question_of
 
@@ -246,10 +246,13 @@ def file_cases(
 
 
 def _resized(situation: Situation, B: int, S: int, of_kind: frozenset[Check] = _OF_FILES) -> Situation | None:
-    """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding, or none is.
+    """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding, or none is,
+    or if its invariant is of more.
 
     Fewer items are those first that have both, so that one item alone shows padding."""
     checks = tuple(check for check in situation.checks if check in of_kind)
+    if situation.invariant and unfit(situation.invariant, B, S, situation.mask):
+        return None
     if (situation.batch, situation.sequence) == (B, S):
         return situation.model_copy(update={"checks": checks})
     changed: dict[str, Any] = {**situation.model_dump(), "checks": checks, "batch": B, "sequence": S, "equals": None}

@@ -144,3 +144,21 @@ def test_one_value_alike_far_behind_says_nothing_of_what_it_is_made_of(far: int)
     found = first_apart(chain(1e-2), chain(0.0), chain(0.0, 2**-24))
     assert found is not None
     assert found.made_by == ("makes 0" if far > 10 else "makes y")
+
+
+@pytest.mark.parametrize(("lost", "said"), [(np.nan, "NaN"), (np.inf, "an infinite number")])
+def test_the_first_step_that_gives_no_number_is_named(lost: float, said: str) -> None:
+    """Behind it nothing has numbers to tell it by."""
+    mine = call(noise=2**-11)
+    mine = TracedCall(mine.steps, {**mine.values, **{name: np.full((3, 5), lost) for name in ("tanh", "y")}})
+    found = first_apart(mine, call(), call(noise=-(2**-11)), "float16")
+    assert found is not None
+    assert (found.made_by, found.computes) == ("makes tanh", f"it is the first to give {said}, in 15 of 15 places")
+    assert first_apart(mine, mine, mine, "float16") is None, "the source has no number there, too"
+
+
+def test_what_is_no_number_in_between_is_no_step_apart() -> None:
+    """A softmax of a row that is hidden whole is NaN, and some spell out that it is then 0."""
+    mine = call(noise=2**-24)
+    mine = TracedCall(mine.steps, {**mine.values, "tanh": np.where(np.eye(3, 5) > 0, np.nan, mine.values["tanh"])})
+    assert first_apart(mine, call(), call(noise=2**-24)) is None

@@ -33,3 +33,19 @@ def test_features_in_the_middle_fix_no_length() -> None:
     cases = WholeInputs(WholeFile(inputs=inputs, outputs=(), held="float32")).cases()
     assert {case.inputs["x"].shape[2] for case in cases} == {1, 7, 20, 33}
     assert {case.inputs["mask"].shape[1] for case in cases} == {1, 7, 20, 33}
+
+
+@pytest.mark.parametrize(("rows", "every"), [(300, True), (30522, False)])
+def test_ids_are_others_in_each_case_until_all_were_asked(rows: int, every: bool) -> None:
+    """A row of a table that no case gives may hold anything, which is said."""
+    ids = WholeInput(name="input_ids", dtype="int64", shape=("batch", "sequence"), rows=rows)
+    drawn = WholeInputs(WholeFile(inputs=(ids, MASK), outputs=(), held="float32"))
+    cases = [*drawn.cases(), *drawn.long_cases()[:1]]
+    asked = {int(each) for case in cases for each in case.inputs["input_ids"].ravel()}
+    assert {0, 1, rows - 2, rows - 1} <= asked
+    left = list(drawn.rows_asked(cases))
+    assert (left == []) == every == (asked == {*range(rows)})
+    if not every:
+        [(name, count, of)] = left
+        assert (name, of) == ("input_ids", rows)
+        assert 650 < count < len(asked), "what is hidden is not asked"

@@ -10,11 +10,16 @@ from encoder_conformance.blackbox.comparing import Outputs
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
 from encoder_conformance.commands.validate.against_whole import compared
+from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.phases.running import loads
 from encoder_conformance.commands.validate.phases.whole import assess
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.progress import SILENT
+from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.subject import SubjectRequest
+from encoder_conformance.worker.failure import Failure
 
 X = np.arange(24.0).reshape(2, 3, 4)
 RUN = RuntimeRun("onnxruntime", "all", None)  # type: ignore[arg-type]
@@ -25,6 +30,9 @@ def case(name: str, x: np.ndarray = X) -> WholeCase:
 
 
 CASES = [case("2 x 3"), case("2 x 3, values 8 times as large", 8 * X)]
+
+
+NAMES = [each.name for each in CASES]
 
 
 class Answering(Source):
@@ -124,12 +132,35 @@ def test_outputs_that_are_exchanged_are_told_in_the_hint(file: Outputs, exchange
         assert hints[name] == f"it is the source's {other!r}: outputs are compared by name, else in order"
 
 
+@pytest.mark.parametrize(
+    ("says", "severity", "wrong"),
+    [("the mask's shape is refused", "error", ("onnxruntime all",)), ("NOT_IMPLEMENTED: Mish", "note", ())],
+)
+def test_a_runtime_that_does_not_run_a_file_of_no_known_layer_is_told(
+    says: str, severity: str, wrong: tuple[str, ...]
+) -> None:
+    right = RuntimeRun("reference", "", None)  # type: ignore[arg-type]
+    expected = [ExpectedOutputs(each, {"y": X}, {"y": 1e-6}) for each in CASES]
+    files = [
+        (RUN, {each.name: Failure(Outcome.ERROR, says) for each in CASES}),
+        (right, {name: {"y": X} for name in NAMES}),
+    ]
+    whole = compared("source.py:made", expected, files, [])
+    examined = ExaminedFile(None, FileDescription(findings=()), {})  # type: ignore[arg-type]
+    evidence = ValidationEvidence(examined, None, whole=whole)
+    [told] = loads(evidence).findings
+    assert (told.severity, told.runtimes) == (severity, ("onnxruntime all",))
+    assert says in told.message + told.hint
+    assert evidence.wrong_runtimes == wrong
+
+
 def _beside(whole: WholeComparison) -> Any:
     class Evidence:
         pass
 
     evidence = Evidence()
     evidence.whole = whole  # type: ignore[attr-defined]
+    evidence.source = None  # type: ignore[attr-defined]
     return evidence
 
 

@@ -1,6 +1,6 @@
 """Asks a file and its source the same, whatever layer it is, and measures σ on the source."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -21,7 +21,7 @@ from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, Rais
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
-from encoder_conformance.commands.validate.where_apart import first_step_apart, masks_apart
+from encoder_conformance.commands.validate.where_apart import first_step_apart, mask_missing, masks_apart
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
@@ -77,7 +77,7 @@ def compare_whole(
     if (left := [run for run in runs if run not in first]) and (answered.apart or not answered.verdicts):
         files += answers_of(left, file, asked, logs, progress)  # is it the file, or a runtime?
         answered, left = compared(name, expected, files, found.failed), []
-    notes = (*answered.notes, *_notes(called, found, inputs), *_left_out(left))
+    notes = (*answered.notes, *_notes(answered, called, found, inputs), *_left_out(left))
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
@@ -110,14 +110,18 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
     return size * times * max(1.0, max(fixed, default=1) / _OF_AN_ITEM) > LARGE
 
 
-def _notes(source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
-    """What was guessed of the inputs, and what the source is no measure for."""
+def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
+    """What was guessed of the inputs, what the source is no measure for, and what was not asked of either."""
     if source.given:
         said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
         message = f"the source was given {said}, in order: their names are not the file's"
         yield noted("inputs-given-by-order", message, given=source.given)
     if measure.widest != "float64":
         yield noted("no-float64", "the source was compared in float32: it has no float64, or no numbers in it")
+    for name, count, rows in inputs.rows_asked(whole.cases):
+        message = f"{count} of the {rows} rows that {name!r} indexes were asked; the others may hold anything"
+        yield noted("sampled", message, input=name, asked=count, rows=rows)
+    yield from mask_missing(whole.source, source, inputs, measure.widest)
     for name in inputs.guessed:
         message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
         yield noted("input-guessed", message, input=name)
@@ -219,7 +223,17 @@ def compared(
     said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(without)]
     cases, notes = [each.case for each in expected], tuple(_left_over(pairs, first.outputs))
     found = WholeComparison(source, cases, verdicts, pairs, said, list(dict.fromkeys(better)), notes)
+    found = replace(found, failures=[*_failures(each for each in files if not _runs(each))])
     return replace(found, exchanged=dict(_exchanged(found, expected, files)))
+
+
+def _failures(
+    files: Iterable[tuple[RuntimeRun, Mapping[str, Outputs | Failure]]],
+) -> Iterator[tuple[RuntimeRun, str]]:
+    for run, answers in files:
+        first = next((each for each in answers.values() if isinstance(each, Failure)), None)
+        if first is not None:
+            yield run, first.message.splitlines()[0]
 
 
 def _runs(answered: tuple[RuntimeRun, Mapping[str, Outputs | Failure]]) -> bool:

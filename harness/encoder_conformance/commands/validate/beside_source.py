@@ -37,7 +37,8 @@ def beside_source(
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             measured = rounding_of(subject, runs, made_from, own, logs, progress)
-            if not whole.verdicts and measured.rounding is None:
+            is_faulty = any(each.severity == "error" for each in subject.description.findings)
+            if not whole.verdicts and measured.rounding is None and not is_faulty:  # what is wrong in it is told
                 why = "; ".join((problem.problem, *whole.why_not))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
             answers = answers_of_runtimes(subject, runs, asking)

@@ -38,13 +38,22 @@ def _covered_by(whole: WholeComparison) -> Iterator[Covered]:
         right = {getattr(case, axis) for case in plain if case.name not in apart}
         yield _asked(question, asked, [size for size in asked if size not in right])
     padded = [case.name for case in whole.cases if case.is_padded]
-    yield _asked("padding", padded, [name for name in padded if name in apart], least=1)
+    yield _cannot_be_padded(whole) or _asked("padding", padded, [name for name in padded if name in apart], least=1)
     wrong = {each.run.runtime for each in whole.apart}
     runtimes = list(dict.fromkeys(each.run.runtime for each in whole.verdicts))
     yield _asked("other runtimes", runtimes, [name for name in runtimes if name in wrong])
     off = {each.run.name for each in whole.apart}
     levels = list(dict.fromkeys(each.run.name for each in whole.verdicts if each.run.level))
     yield _asked("other levels", levels, [name for name in levels if name in off])
+
+
+def _cannot_be_padded(whole: WholeComparison | None) -> Covered | None:
+    """That it takes no mask, and its source does; None: it is not so."""
+    if whole is None or whole.mask_missing is None:
+        return None
+    masks = " and ".join(whole.mask_missing.about["masks"])
+    said = f"it takes no mask, and {whole.source} hides positions by {masks}"
+    return Covered(question="padding", answer="no", said=said)
 
 
 def _asked(question: Question, asked: Names, wrong: Names, least: int = 2) -> Covered:
@@ -111,7 +120,8 @@ def _sizes(question: Question, held: Held, axis: Size, description: FileDescript
 
 def _padding(held: Held, evidence: ValidationEvidence) -> Covered:
     if not held:
-        return Covered(question="padding", answer="not asked", said=no_padding(evidence))
+        unasked = Covered(question="padding", answer="not asked", said=no_padding(evidence))
+        return _cannot_be_padded(evidence.whole) or unasked
     wrong = [situation.situation for situation, holds in held if not holds]
     asked = [situation.situation for situation, _ in held]
     return _answered("padding", f"wrong at {_listed(wrong)}" if wrong else _listed(asked), asked, wrong)

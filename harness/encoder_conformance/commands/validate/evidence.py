@@ -211,7 +211,8 @@ class ValidationEvidence:
         none of these is out of line. Such a run that does not load the file, or raises where another answers, says
         nothing of it."""
         if self.answers is None and self.whole is not None:
-            return self.whole.wrong_runs
+            failed = [run.name for run, why in self.whole.failures if not run.lacks_operators_of(self.description, why)]
+            return (*self.whole.wrong_runs, *failed) if self.whole.is_right else ()
         if self.answers is None or self.subject.integers:  # σ says nothing of a file with integers as it is
             return ()
         asked = [

@@ -38,6 +38,7 @@ RUNTIMES = tuple((runtime.name, level) for runtime in ONNX_RUNTIMES for level in
 """Runtime and optimisation level, "" where a runtime has none to choose."""
 DEPLOYED = ("onnxruntime", "all")
 AS_NUMBERS = "integers as numbers"
+_BY_REFERENCE = {"looked_into_by": "reference"}
 
 
 @dataclass
@@ -46,7 +47,8 @@ class RuntimeRun:
 
     `as_numbers`: it is given the real numbers that the file's integers stand for, and rounds no activation.
     `dependence`: an answer that depends on what was asked before, and the path of a script that shows it. `session`:
-    its worker, where that has looked into the file.
+    its worker, where that has looked into the file. `by_reference`: the worker does that without
+    ONNX Runtime.
     """
 
     runtime: str
@@ -60,6 +62,7 @@ class RuntimeRun:
     dependence: Dependence | None = None
     history_script: str | None = None
     session: Session | None = None
+    by_reference: bool = False
 
     @property
     def name(self) -> str:
@@ -106,11 +109,12 @@ class RuntimeRun:
         """Whether it follows a file to the letter."""
         return self.level == onnx_runtime(self.runtime).literal
 
-    def lacks_operators_of(self, description: FileDescription) -> bool:
+    def lacks_operators_of(self, description: FileDescription, failure: str | None = None) -> bool:
         """Whether it does not load the file for it has not all of its operators: those that are ONNX Runtime's own, or
-        of an opset for which this runtime has none."""
+        of an opset for which this runtime has none. `failure`: what it ended with; default: in the cases of a layer."""
         foreign = self.runtime != "onnxruntime" and any("::" in operator for operator in description.operators)
-        return self.failure is not None and (foreign or onnx_runtime(self.runtime).unknown in self.failure)
+        why = failure or self.failure
+        return why is not None and (foreign or onnx_runtime(self.runtime).unknown in why)
 
     def state(self, **update: object) -> None:
         """From now on it is asked and judged with these fields of its manifest."""
@@ -150,8 +154,15 @@ def as_numbers(model: Path, pythons: Mapping[str, str], like: RuntimeRun, folder
     """A run of the numbers that the file's integers stand for, in the runtime of another and without optimisation, for
     ONNX Runtime's optimiser puts integers in again."""
     level = next(iter(onnx_runtime(like.runtime).levels))
-    found = _found(model, pythons, (like.runtime, level), folder, integers="as_numbers")
-    return RuntimeRun(like.runtime, level, found, as_numbers=True)
+    more = _BY_REFERENCE if like.by_reference else {}
+    found = _found(model, pythons, (like.runtime, level), folder, integers="as_numbers", **more)
+    return RuntimeRun(like.runtime, level, found, as_numbers=True, by_reference=like.by_reference)
+
+
+def look_by_reference(runs: Sequence[RuntimeRun], model: Path, pythons: Mapping[str, str], folder: Path) -> None:
+    """From now on the workers of these runs look into the file without ONNX Runtime, which ended one that did."""
+    for run in runs:
+        run.found, run.by_reference = _found(model, pythons, (run.runtime, run.level), folder, **_BY_REFERENCE), True
 
 
 def _found(

@@ -136,7 +136,7 @@ def _last_line(validation: Validation) -> Text:
         count += " (--strict: a warning fails)"
     status, opening = CONCLUSIONS[kind]
     whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
-    compared = f"{_comparison(validation)}{_before(validation)}"
+    compared = f"{_comparison(validation)}{_before(validation)}{_without_mask(validation)}"
     return Text(f"{opening}{whose}{compared}: {count}", style="bold red" if status else "bold green")
 
 
@@ -187,6 +187,12 @@ def _before(validation: Validation) -> str:
     if not description.unjudged or not validation.judged or is_compared:
         return ""
     return f"; what stands before {description.cut!r}, {description.unjudged}, was not judged"
+
+
+def _without_mask(validation: Validation) -> str:
+    """That what was compared is not padded, where its source can be."""
+    of_source = [each for each in validation.warnings if each.kind == "mask-missing" and each.phase == "whole"]
+    return f"; it cannot be padded, as {validation.whole.source} can" if of_source and validation.whole else ""
 
 
 def _count(number: int, noun: str) -> str:

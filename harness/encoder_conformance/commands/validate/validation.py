@@ -38,6 +38,7 @@ from encoder_conformance.commands.validate.weights import is_sampled, sampled_no
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Phase, PhaseFinding, plain
 from encoder_conformance.subjects.opening import source_session
 
@@ -58,7 +59,7 @@ def _validated(
     request: ValidationRequest, runs: list[RuntimeRun], out: Path, jobs: int, progress: Progress, folder: Path
 ) -> Validation:
     progress.begin("looking into the file", 1)
-    subject = examined(request, runs, out / "logs")
+    subject = examined(request, runs, out / "logs", folder)
     progress.step("looked into the file")
     if subject.integers and (ready := next((run for run in runs if isinstance(run.found, Ready)), None)):
         runs.append(as_numbers(request.model, request.pythons, ready, folder))
@@ -128,12 +129,14 @@ def _without_layer(evidence: ValidationEvidence, findings: Sequence[PhaseFinding
     if evidence.answers is not None or not _is_compared(evidence):
         return list(findings)
     unknown: tuple[Phase, ...] = ("interface", "layer", "dimensions")
+    as_layer: tuple[FindingKind, ...] = ("file-does-not-run", "encoder-does-not-run-alone")  # what runs nowhere is told
     whole = evidence.whole
     hides = whole is not None and whole.agrees and any(case.is_padded for case in whole.cases)
     hint = "no layer was judged in it: what was asked is asked of its outputs alone"
     return [
         each.model_copy(update={"severity": "warning", "hint": hint})
-        if each.severity == "error" and (each.phase in unknown or (hides and each.kind == "mask-hides-nothing"))
+        if each.severity == "error"
+        and (each.phase in unknown or each.kind in as_layer or (hides and each.kind == "mask-hides-nothing"))
         else each
         for each in findings
     ]

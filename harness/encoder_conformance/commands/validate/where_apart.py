@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from encoder_conformance.blackbox.comparing import Outputs
 from encoder_conformance.blackbox.first_apart import FirstApart
+from encoder_conformance.blackbox.hiding import hiding
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import Source, where_apart
 from encoder_conformance.blackbox.unread import unread
@@ -12,6 +13,7 @@ from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.findings import Finding, noted
+from encoder_conformance.protocol.messages import Precision
 from encoder_conformance.subjects.subject import SubjectRequest
 
 
@@ -28,6 +30,15 @@ def masks_apart(
         which = [each for each in unread_by if name in unread_by[each]]
         if len(which) == 1:
             yield _unread(name, which[0], whole.source, case.name)
+
+
+def mask_missing(name: str, source: Source, inputs: WholeInputs, precision: Precision) -> Iterator[Finding]:
+    """The masks that the source may be given, of a file that takes none: what was compared is what both do without."""
+    if inputs.say_padding or not (masks := hiding(source, inputs, precision)):
+        return
+    message = f"{name} hides positions by {', '.join(masks)}, and the file takes no mask: both were asked without"
+    hint = "never pad what it is given; or export with the mask among the inputs, as a tensor that hides some"
+    yield Finding(severity="warning", kind="mask-missing", message=message, hint=hint, about={"masks": masks})
 
 
 def _padded_apart(whole: WholeComparison) -> WholeCase | None:

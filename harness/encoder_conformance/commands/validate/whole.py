@@ -41,8 +41,15 @@ class WholeComparison:
     notes: Sequence[Finding] = ()
     first_apart: Finding | None = None
     """The first step of the file that is none of the source's, and in which case; or why that is not known."""
+    failures: Sequence[tuple[RuntimeRun, str]] = ()
+    """The runs that answer nothing at all, and what they end with."""
     exchanged: Mapping[str, str] = field(default_factory=dict)
     """An output of the file → the source's that it is, where it is compared with another."""
+
+    @property
+    def mask_missing(self) -> Finding | None:
+        """That the source hides positions, and the file takes no mask."""
+        return next((each for each in self.notes if each.kind == "mask-missing"), None)
 
     @property
     def why_not(self) -> list[str]:
@@ -57,10 +64,13 @@ class WholeComparison:
     @property
     def wrong_runs(self) -> tuple[str, ...]:
         """The runs that are wrong with a right file: those that follow it to the letter are never apart."""
+        return tuple(dict.fromkeys(each.run.name for each in self.apart)) if self.is_right else ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether a run that follows the file to the letter was asked, and none of these is apart."""
         literal = [each for each in self.verdicts if each.run.is_literal]
-        if not literal or not all(each.agrees for each in literal):
-            return ()
-        return tuple(dict.fromkeys(each.run.name for each in self.apart))
+        return bool(literal) and all(each.agrees for each in literal)
 
     @property
     def agrees(self) -> bool:

@@ -187,13 +187,14 @@ class ModuleTarget(ModuleAdapter):
     def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """The outputs of the whole module, or of the part that is named."""
         whole, given = self.whole_given(message)
+        left = [name for name in whole.names if name not in given.values()]
         copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
         answer = copied.outputs({given[name]: value for name, value in tensors.items()})
         if not message["kept"]:
             del whole, copied
             self.whole = None
             give_freed_memory_back()
-        return {"outputs": list(answer), "given": given}, answer
+        return {"outputs": list(answer), "given": given, "left": left}, answer
 
     def traced(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """What it computes inside, step by step. The copy that shows it is not kept."""

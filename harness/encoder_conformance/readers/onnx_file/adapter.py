@@ -21,7 +21,7 @@ from encoder_conformance.protocol.quantised import RoundingLooked
 from encoder_conformance.readers.onnx_file.calling import CalledFile
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.fixing import write_fixed
-from encoder_conformance.readers.onnx_file.graph.execution import loaded
+from encoder_conformance.readers.onnx_file.graph.execution import loaded, refuse_onnxruntime
 from encoder_conformance.readers.onnx_file.graph.size import is_large
 from encoder_conformance.readers.onnx_file.inspection import Inspection, inspect
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
@@ -44,6 +44,8 @@ class OnnxFile(Adapter):
         self.whole: CalledFile | None = None
         self.quantised: QuantisedFile | None = None
         self.runtime, self.level = self.choices["runtime"], self.choices["level"]
+        if self.choices.get("looked_into_by") == "reference":
+            refuse_onnxruntime("it ends the process that runs it")
         versions = {"onnx": onnx.__version__, "onnxruntime": ort.__version__, "numpy": np.__version__}
         if PACKAGES[self.runtime] not in versions:
             versions[self.runtime] = __import__(PACKAGES[self.runtime]).__version__

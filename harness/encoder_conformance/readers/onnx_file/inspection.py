@@ -25,6 +25,7 @@ from encoder_conformance.readers.onnx_file.interface.attention import without_at
 from encoder_conformance.readers.onnx_file.interface.cutting import Cut, cuts
 from encoder_conformance.readers.onnx_file.interface.dimensions import check_dimensions, check_free_sizes
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, infer_semantics
+from encoder_conformance.readers.onnx_file.interface.lost_numbers import say_lost_numbers
 from encoder_conformance.readers.onnx_file.interface.mask_checks import check_masks
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, Interface, port_of
 from encoder_conformance.readers.onnx_file.interface.selection import select_interface
@@ -37,7 +38,7 @@ from encoder_conformance.readers.onnx_file.reading.checker import check_model
 from encoder_conformance.readers.onnx_file.reading.functions import check_functions
 from encoder_conformance.readers.onnx_file.reading.loading import UnreadableFile, load
 from encoder_conformance.readers.onnx_file.reading.node_order import check_order
-from encoder_conformance.readers.onnx_file.reading.operators import check_operators, unknown_opset
+from encoder_conformance.readers.onnx_file.reading.operators import check_operators, check_outputs, unknown_opset
 from encoder_conformance.readers.onnx_file.reading.weights import check_weights
 from encoder_conformance.spec.axes import Array
 
@@ -157,6 +158,8 @@ def _inspect(
     check_order(model, findings)
     if thoroughly:
         check_operators(model, findings)
+        if not check_outputs(model, findings):
+            return
         check_model(model, findings)
         if unknown_opset(model):  # nobody here knows what its operators do
             return
@@ -186,10 +189,10 @@ def _inspect(
 def _inspect_from_an_input(
     inspection: Inspection, graph: Graph, expected: MaskMeaning | None, thoroughly: bool
 ) -> None:
-    """The layers from an input [batch, sequence, features] on, or else those behind what is made of it."""
+    """The layers from an input [batch, sequence, features] on, or else those behind what is made of it in numbers."""
     direct, behind = (replace(inspection, findings=Findings(list(inspection.findings.found))) for _ in range(2))
     _inspect_layers(direct, graph, expected, thoroughly)
-    if not direct.is_read:
+    if not direct.is_read and (direct.semantics is None or direct.semantics.has_numbers):
         behind.model = graph.original
         _inspect_encoder(behind, graph, expected, thoroughly)
     vars(inspection).update(vars(behind if behind.is_read else direct))
@@ -279,11 +282,14 @@ def _inspect_interface(
             hint = "export the encoder layers by themselves"
             findings.error("loads", "encoder-does-not-run-alone", f"{message}: {error}", hint, needs=sizes)
             return
-        message = f"it runs at no batch and sequence that was tried: {error}"
+        message = f"as a layer it runs at no batch and sequence that was tried: {error}"
         findings.error("loads", "file-does-not-run", message, "see what it says of its shapes")
         return
     semantics = inspection.semantics
     check_dimensions(interface, semantics.layout, findings)
+    if not semantics.has_numbers:
+        say_lost_numbers(graph, semantics, runner, findings)
+        return
     inspection.baked = check_free_sizes(interface, semantics, runner, findings)
     _check_run(semantics, runner, findings)
     if said := said_of_angles(interface):

@@ -28,7 +28,8 @@ def loads(evidence: ValidationEvidence) -> Assessment:
     """The runtimes and levels that load the file."""
     answers = evidence.answers
     if answers is None:
-        return Assessment()
+        failures = evidence.whole.failures if evidence.whole is not None and evidence.whole.verdicts else ()
+        return Assessment("", (_failed(*each, evidence.description) for each in failures))
     asked = [run for run in answers.of_the_file if run.answers]
     working = [run for run in asked if run.is_working]
     if not asked:
@@ -50,12 +51,16 @@ def _load_findings(answers: Answers, description: FileDescription) -> Iterator[P
                 hint=run.found.hint,
                 about=about,
             )
-        elif run.lacks_operators_of(description):
-            message, hint = _without_operators(run, description)
-            yield _of_run("loads", "note", "runtime-lacks-operators", message, hint, run.name)
         elif run.failure:
-            message = f"{run.name}: {run.failure}"
-            yield _of_run("loads", "error", "runtime-does-not-run", message, "", run.name)
+            yield _failed(run, run.failure, description)
+
+
+def _failed(run: RuntimeRun, failure: str, description: FileDescription) -> PhaseFinding:
+    """That a run answers nothing at all: for it has not all operators, or else as something of its own."""
+    if run.lacks_operators_of(description, failure):
+        message, hint = _without_operators(run, failure, description)
+        return _of_run("loads", "note", "runtime-lacks-operators", message, hint, run.name)
+    return _of_run("loads", "error", "runtime-does-not-run", f"{run.name}: {failure}", "", run.name)
 
 
 def _of_run(
@@ -67,12 +72,12 @@ def _of_run(
     )
 
 
-def _without_operators(run: RuntimeRun, description: FileDescription) -> tuple[str, str]:
+def _without_operators(run: RuntimeRun, failure: str, description: FileDescription) -> tuple[str, str]:
     """What is said of a runtime that has not all operators of the file, which is that runtime's row alone."""
     if any("::" in operator for operator in description.operators):
         message = f"{run.name} has not all of its operators, which are ONNX Runtime's own"
-        return message, f"{run.failure}; the file runs in ONNX Runtime alone"
-    return f"{run.name} has not all of its operators in the opset of the file", str(run.failure)
+        return message, f"{failure}; the file runs in ONNX Runtime alone"
+    return f"{run.name} has not all of its operators in the opset of the file", failure
 
 
 def levels(evidence: ValidationEvidence) -> Assessment:

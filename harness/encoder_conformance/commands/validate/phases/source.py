@@ -84,7 +84,7 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
     description = evidence.description
     masks = source.description.mask_inputs if source.description else {}
     if description.roles is not None:
-        if masks and not description.mask_inputs:
+        if mask_missing(evidence):
             message = f"{source.name} hides positions by {', '.join(masks)}, and the file takes no mask"
             hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
             yield _finding("error", "mask-missing", message, hint, masks=[*masks])
@@ -95,6 +95,13 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
         message = f"the file holds {narrow}, and {source.name} what that is rounded from"
         yield _finding("note", "rounded-from-source", message, format=narrow)
     yield from _operators(evidence, source)
+
+
+def mask_missing(evidence: ValidationEvidence) -> bool:
+    """Whether masks were found in the source that was read, and the file takes none."""
+    source = evidence.source
+    masks = source.description.mask_inputs if source is not None and source.description else {}
+    return bool(masks) and evidence.description.roles is not None and not evidence.description.mask_inputs
 
 
 def _called_otherwise(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:

@@ -25,10 +25,8 @@ PROPERTIES = (
     "invariant-padding-content", "invariant-padding-length",
 )  # fmt: skip
 """Metamorphic relations, which need no expected result."""
-OTHER_BATCH, OTHER_SEQUENCE, OTHER_ORDER = (
-    ("invariant-batch",), ("invariant-padding-length",), ("invariant-permutation",)
-)  # fmt: skip
-"""Those that ask the file another batch, another sequence, or another order of its positions."""
+OTHER_BATCH, OTHER_SEQUENCE = ("invariant-batch",), ("invariant-padding-length",)
+"""Those that ask the file another batch, or another sequence."""
 NEEDS_MASK = ("invariant-padding-content", "invariant-padding-length")
 
 
@@ -53,8 +51,6 @@ def properties(limits: InputLimits) -> Iterator[Situation]:
     known = load().situations
     for name in PROPERTIES:
         if (limits.batch and name in OTHER_BATCH) or (limits.sequence and name in OTHER_SEQUENCE):
-            continue
-        if limits.sequence == 1 and name in OTHER_ORDER:
             continue
         if limits.padding and not limits.counted:
             yield known[name]

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from encoder_conformance.blackbox.comparing import LIMIT
+from encoder_conformance.blackbox.comparing import LIMIT, NO_NUMBERS
 from encoder_conformance.commands.validate.evidence import Assessment, ValidationEvidence
+from encoder_conformance.commands.validate.phases.source import mask_missing
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.protocol.findings import Finding, PhaseFinding, noted
 
@@ -18,16 +19,15 @@ def assess(evidence: ValidationEvidence) -> Assessment:
         return Assessment(not_asked="no source was named (--against)")
     if not whole.verdicts:
         return Assessment(not_asked=f"not compared: {'; '.join(whole.why_not) or 'the file could not be read'}")
-    return Assessment(_summary(whole), [*_apart(whole), *_notes(whole)])
+    return Assessment(_summary(whole), [*_apart(whole), *_notes(whole, is_told=mask_missing(evidence))])
 
 
 def _summary(whole: WholeComparison) -> str:
     names = ", ".join(name if name == other else f"{name} ({other})" for name, other in whole.outputs.items())
-    largest = max((each.rms for each in whole.verdicts if each.rms is not None), default=0.0)
+    far = [each.rms for each in whole.verdicts if each.rms is not None]
+    largest = f"largest difference rms {max(far):.3g} σ" if far else "and none has numbers to compare"
     same = sum(each.agrees for each in whole.verdicts)
-    said = (
-        f"{same} of {len(whole.verdicts)} outputs are those of {whole.source}, largest difference rms {largest:.3g} σ"
-    )
+    said = f"{same} of {len(whole.verdicts)} outputs are those of {whole.source}, {largest}"
     return f"{said} (limit {LIMIT:g}), in {len(whole.cases)} case{'s' * (len(whole.cases) != 1)} of {names}"
 
 
@@ -68,6 +68,8 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
     apart = {each.case for each in verdicts}
     off = [case for case in whole.cases if case.name in apart]
     right = [case for case in whole.cases if case.name not in apart]
+    if all(each.problem.startswith(NO_NUMBERS) for each in verdicts):
+        return "a number that its format does not hold (float16 ends at 65504), and 0 times it or it less itself"
     if not right:
         return "at every size and mask: other weights, or another computation"
     if all(case.is_padded for case in off):
@@ -79,9 +81,11 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
     return f"right in {', '.join(case.name for case in right[:_SHOWN])}"
 
 
-def _notes(whole: WholeComparison) -> Iterator[PhaseFinding]:
+def _notes(whole: WholeComparison, *, is_told: bool) -> Iterator[PhaseFinding]:
+    """`is_told`: that a mask is missing is an error of another phase."""
     for note in (*whole.notes, *([whole.first_apart] if whole.first_apart else ())):
-        yield _finding(note)
+        if not (is_told and note is whole.mask_missing):
+            yield _finding(note)
     for why in whole.not_compared:
         told = why.model_copy(update={"severity": "warning", "message": f"not compared: {why.message}"})
         yield _finding(told)

@@ -30,7 +30,7 @@ def fixed(request: ValidationRequest, out: Path, progress: Progress, folder: Pat
     logs = out / "logs"
     runs = runtime_runs(request.model, request.pythons, request.runtimes, folder)
     try:
-        file = examined(request, runs, logs)
+        file = examined(request, runs, logs, folder)
         done = file.description.fixed
         if file.integers and request.limit is not None:
             mended = replace(file, request=replace(file.request, model=new)) if done else file

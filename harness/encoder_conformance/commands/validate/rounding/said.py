@@ -109,6 +109,8 @@ def _ranked(ranking: Ranking | None, limit: float | None) -> Iterator[PhaseFindi
     if not worth:
         if ranking.as_it_is:
             message = f"no one of its {ranking.found} operators of integers makes much of its error, {where}"
+            if lost := [each.node for each in ranking.places if each.weight == "rounded"]:
+                message += f", as far as their weights are the source's: {', '.join(lost[:_SHOWN])} has one of its own"
             yield rounding_finding("note", "no-place-to-leave", message, operators=ranking.found)
         return
     best = ", ".join(f"{_place(each)} {shown(each.error)}" for each in worth[:_SHOWN])

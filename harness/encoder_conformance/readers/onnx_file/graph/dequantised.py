@@ -14,6 +14,10 @@ _STEPS = 1.01
 """Steps by which a rounded number may be off: half of one, and another half where the zero point is rounded, too."""
 
 
+_ALONG = 0.95
+"""The cosine of what four bits leave of a slice is more, and that of two drawn ones is near 0."""
+
+
 @dataclass(frozen=True)
 class RealWeight:
     """The numbers that integers stand for, and the distance of two neighbours, which broadcasts to them."""
@@ -26,6 +30,21 @@ class RealWeight:
         if other.shape != self.value.shape or other.dtype.kind != "f":
             return False
         return bool((np.abs(self.value - other) <= _STEPS * self.step + 1e-12).all())
+
+    def goes_the_way_of(self, other: Array) -> bool:
+        """Whether most rows or most columns of a matrix are the other's, each by a factor: a wrong scale leaves the
+        directions of what it multiplies."""
+        if other.shape != self.value.shape or other.ndim != 2 or other.dtype.kind != "f":
+            return False
+        return any(_alike(self.value, other, axis) > _ALONG for axis in (0, 1))
+
+
+def _alike(one: Array, other: Array, axis: int) -> float:
+    """The median of the cosines of the slices along an axis of two matrices [K, N]; 0 of those without a length."""
+    first, second = one.astype(np.float64), other.astype(np.float64)
+    lengths = np.sqrt(np.square(first).sum(axis) * np.square(second).sum(axis))
+    cosines = (first * second).sum(axis) / np.where(lengths, lengths, np.inf)
+    return float(np.median(cosines)) if cosines.size else 0.0
 
 
 def dequantised(whole: Array, scale: Array, zero: Array | None, axis: int, block: int = 0) -> RealWeight:

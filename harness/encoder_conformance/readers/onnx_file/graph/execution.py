@@ -30,8 +30,17 @@ LONGEST = 60.0
 """Seconds of one run of a file that is looked into: a loop may have no end."""
 
 
+_refused = ""
+
+
 class ExecutionError(Exception):
     """A model or a node does not run on its inputs."""
+
+
+def refuse_onnxruntime(reason: str) -> None:
+    """From now on nothing here is run in ONNX Runtime, whose problem with each model this is: it ends the process."""
+    global _refused  # of a process that it would end
+    _refused = reason
 
 
 class TooLong(ExecutionError):
@@ -86,6 +95,8 @@ class ModelRunner:
             return
         try:
             self.session = _Session(model, [])
+        except ExecutionError as refused:
+            self.problem = str(refused)
         except Exception as error:  # ONNX Runtime has a class of its own for every status
             self.problem = error_text(error)
 
@@ -179,6 +190,8 @@ def _bounded(session: _Session, names: list[str], feeds: Mapping[str, Array]) ->
 
 def _session(model: onnx.ModelProto, shown: list[str], nodes: Sequence[onnx.NodeProto] = ()) -> ort.InferenceSession:
     """A session with these intermediate values as extra outputs, and these nodes behind its own."""
+    if _refused:
+        raise ExecutionError(_refused)
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

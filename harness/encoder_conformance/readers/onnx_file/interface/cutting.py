@@ -4,9 +4,10 @@ What stands before (an embedding, a convolution) is taken as given numbers; what
 aside. Both are said.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache, partial
 
 import onnx
 from onnx import helper
@@ -16,6 +17,7 @@ from encoder_conformance.readers.onnx_file.graph.lowering import is_embedding, l
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, inputs_of, node_label, passed_on, takers_of
 from encoder_conformance.readers.onnx_file.graph.operators import CONVOLUTIONS, FLOAT_TYPES, IDENTITIES, float_type_of
 from encoder_conformance.readers.onnx_file.interface.attention import past_attention
+from encoder_conformance.readers.onnx_file.interface.own_sizes import own_sizes, taken_from_x
 from encoder_conformance.readers.onnx_file.interface.ports import FLOATS, INTEGERS, port_of
 from encoder_conformance.readers.onnx_file.reading.checker import without_weights
 
@@ -27,6 +29,7 @@ MOST_OF_LATER = 4
 """Of those, of a later start: a final norm that is written out ends in two sums, and a residual sum is before it."""
 MOST_STARTS = 6
 """Values after the first that are tried as what the layers take."""
+SizesOf = Callable[[str], dict[str, tuple[int, tuple[int, ...]]]]
 Shapes = dict[str, tuple[int | str | None, ...]]
 """Value → its sizes, as far as they are known."""
 _PASSED = frozenset(
@@ -72,7 +75,7 @@ def cuts(graph: Graph) -> Iterator[Cut]:
         later = []
     else:
         return
-    x, before = start
+    (x, before), sizes_of = start, cache(partial(own_sizes, graph))
     for number, each in enumerate([x, *later]):
         if len(shapes.get(each, (None,) * 3)) not in (2, 3):  # as a convolution over two axes gives
             continue
@@ -80,9 +83,9 @@ def cuts(graph: Graph) -> Iterator[Cut]:
         hidden = [name for name in hidden if not past or name in past]
         for output in hidden[: MOST_OF_LATER if number else MOST_OUTPUTS]:
             made = True
-            yield _cut(graph, each, before, output, shapes)
+            yield _cut(graph, each, before, output, shapes, sizes_of)
     for output in _hidden_states(graph, x, shapes)[: not made]:
-        yield _cut(graph, x, before, output, shapes)
+        yield _cut(graph, x, before, output, shapes, sizes_of)
 
 
 def _may_be_alike(shapes: Shapes, one: str, other: str) -> bool:
@@ -196,16 +199,20 @@ def _width(graph: Graph, x: str, shapes: Shapes) -> int | str | None:
     return None
 
 
-def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
+def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes, sizes_of: SizesOf) -> Cut:
+    """`sizes_of`: what is computed of an input's sizes, and is a size of x (`own_sizes`)."""
     model = graph.original
     if any(node.op_type in FUSED_EMBEDDINGS for node in model.graph.node):
         model = deepcopy(graph.original)
         lower(model, is_embedding)  # whose second output, of the mask, may be needed without the first
-    needed, kept = {output}, []
-    for node in reversed(model.graph.node):
-        if any(name in needed and name != x for name in node.output):
-            needed.update(inputs_of(node))
-            kept.append(node)
+    kept, needed = _leading_to(output, model.graph.node, x)
+    places = list[onnx.TensorProto]()
+    if any(info.name in needed and x in graph.depending_on(info.name) for info in graph.inputs):
+        for name, (axis, shape) in sizes_of(x).items():
+            nodes, place = taken_from_x(name, x, axis, shape)
+            kept = [*nodes, *(node for node in kept if name not in node.output)]
+            places.append(place)
+        kept, needed = _leading_to(output, kept, x)
     dtype = float_type_of(graph.original.graph)
     sizes: list[int | str | None] = list(shapes.get(x) or ("batch", "sequence", None))
     if len(sizes) == 3:
@@ -217,13 +224,23 @@ def _cut(graph: Graph, x: str, before: str, output: str, shapes: Shapes) -> Cut:
         opset_import=model.opset_import, functions=model.functions,
     )  # fmt: skip
     found.graph.name = model.graph.name
-    found.graph.node.extend(reversed(kept))
+    found.graph.node.extend(kept)
     found.graph.input.extend([helper.make_tensor_value_info(x, dtype, sizes), *inputs])
     found.graph.output.append(helper.make_tensor_value_info(output, outputs.get(output, dtype), sizes))
-    found.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed)
+    found.graph.initializer.extend(t for t in (*model.graph.initializer, *places) if t.name in needed)
     declared = (info.name for info in graph.inputs)
     before_x = tuple(name for name in declared if name not in needed or x in graph.depending_on(name))
     return Cut(found, x, before, before_x, output, tuple(name for name in outputs if name != output))
+
+
+def _leading_to(output: str, nodes: Sequence[onnx.NodeProto], x: str) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes that make a value of x, in their order, and the values that they take and make."""
+    needed, kept = {output}, list[onnx.NodeProto]()
+    for node in reversed(nodes):
+        if any(name in needed and name != x for name in node.output):
+            needed.update(inputs_of(node))
+            kept.append(node)
+    return kept[::-1], needed
 
 
 def embedding(graph: Graph, integers: Collection[str]) -> TokenEmbedding | None:

@@ -40,6 +40,7 @@ class InputSemantics:
     """The inputs as they were seen at batch `B` and sequence `S`. The `layout` of x is BSD, SBD or SD.
 
     `causal`: no position sees a later one. `isolated`: no position sees any other. Both with masks that hide nothing.
+    Not `has_numbers`: its output is never finite, and nothing else is known.
     """
 
     x: Port
@@ -52,6 +53,7 @@ class InputSemantics:
     causal: bool = False
     across_batch: bool = False
     isolated: bool = False
+    has_numbers: bool = True
 
     def roles(self) -> Roles:
         masks = tuple(mask.as_input() for mask in self.masks)
@@ -181,7 +183,7 @@ def _without_numbers(probe: ProbeRun) -> InputSemantics:
     bare = _bare(probe, "SD" if probe.x.ndim == 2 else "BSD")
     shapes = [(port, probe.shapes[port.name]) for port in probe.interface.masks]
     masks = (MaskSemantics(port.name, port.dtype, shape, "X" * len(shape), None) for port, shape in shapes)
-    return replace(bare, masks=tuple(masks), isolated=True)
+    return replace(bare, masks=tuple(masks), isolated=True, has_numbers=False)
 
 
 def _on_others(influence: Array) -> Array:

@@ -44,8 +44,10 @@ class StoredWeights:
         return numpy_helper.to_array(self._held[name]) if name in self._held else None
 
     def in_float(self, weight: RealWeight) -> FloatWeight:
-        """What it was rounded from, where the source has that."""
-        fitting = [each for each in self._source.get(weight.value.shape, ()) if weight.is_rounded_from(each)]
+        """What it was rounded from, where the source has that, whatever its scale makes of it."""
+        of_shape = self._source.get(weight.value.shape, [])
+        fitting = [each for each in of_shape if weight.is_rounded_from(each)]
+        fitting = fitting or [each for each in of_shape if weight.goes_the_way_of(each)]
         if not fitting:
             return FloatWeight(weight.value, False)
         return FloatWeight(min(fitting, key=lambda each: float(np.abs(weight.value - each).sum())), True)

@@ -22,6 +22,10 @@ COPIES = 8
 """How often the file's bytes may lie in memory at once: as read, parsed, inlined, serialised, in a session …"""
 
 
+_SHOWN = 4
+"""Tensors without data that are named: where a file did not travel with its model, all of them lie in it."""
+
+
 class UnreadableFile(Exception):
     """The file cannot be taken any further: `problems` are findings of phase `file`, `hint` is that of the last."""
 
@@ -87,7 +91,9 @@ def load_external(model: onnx.ModelProto, folder: Path) -> None:
     """Read the external data, after all references are checked."""
     external = [tensor for tensor in tensors(model) if tensor.data_location == onnx.TensorProto.EXTERNAL]
     if problems := [problem for tensor in external if (problem := external_problem(tensor, folder))]:
-        raise UnreadableFile(*problems, hint="an external file lies beside the model, or in a folder there")
+        shown, left = problems[:_SHOWN], len(problems[_SHOWN:])
+        more = (f"external data of {left} tensors more cannot be read, either",) if left else ()
+        raise UnreadableFile(*shown, *more, hint="an external file lies beside the model, or in a folder there")
     if sum(size_of(tensor) for tensor in external) > LARGEST:
         message = "the model with its external data has more than 2 GiB"
         raise UnreadableFile(message, hint="export fewer layers of it at a time")

@@ -7,7 +7,7 @@ import onnxruntime as ort
 from onnx import defs
 
 from encoder_conformance.readers.onnx_file.findings import Findings
-from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, every_node
+from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, every_node, node_label
 
 ONNX_DOMAINS = (*STANDARD, "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training", "ai.onnx.preview")
 ONNX_RUNTIME_DOMAINS = ("com.microsoft", "com.ms.internal.nhwc", "com.microsoft.nchwc")
@@ -27,6 +27,17 @@ def check_operators(model: onnx.ModelProto, findings: Findings) -> None:
         message = f"{dropped} Dropout nodes are in training mode: the file drops at random"
         hint = "call eval() on the module that is exported, the outermost one"
         findings.error("operators", "dropout-in-training", message, hint, nodes=dropped)
+
+
+def check_outputs(model: onnx.ModelProto, findings: Findings) -> bool:
+    """Whether each Split has the outputs that it states: where it has more, ONNX's shape inference ends the process."""
+    splits = (node for node in every_node(model) if node.op_type == "Split" and node.domain in STANDARD)
+    stated = ((node, attributes_of(node).get("num_outputs")) for node in splits)
+    wrong = [(node, count) for node, count in stated if count is not None and count != len(node.output)]
+    for node, count in wrong:
+        message = f"{node_label(node)} states num_outputs {count}, and has {len(node.output)}"
+        findings.error("checker", "checker-refuses", message, "export it again", node=node.name)
+    return not wrong
 
 
 def _check_opset(model: onnx.ModelProto, findings: Findings) -> int | None:
