@@ -124,6 +124,8 @@ def test_a_right_one_does_what_it_was_read_to_be(conform: Callable, target: str)
 STRANGE = {
     "bare_jax.py:LinenFast": "a choice of its own, norm-fast-variance",
     "bare_jax.py:LinenFastNarrow": "a choice of its own, norm-fast-variance",
+    "gathered_jax.py:function_by_deviation": "a choice of its own, norm-eps-outside-root",
+    "gathered_jax.py:function_of_complex_angles": "rope θ 10000 interleaved",
     "bare_keras.py:MadeInBuild": "post-norm",
     "bare_keras.py:_Hidden": "pre-norm",
     "bare_keras.py:pointwise": "pre-norm",

@@ -22,18 +22,10 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build
-from encoder_conformance.readers.module_target.live import (
-    Feeds,
-    HeldModule,
-    LiveModule,
-    Seen,
-    Signature,
-    joined,
-    leaves,
-    like_x,
-)
+from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
+from encoder_conformance.readers.module_target.returned import leaves, like_x
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array

@@ -1,0 +1,75 @@
+"""Layers of which a thing more is done than a layer of the specification does, as blocks of public repositories do."""
+
+import torch
+from cases_plain import Plain, PlainPost
+from torch import Tensor, nn
+
+
+class Excited(Plain):
+    """Each feature is multiplied by a gate that is computed of its mean over the positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Linear(self.D, 4), nn.Linear(4, self.D)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        y = super().ffn(x)
+        pooled = y.mean(1, keepdim=True)  # here
+        return y * torch.sigmoid(self.excite(torch.relu(self.squeeze(pooled))))
+
+
+class WithTheLargest(PlainPost):
+    """The largest of each feature over the positions is added."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        y = super().ffn(x)
+        return y + y.amax(1, keepdim=True)
+
+
+class NormedOverPositions(Plain):
+    def norm(self) -> nn.Module:
+        return _OverPositions(self.D)
+
+
+class _OverPositions(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(1, keepdim=True)
+        return self.weight * centred / torch.sqrt(centred.square().mean(1, keepdim=True) + 1e-5) + self.bias
+
+
+class MasksOfThreeForms(PlainPost):
+    """Numbers for each item and head are added to its scores, others for all items, and keys are hidden."""
+
+    def forward(
+        self,
+        x: Tensor,
+        self_attn_bias: Tensor | None = None,
+        self_attn_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        self.added = self_attn_bias, self_attn_mask
+        return self.layer(x, key_padding_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        padding = super().bias(n, ignore)
+        given = [each for each in (*self.added, padding) if each is not None]
+        return sum(given[1:], given[0]) if given else None
+
+
+class GivesEachLayer(nn.Module):
+    """A stack that gives what each of its layers gives, in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([PlainPost(), PlainPost()])
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> list[Tensor]:
+        given = []
+        for layer in self.layers:
+            x = layer(x, padding)
+            given.append(x)
+        return given
