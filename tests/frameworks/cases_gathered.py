@@ -41,6 +41,21 @@ class _OverPositions(nn.Module):
         return self.weight * centred / torch.sqrt(centred.square().mean(1, keepdim=True) + 1e-5) + self.bias
 
 
+class Skewed(Plain):
+    """Queries are multiplied with a vector for each distance, and the products shifted by padding and reshaping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distances = nn.Parameter(torch.randn(512, self.D // self.H))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        b, h, n, _ = q.shape
+        by_distance = q @ self.distances[512 - n :].T
+        shifted = nn.functional.pad(by_distance, (1, 0)).reshape(b, h, n + 1, n)[:, :, 1:]
+        scores, bias = (q @ k.transpose(-1, -2) + shifted) / q.shape[-1] ** 0.5, self.bias(n, ignore)
+        return (scores if bias is None else scores + bias).softmax(-1) @ v
+
+
 class MasksOfThreeForms(PlainPost):
     """Numbers for each item and head are added to its scores, others for all items, and keys are hidden."""
 
