@@ -186,7 +186,7 @@ DUE: dict[str, dict[str, Due]] = {
         "Excited": beyond(*POOLED),
         "WithTheLargest": beyond(*POOLED),
         "NormedOverPositions": beyond(*POOLED),
-        "Skewed": without("positions or features that are not x's", "what depends on x is multiplied with vectors"),
+        "Skewed": beyond("a column to its scores, to shift them by distance", "cases_gathered.py:"),
         "MasksOfThreeForms": right("post-norm", "self_attn_bias", "self_attn_mask", "key_padding_mask"),
         "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
     },

@@ -18,7 +18,7 @@ _MANY = 92
 
 
 _LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded"}
-"""What is found in a graph, and may be of a part that no layer has: scores by distance are shifted by a column more."""
+"""What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is."""
 _TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "batch", "relative"}
 """Parts that no layer has, whatever else is there."""
 

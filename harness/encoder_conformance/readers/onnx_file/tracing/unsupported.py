@@ -35,8 +35,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "padded": (
-        "it adds positions or features that are not x's, as registers or to fill windows; the specification has each "
-        "position's own",
+        "it adds positions or features that are not x's, as registers or to fill windows, or a column to its scores, "
+        "to shift them by distance; the specification has each position's own",
         _SOURCE,
     ),
     "own_keys": (
