@@ -23,7 +23,7 @@ READ = {
 }
 """Target → placement, activation, epsilon, and whether its parts show stages."""
 OFTEN = ("bare_jax.py:Nnx", "bare_keras.py:functional")
-NEEDED = {"bare_jax.py": ("flax", "equinox", "jax2onnx"), "bare_keras.py": ("keras", "tensorflow", "tf2onnx")}
+NEEDED = {"jax": ("flax", "equinox", "jax2onnx"), "keras": ("keras", "tensorflow", "tf2onnx")}
 
 
 def some(names: Any) -> list[Any]:
@@ -32,7 +32,8 @@ def some(names: Any) -> list[Any]:
 
 
 def skip_without(target: str) -> None:
-    missing = [name for name in NEEDED[target.partition(":")[0]] if find_spec(name) is None]
+    framework = target.partition(".py:")[0].rpartition("_")[2]
+    missing = [name for name in NEEDED[framework] if find_spec(name) is None]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
 
@@ -126,7 +127,7 @@ STRANGE = {
     "bare_jax.py:LinenFastNarrow": "a choice of its own, norm-fast-variance",
     "gathered_jax.py:function_by_deviation": "a choice of its own, norm-eps-outside-root",
     "gathered_jax.py:function_of_complex_angles": "rope θ 10000 interleaved",
-    "gathered_keras.py:functional_added": "with padding_mask (true = ignore)",
+    "gathered_keras.py:functional_added": "with padding_mask and without",
     "bare_keras.py:MadeInBuild": "post-norm",
     "bare_keras.py:_Hidden": "pre-norm",
     "bare_keras.py:pointwise": "pre-norm",
