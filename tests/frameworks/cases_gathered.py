@@ -88,3 +88,16 @@ class GivesEachLayer(nn.Module):
             x = layer(x, padding)
             given.append(x)
         return given
+
+
+class OfValuesKeysAndQueries(PlainPost):
+    """What its owner gives three times over, the values first."""
+
+    def forward(self, values: Tensor, keys: Tensor, queries: Tensor, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+        q, k, v = self.split(self.q(queries)), self.split(self.k(keys)), self.split(self.v(values))
+        scores = torch.einsum("nhqd,nhkd->nhqk", [q, k])
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e20)
+        context = torch.einsum("nhql,nhld->nhqd", [torch.softmax(scores / q.shape[-1] ** 0.5, dim=3), v])
+        x = self.norm1(self.o(context.transpose(1, 2).flatten(2)) + queries)
+        return self.norm2(self.ffn(x) + x)

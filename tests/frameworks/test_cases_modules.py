@@ -188,6 +188,7 @@ DUE: dict[str, dict[str, Due]] = {
         "NormedOverPositions": beyond(*POOLED),
         "Skewed": beyond("a column to its scores, to shift them by distance", "cases_gathered.py:"),
         "MasksOfThreeForms": right("post-norm", "self_attn_bias", "self_attn_mask", "key_padding_mask"),
+        "OfValuesKeysAndQueries": right("it is called with keys: x again; queries: x again", "mask (true = attend)"),
         "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
     },
     "cases_strangers": {
