@@ -85,9 +85,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     lines = SourceLines(model, module.library, sought)
     errors = [finding.message for finding in findings.errors()]
-    unseen = any(finding.kind == "values-not-seen" for finding in findings.errors())
-    if unseen and (inside := module.narrow_inside({"x": np.zeros(shape, np.float32)})):
-        return Exported(problem=_of_two_formats([*inside]), where=next(filter(None, inside.values()), ""))
+    if any(each.kind == "values-not-seen" for each in findings.errors()) and (mixed := _of_two_formats(module, shape)):
+        return mixed
     others = (finding for finding in findings.in_order() if finding.severity != "error")
     notes = tuple(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
     if inferred is None or inferred.layer is None or errors:
@@ -103,13 +102,16 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
 
 
-def _of_two_formats(narrow: list[str]) -> str:
-    """What is said of a module whose graph no runtime takes, since it casts to these inside."""
-    named = " and ".join(narrow)
-    return (
-        f"it casts to {named} inside, whatever x is, and goes on in another format: it is no layer of one. Give all "
-        f"its parts one, as dtype=jnp.{narrow[0]} or none at all does"
+def _of_two_formats(module: LiveModule, shape: tuple[int, ...]) -> Exported | None:
+    """What is said of a module whose graph no runtime takes, since it casts inside; None where it does not."""
+    inside = module.narrow_inside({"x": np.zeros(shape, np.float32)})
+    if not inside:
+        return None
+    problem = (
+        f"it casts to {' and '.join(inside)} inside, whatever x is, and goes on in another format: it is no layer of "
+        f"one. Give all its parts one, as dtype=jnp.{[*inside][0]} or none at all does"
     )
+    return Exported(problem=problem, where=next(filter(None, inside.values()), ""))
 
 
 _BESIDE = {
