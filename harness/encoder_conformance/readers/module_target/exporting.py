@@ -85,8 +85,6 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         return Exported(problem=f"its graph cannot be read: {type(error).__name__}: {error}")
     lines = SourceLines(model, module.library, sought)
     errors = [finding.message for finding in findings.errors()]
-    if any(each.kind == "values-not-seen" for each in findings.errors()) and (mixed := _of_two_formats(module, shape)):
-        return mixed
     others = (finding for finding in findings.in_order() if finding.severity != "error")
     notes = tuple(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
     if inferred is None or inferred.layer is None or errors:
@@ -94,7 +92,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         problem = "; ".join(said) or "no layer was found in its graph"
         where = lines.of_problems(errors)
         features = tuple(dict.fromkeys(findings.features))
-        return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
+        seen = Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
+        return _of_two_formats(module, shape, findings) or seen
     taken_for = tuple(lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
@@ -102,14 +101,15 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
 
 
-def _of_two_formats(module: LiveModule, shape: tuple[int, ...]) -> Exported | None:
-    """What is said of a module whose graph no runtime takes, since it casts inside; None where it does not."""
-    inside = module.narrow_inside({"x": np.zeros(shape, np.float32)})
+def _of_two_formats(module: LiveModule, shape: tuple[int, ...], findings: Findings) -> Exported | None:
+    """What is said of a module whose graph no runtime takes, since it casts inside; None where that is not so."""
+    unseen = any(each.kind == "values-not-seen" for each in findings.errors())
+    inside = module.narrow_inside({"x": np.zeros(shape, np.float32)}) if unseen else {}
     if not inside:
         return None
     problem = (
         f"it casts to {' and '.join(inside)} inside, whatever x is, and goes on in another format: it is no layer of "
-        f"one. Give all its parts one, as dtype=jnp.{[*inside][0]} or none at all does"
+        f"one. Give all its parts one, as dtype=jnp.{next(iter(inside))} or none at all does"
     )
     return Exported(problem=problem, where=next(filter(None, inside.values()), ""))
 
