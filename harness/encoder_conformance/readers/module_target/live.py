@@ -96,6 +96,8 @@ class LiveModule(ABC):
     """Its class, with the Python module."""
     aliases: Mapping[str, str] = {}
     """The other names of a parameter that several have → its first."""
+    heard: Mapping[str, str] = {}
+    """A parameter → what its owner calls it, where its framework has another name for it."""
     seeded: bool = False
     """Whether it draws the same random numbers in every call."""
     supplied: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
+from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of
 from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
@@ -49,6 +50,9 @@ class KerasModule(HeldModule):
         super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
         self.layer, self._weights, self._call, self._by_policy = layer, list(layer.weights), call, False
         self._told: Mapping[str, bool] = {}
+        attributes = attributes_of(layer)
+        pairs = zip(self.names, self._weights, strict=True)
+        self.heard = {name: attributes[id(weight)] for name, weight in pairs if id(weight) in attributes}
         self.formats = {name: str(weight.dtype) for name, weight in zip(self.names, self._weights, strict=True)}
         self.formats |= {f"{name}, its policy": each.compute_dtype for name, each in walk(FRAMEWORK.tree, layer)}
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
