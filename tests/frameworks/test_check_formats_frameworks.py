@@ -190,8 +190,8 @@ def test_two_parameters_of_keras_that_are_one_are_named() -> None:
 @pytest.mark.release
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_a_map_that_does_another_s_work_is_told_by_the_attribute_that_it_is(exchanged: bool) -> None:
-    made = runpy.run_path(str(HERE / "gathered_keras.py"))["ByAttribute"](exchanged)
-    assert [own for own, _, _ in shown(made).misnamed] == (["wk.kernel", "wq.kernel"] if exchanged else [])
+    found = shown(KERAS["ByAttribute"](exchanged))
+    assert [own for own, _, _ in found.misnamed] == (["wk.kernel", "wq.kernel"] if exchanged else [])
 
 
 # ------------------------------------------------------------------------------- Flax
