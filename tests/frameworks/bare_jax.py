@@ -177,16 +177,17 @@ def norm(x: jax.Array, p: Any, epsilon: float) -> jax.Array:
 
 
 def layer(p: Any, x: jax.Array, mask: Any = None, *, epsilon: float = 1e-5, head: float = (D // H) ** 0.5,
-          activation: Any = jax.nn.relu) -> jax.Array:  # fmt: skip
+          activation: Any = jax.nn.relu, normed: Any = norm,
+          turned: Any = lambda t: t) -> jax.Array:  # fmt: skip
     """A post-norm layer as a function of a tree of arrays; a mask [B, S] is true at padding."""
     q, k, v = (jnp.einsum("bsd,dhk->bhsk", x, p[n]["w"]) + p[n]["b"][:, None] for n in ("wq", "wk", "wv"))
-    scores = jnp.einsum("bhik,bhjk->bhij", q, k) / head
+    scores = jnp.einsum("bhik,bhjk->bhij", turned(q), turned(k)) / head
     if mask is not None:
         scores = jnp.where(mask[:, None, None, :], -jnp.inf, scores)
     context = jnp.einsum("bhij,bhjk->bhik", jax.nn.softmax(scores), v)
-    x = norm(x + jnp.einsum("bhik,hkd->bid", context, p["wo"]["w"]) + p["wo"]["b"], p["n1"], epsilon)
+    x = normed(x + jnp.einsum("bhik,hkd->bid", context, p["wo"]["w"]) + p["wo"]["b"], p["n1"], epsilon)
     hidden = activation(x @ p["up"]["w"] + p["up"]["b"])
-    return norm(x + hidden @ p["down"]["w"] + p["down"]["b"], p["n2"], epsilon)
+    return normed(x + hidden @ p["down"]["w"] + p["down"]["b"], p["n2"], epsilon)
 
 
 def parameters() -> Any:

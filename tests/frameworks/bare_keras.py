@@ -134,3 +134,23 @@ def pointwise() -> Any:
 
 class _Hidden(Block):
     """Its name would begin a scope of TensorFlow's graphs, which begins with no underscore."""
+
+
+class ByAttribute(keras.layers.Layer):
+    """Its maps have names as attributes alone: Keras calls them dense and dense_1. `exchanged`: wq makes the keys."""
+
+    def __init__(self, exchanged: bool = False) -> None:
+        super().__init__()
+        self.wq, self.wk, self.wv, self.wo, self.down = (keras.layers.Dense(D) for _ in range(5))
+        self.up, self.exchanged = keras.layers.Dense(24, activation="relu"), exchanged
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+
+    def call(self, x: Any) -> Any:
+        n = keras.ops.shape(x)[1]
+        maps = (self.wk, self.wq, self.wv) if self.exchanged else (self.wq, self.wk, self.wv)
+        heads = [keras.ops.reshape(each(x), (-1, n, H, D // H)) for each in maps]
+        q, k, v = (keras.ops.transpose(each, (0, 2, 1, 3)) for each in heads)
+        weights = keras.ops.softmax(keras.ops.matmul(q, keras.ops.transpose(k, (0, 1, 3, 2))) / (D // H) ** 0.5)
+        context = keras.ops.transpose(keras.ops.matmul(weights, v), (0, 2, 1, 3))
+        x = self.norm1(x + self.wo(keras.ops.reshape(context, (-1, n, D))))
+        return self.norm2(x + self.down(self.up(x)))

@@ -57,6 +57,7 @@ CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
 DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)
 DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
+POOLED = "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_gathered.py:"
 STRANGERS = ("cases_strangers.py:",)
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
@@ -180,6 +181,15 @@ DUE: dict[str, dict[str, Due]] = {
         "TokenIds": layers("layers.0", "It is like layers.0"),
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
+    },
+    "cases_gathered": {
+        "Excited": beyond(*POOLED),
+        "WithTheLargest": beyond(*POOLED),
+        "NormedOverPositions": beyond(*POOLED),
+        "Skewed": beyond("a column to its scores, to shift them by distance", "cases_gathered.py:"),
+        "MasksOfThreeForms": right("post-norm", "self_attn_bias", "self_attn_mask", "key_padding_mask"),
+        "OfValuesKeysAndQueries": right("it is called with keys: x again; queries: x again", "mask (true = attend)"),
+        "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
     },
     "cases_strangers": {
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),

@@ -187,6 +187,13 @@ def test_two_parameters_of_keras_that_are_one_are_named() -> None:
     assert due in said(found)
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_map_that_does_another_s_work_is_told_by_the_attribute_that_it_is(exchanged: bool) -> None:
+    found = shown(KERAS["ByAttribute"](exchanged))
+    assert [own for own, _, _ in found.misnamed] == (["wk.kernel", "wq.kernel"] if exchanged else [])
+
+
 # ------------------------------------------------------------------------------- Flax
 
 
@@ -210,6 +217,48 @@ def test_a_module_of_linen_that_computes_in_bfloat16_is_read_in_float32_and_aske
     assert found.proof is not None
     assert found.proof.holds
     assert not [each for each in findings_of(found) if each.severity == "error"], said(found)
+
+
+class NarrowBranches(nnx.Module):
+    """Its branches compute in bfloat16; x skips them in the format that it has, and the answer is in that."""
+
+    def __init__(self) -> None:
+        narrow: dict[str, Any] = {"dtype": jnp.bfloat16, "rngs": nnx.Rngs(0)}
+        self.norm1, self.norm2 = nnx.RMSNorm(D, **narrow), nnx.RMSNorm(D, **narrow)
+        self.attention = nnx.MultiHeadAttention(H, D, decode=False, **narrow)
+        self.up, self.down = nnx.Linear(D, 24, **narrow), nnx.Linear(24, D, **narrow)
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        x = x + self.attention(self.norm1(x), mask=mask)
+        return x + self.down(nnx.silu(self.up(self.norm2(x))))
+
+
+@pytest.mark.release
+def test_a_module_whose_branches_compute_in_bfloat16_is_read_in_float32_and_asked_in_that_too() -> None:
+    """The format of its answer in float32 does not tell that."""
+    found = shown(NarrowBranches())
+    assert found.as_given == "bfloat16"
+    assert found.dtypes[-1] == "bfloat16"
+    assert found.proof is not None
+    assert found.proof.holds
+    assert not [each for each in findings_of(found) if each.severity == "error"], said(found)
+
+
+class NarrowAttention(NarrowBranches):
+    """Its attention alone computes in bfloat16, whatever x is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rngs = nnx.Rngs(0)
+        self.norm1, self.norm2 = nnx.RMSNorm(D, rngs=rngs), nnx.RMSNorm(D, rngs=rngs)
+        self.up, self.down = nnx.Linear(D, 24, rngs=rngs), nnx.Linear(24, D, rngs=rngs)
+
+
+@pytest.mark.release
+def test_a_module_of_which_a_part_computes_in_bfloat16_is_told_so() -> None:
+    found = shown(NarrowAttention())
+    assert "it casts to bfloat16 inside, whatever x is" in said(found)
+    assert "RuntimeTypeError" not in said(found)
 
 
 @pytest.mark.release

@@ -83,7 +83,7 @@ def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding
         case "elsewhere":
             message = f"{name} changes the output, and hides no position from attention ({mask.form})"
             known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
-            hint = "what it flags is still attended to: a mask belongs to the scores, before their softmax"
+            hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
             severity, message = "error" if known else "warning", f"{message}: it is judged without"
             return _finding(severity, "mask-not-of-scores", message, hint, argument=name, form=mask.form)
         case "replaces":

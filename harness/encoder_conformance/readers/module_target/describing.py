@@ -14,6 +14,7 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND
 def described(found: Examination) -> ModuleDescription:
     """The description but for the source of an adapter, which crosses the border as a tensor."""
     exported, semantics, sources = found.exported, found.semantics, _sources(found)
+    heard = found.module.heard
     return ModuleDescription(
         layer=found.layer,
         facts=exported.facts,
@@ -37,7 +38,7 @@ def described(found: Examination) -> ModuleDescription:
         aliases=dict(found.module.aliases),
         **_of_twice(found),
         untrained=found.module.untrained,
-        misnamed=tuple(misnamed({name: source.own for name, source in sources.items()})),
+        misnamed=tuple(misnamed({name: heard.get(each.own, each.own) for name, each in sources.items()})),
         proof=found.proof,
         searched=found.searched,
         **_answering(found),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance import Masks
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -15,6 +16,7 @@ from encoder_conformance.readers.module_target.formats import format_as_given
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import head_counts
 from encoder_conformance.readers.module_target.lengths import lengths_taken, lengths_up_to_most
+from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
@@ -30,6 +32,7 @@ from encoder_conformance.readers.module_target.reading import (
     with_its_window,
 )
 from encoder_conformance.readers.module_target.repeating import chance_in
+from encoder_conformance.readers.module_target.returned import lists_noted
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import (
@@ -41,6 +44,7 @@ from encoder_conformance.readers.module_target.ways import other_answers, refuse
 from encoder_conformance.readers.module_target.weights_kept import refuse_written
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 
@@ -76,6 +80,16 @@ def examine(
         return found
 
 
+def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Array) -> tuple[Finding, ...]:
+    """What is to be known of it, and of what it returns."""
+    with lists_noted() as lengths:
+        module.run({"x": x})
+    if not lengths:
+        return framework.notes(given)
+    said = f"it gives a list of {lengths[0]} tensors of the shape of x, as of all its layers: the last is asked"
+    return (*framework.notes(given), noted("output-chosen", said, listed=lengths[0]))
+
+
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     given = framework.built(given, told)
@@ -98,7 +112,8 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
         without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
         exported = exported if without.layer is None else without
-    exported, notes = exported if lengths else with_its_window(read, semantics, exported), framework.notes(given)
+    exported = exported if lengths else with_its_window(read, semantics, exported)
+    notes = _notes(framework, given, read, x)
     if not lengths:
         refuse_one_length(read, x, exported)
     if not (lengths or module.called_with) and exported.layer is not None:

@@ -92,12 +92,26 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         problem = "; ".join(said) or "no layer was found in its graph"
         where = lines.of_problems(errors)
         features = tuple(dict.fromkeys(findings.features))
-        return Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
+        seen = Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
+        return _of_two_formats(module, shape, findings) or seen
     taken_for = tuple(lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+
+
+def _of_two_formats(module: LiveModule, shape: tuple[int, ...], findings: Findings) -> Exported | None:
+    """What is said of a module whose graph no runtime takes, since it casts inside; None where that is not so."""
+    unseen = any(each.kind == "values-not-seen" for each in findings.errors())
+    inside = module.narrow_inside({"x": np.zeros(shape, np.float32)}) if unseen else {}
+    if not inside:
+        return None
+    problem = (
+        f"it casts to {' and '.join(inside)} inside, whatever x is, and goes on in another format: it is no layer of "
+        f"one. Give all its parts one, as dtype=jnp.{next(iter(inside))} or none at all does"
+    )
+    return Exported(problem=problem, where=next(filter(None, inside.values()), ""))
 
 
 _BESIDE = {

@@ -20,11 +20,12 @@ def format_as_given(module: LiveModule, x: Array) -> DtypeName | None:
     Raises BadTarget for parameters in several formats with which it takes no x.
     """
     held = {*module.formats.values()} & {*FORMATS}
-    computed = _output_format(module, x)
-    if held in _PLAIN and computed in ("float32", "float64"):
+    computed, inside = _output_format(module, x), module.narrow_inside({"x": x})
+    plain = held in _PLAIN and computed in ("float32", "float64")
+    if plain and not inside:
         return None
     problem = ""
-    for name in _narrowest_first({*held, computed} & {*FORMATS}):
+    for name in _narrowest_first({*(inside if plain else (*held, computed))} & {*FORMATS}):
         module.own_format = name
         try:
             as_given = module.in_dtype(name)
@@ -33,6 +34,8 @@ def format_as_given(module: LiveModule, x: Array) -> DtypeName | None:
         except ExecutionError as error:
             problem = problem or str(error)
     module.own_format = ""
+    if plain:
+        return None  # it goes on in a wide one: what it casts to inside is seen where it is read
     named = " and ".join(_narrowest_first(held))
     said = problem or f"it answers in {computed}"
     hint = "give it in one format, and that is judged: .to(torch.float32), say"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,11 @@ from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.returned import like_x
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
-RETURNS = "it returns"
-"""The beginning of what is said of an answer that has not the shape of x."""
 USUAL_WIDTHS = (64, 32, 16, 128)
 """Values of d_model that a module which says none is tried with."""
 Feeds = Mapping[str, Array]
@@ -97,6 +96,8 @@ class LiveModule(ABC):
     """Its class, with the Python module."""
     aliases: Mapping[str, str] = {}
     """The other names of a parameter that several have → its first."""
+    heard: Mapping[str, str] = {}
+    """A parameter → what its owner calls it, where its framework has another name for it."""
     seeded: bool = False
     """Whether it draws the same random numbers in every call."""
     supplied: tuple[str, ...] = ()
@@ -179,6 +180,11 @@ class LiveModule(ABC):
     def in_dtype(self, dtype: str) -> "LiveModule":
         """Another copy; in `own_format` with its parameters as they were given. Raises ExecutionError if it has
         none."""
+
+    def narrow_inside(self, feeds: Feeds) -> Mapping[str, str]:
+        """The narrow formats that it casts to by itself → the line where it first does, of a framework whose copies in
+        others then compute without; empty where it does not, or its framework does not show that."""
+        return {}
 
     @abstractmethod
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
@@ -309,27 +315,3 @@ def pieces(flat: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
         size = int(np.prod(shape))
         yield np.ascontiguousarray(flat[at : at + size]).reshape(shape)  # a number by itself stays one
         at += size
-
-
-def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
-    """The first tensor of the shape of x in what a module returns. Raises ExecutionError."""
-    found = [value for value in leaves(answer) if is_tensor(value)]
-    for value in found:
-        if tuple(value.shape) == tuple(x.shape):
-            return value
-    shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
-    raise ExecutionError(f"{RETURNS} {shapes}, and x is {list(x.shape)}")
-
-
-def leaves(answer: Any) -> Iterator[Any]:
-    """The values in tuples, lists and mappings, in order."""
-    if isinstance(answer, Mapping):
-        for value in answer.values():
-            yield from leaves(value)
-    elif isinstance(answer, (tuple, list)):
-        for value in answer:
-            yield from leaves(value)
-    elif is_dataclass(answer) and not isinstance(answer, type):
-        yield from leaves([getattr(answer, each.name) for each in fields(answer)])
-    else:
-        yield answer

@@ -10,7 +10,8 @@ import numpy as np
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.live import RETURNS, LiveModule, Signature
+from encoder_conformance.readers.module_target.live import LiveModule, Signature
+from encoder_conformance.readers.module_target.returned import RETURNS
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.ports import Interface

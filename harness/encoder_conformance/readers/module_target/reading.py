@@ -17,8 +17,8 @@ _MANY = 92
 """Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
 
 
-_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest"}
-"""What is found in a graph, and may be of a part that no layer has."""
+_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded"}
+"""What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is."""
 _TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "batch", "relative"}
 """Parts that no layer has, whatever else is there."""
 

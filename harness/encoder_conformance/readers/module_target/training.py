@@ -30,6 +30,18 @@ def with_dropout(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: Dtyp
         return _answer("not-asked", f"gradients with dropout on were not asked: in training {error_line(error)}")
 
 
+def without_dropout(module: LiveModule, feeds: Feeds, cotangent: Array, dtype: DtypeName) -> WayBackAnswer | None:
+    """The same in eval mode, of a module that is not known to have another: that its gradients are those of its output.
+    None where they are not, or none are given: the gradients of cases tell that."""
+    try:
+        nearest = _nearest(module, feeds, cotangent, dtype)
+    except Exception:  # whatever a module does that has no gradients
+        return None
+    if nearest.distance > FAR[dtype]:
+        return None
+    return WayBackAnswer(name="gradient", outcome="pass", distance=nearest.distance)
+
+
 def drops_nothing(module: LiveModule, feeds: Feeds, in_eval: Array, dtype: DtypeName) -> WayBackAnswer | None:
     """An error where a module says what it drops, and its output in training is that in evaluation; else None.
 

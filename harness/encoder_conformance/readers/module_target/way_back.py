@@ -12,7 +12,7 @@ from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.proving import Bench, parameters_for
-from encoder_conformance.readers.module_target.training import drops_nothing, with_dropout
+from encoder_conformance.readers.module_target.training import drops_nothing, with_dropout, without_dropout
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
@@ -26,8 +26,12 @@ def way_back(found: Examination) -> tuple[WayBackAnswer, ...]:
         asked = _of_framework(bench.module, feeds, _masked(found, bench), cotangent)
         if any(answer.name == "written-into" and answer.outcome == "fail" for answer in asked):
             return tuple(asked)  # the numbers of whatever else is asked of it are those of other questions
-        of_training = (with_dropout(bench.module, feeds, cotangent, bench.dtype), *_drawn(bench, feeds))
-        return (*asked, *of_training)
+        of_training = [with_dropout(bench.module, feeds, cotangent, bench.dtype)]
+        if of_training[0].outcome == "not-asked" and (
+            own := without_dropout(bench.module, feeds, cotangent, bench.dtype)
+        ):
+            of_training.append(own)
+        return (*asked, *of_training, *_drawn(bench, feeds))
 
 
 def _drawn(bench: Bench, feeds: Feeds) -> Iterator[WayBackAnswer]:

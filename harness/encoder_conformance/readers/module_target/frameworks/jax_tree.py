@@ -21,7 +21,7 @@ from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 from encoder_conformance.readers.module_target.frameworks.jax_export import exported
 from encoder_conformance.readers.module_target.frameworks.jax_lines import LIBRARIES, LinesByValue, frames_of
-from encoder_conformance.readers.module_target.frameworks.jax_widened import widened
+from encoder_conformance.readers.module_target.frameworks.jax_widened import narrow_steps, widened
 from encoder_conformance.readers.module_target.live import (
     Feeds,
     HeldModule,
@@ -243,6 +243,12 @@ class JaxModule(HeldModule):
     def takes(self, x: Array) -> bool:
         """Before it is compiled, which takes longer than all else."""
         return self.of.takes(x) and super().takes(x)
+
+    def narrow_inside(self, feeds: Feeds) -> Mapping[str, str]:
+        """By `dtype` of a module of Flax, or by a cast."""
+        program = jax.make_jaxpr(self.program.output)(self.tree(), arrays(feeds)).jaxpr
+        steps = reversed([*narrow_steps(program)])  # the first has the last word
+        return {name: line_in(frames_of(step), LIBRARIES) or "" for name, step in steps}
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         tree = self.tree()

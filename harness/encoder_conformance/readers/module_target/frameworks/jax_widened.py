@@ -1,7 +1,7 @@
 """Computes a function of JAX without its narrow formats: where a module casts to bfloat16 by itself, its copy in
 float32 casts to float32."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -29,6 +29,19 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
         return jax.tree.unflatten(jax.tree.structure(shape), answers)
 
     return wide
+
+
+def narrow_steps(program: Any) -> Iterator[tuple[str, Any]]:
+    """The steps of a program, or of several in a list, that give numbers in a narrow format, each with its name; those
+    inside of a step stand before it."""
+    if isinstance(program, (list, tuple)):
+        for each in program:
+            yield from narrow_steps(each)
+    for step in getattr(getattr(program, "jaxpr", program), "eqns", ()):
+        for parameter in step.params.values():
+            yield from narrow_steps(parameter)
+        formats = {getattr(each.aval, "dtype", None) for each in step.outvars}
+        yield from ((str(each), step) for each in formats & _NARROW)
 
 
 def called_program(step: Any) -> tuple[Any, Sequence[Any]] | None:
@@ -67,7 +80,7 @@ class _Wide:
     def _answers(self, step: Any, given: list[Any]) -> list[Any]:
         if (called := called_program(step)) is not None:
             return self.evaluated(*called, given)
-        if any(self._is_narrow_inside(each) for each in step.params.values()):
+        if next(narrow_steps([*step.params.values()]), None) is not None:
             raise NotImplementedError(f"{step.primitive.name} computes in a narrow format")
         return answers_of(step, given, self._wide)
 
@@ -78,11 +91,3 @@ class _Wide:
         """A parameter of a step: a narrow format is the wide one."""
         is_format = isinstance(parameter, (jnp.dtype, type)) and parameter in _NARROW
         return jnp.dtype(self._format) if is_format else parameter
-
-    def _is_narrow_inside(self, parameter: Any) -> bool:
-        """Whether it is a program, or several, with a number in a narrow format."""
-        if isinstance(parameter, (list, tuple)):
-            return any(map(self._is_narrow_inside, parameter))
-        program = getattr(parameter, "jaxpr", parameter)
-        steps = getattr(program, "eqns", ())
-        return any(getattr(each.aval, "dtype", None) in _NARROW for step in steps for each in step.outvars)

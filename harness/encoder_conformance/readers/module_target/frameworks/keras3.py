@@ -4,7 +4,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_stack
 from typing import Any
@@ -21,18 +21,12 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
-from encoder_conformance.readers.module_target.live import (
-    Feeds,
-    HeldModule,
-    LiveModule,
-    Seen,
-    Signature,
-    joined,
-    leaves,
-    like_x,
-)
+from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
+from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of
+from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
+from encoder_conformance.readers.module_target.returned import leaves, like_x
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -56,6 +50,9 @@ class KerasModule(HeldModule):
         super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
         self.layer, self._weights, self._call, self._by_policy = layer, list(layer.weights), call, False
         self._told: Mapping[str, bool] = {}
+        attributes = attributes_of(layer)
+        pairs = zip(self.names, self._weights, strict=True)
+        self.heard = {name: attributes[id(weight)] for name, weight in pairs if id(weight) in attributes}
         self.formats = {name: str(weight.dtype) for name, weight in zip(self.names, self._weights, strict=True)}
         self.formats |= {f"{name}, its policy": each.compute_dtype for name, each in walk(FRAMEWORK.tree, layer)}
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
@@ -210,7 +207,7 @@ class _Predicting(_Held):
     def _answer(self, feeds: Feeds) -> Array:
         """Raises ExecutionError where a mask is given that is no input of the model: predict gives it x alone."""
         masks = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items() if name != "x"}
-        if isinstance(self._call, _WithEveryInput):
+        if isinstance(self._call, WithEveryInput):
             given = self._call.given(keras.ops.convert_to_tensor(feeds["x"]), masks)
             answer = self.layer.predict_on_batch(given if len(given) > 1 else given[0])
         elif masks:
@@ -272,28 +269,6 @@ def _in_float32(layer: Any) -> Generator[None]:
             each.dtype_policy = policy
 
 
-@dataclass(frozen=True)
-class _WithEveryInput:
-    """Calls a functional model; a mask that is not fed has one number everywhere."""
-
-    model: Any
-    x_name: str
-    open_number: int
-
-    def __call__(self, x: Any, *, training: bool = False, **masks: Any) -> Any:
-        given = self.given(x, masks)
-        return self.model(given if len(given) > 1 else given[0], training=training)
-
-    def given(self, x: Any, masks: Mapping[str, Any]) -> list[Any]:
-        """Its inputs, in its order."""
-        fed = {**masks, self.x_name: x}
-        return [fed[each.name] if each.name in fed else self._opened(each, x) for each in self.model.inputs]
-
-    def _opened(self, each: Any, x: Any) -> Any:
-        shape = [int(x.shape[0]), *(int(x.shape[1]) if size is None else size for size in each.shape[1:])]
-        return keras.ops.full(shape, self.open_number, dtype=each.dtype)
-
-
 class _KerasTree:
     def children(self, module: Any) -> Mapping[str, Any]:
         return {each.name: each for each in module._layers if not isinstance(each, keras.layers.InputLayer)}
@@ -351,9 +326,7 @@ class _Keras(ModuleFramework):
             raise BadTarget(problem, "--at names a part of a model", "takes-no-x")
         signature = Signature(inputs[0].name, tuple(each.name for each in model.inputs if each is not inputs[0]))
         x = np.random.default_rng(0).normal(size=(BATCH, SEQUENCE, inputs[0].shape[-1])).astype(np.float32)
-        openings = (_WithEveryInput(model, signature.x, number) for number in (1, 0))
-        made = [KerasModule(model, signature, _values(model), call) for call in openings]
-        return next((each for each in made if _mixes(each, x)), made[0])
+        return opened(model, signature.x, x, lambda call: KerasModule(model, signature, _values(model), call))
 
     def notes(self, module: Any) -> tuple[Finding, ...]:
         return ()
@@ -375,17 +348,6 @@ def _is_functional(module: Any) -> bool:
 
 def _values(layer: Any) -> list[Array]:
     return [np.asarray(keras.ops.convert_to_numpy(weight.value)).astype(np.float32) for weight in layer.weights]
-
-
-def _mixes(module: KerasModule, x: Array) -> bool:
-    """Whether a position changes others: no mask hides all."""
-    try:
-        other = x.copy()
-        other[:, -1] += 1
-        before, after = (module.run({"x": each})["output"] for each in (x, other))
-        return bool(np.isfinite(before).all() and np.abs(after - before)[:, 0].max() > 0)
-    except ExecutionError:
-        return False
 
 
 FRAMEWORK = _Keras()

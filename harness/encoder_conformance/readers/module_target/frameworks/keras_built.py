@@ -71,13 +71,18 @@ def _is_symbol(value: Any) -> bool:
 
 def _another(layer: Any) -> Any:
     """One made in the same way, to be tried: a wrong width leaves parts built. The layer itself where that is not
-    known."""
-    with suppress(Exception):
-        return type(layer).from_config(layer.get_config())
-    with suppress(Exception):  # one that takes its own arguments alone, and no name
-        config, taken = layer.get_config(), inspect.signature(type(layer)).parameters
-        return type(layer)(**{name: value for name, value in config.items() if name in taken})
-    return layer
+    known. Its parts are of its own policy, as they are where that was everybody's."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(layer.dtype_policy)
+    try:
+        with suppress(Exception):
+            return type(layer).from_config(layer.get_config())
+        with suppress(Exception):  # one that takes its own arguments alone, and no name
+            config, taken = layer.get_config(), inspect.signature(type(layer)).parameters
+            return type(layer)(**{name: value for name, value in config.items() if name in taken})
+        return layer
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def _bundled(layer: Any, signature: Signature) -> Arrangement | None:

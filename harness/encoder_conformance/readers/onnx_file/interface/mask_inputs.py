@@ -18,7 +18,7 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
     padded = [mask for mask in semantics.masks if mask.polarity and "Q" not in mask.letters]
     attending = [mask for mask in semantics.masks if mask.polarity and "Q" in mask.letters]
     biased = next((mask for mask in attending if mask.polarity and mask.polarity.meaning == "additive"), None)
-    hiding = next((mask for mask in attending if mask is not biased), biased)
+    hiders = [*(mask for mask in attending if mask is not biased), *([biased] if biased else [])]
     full = B, num_heads, S, S
     feeds = {mask.name: _open(mask, full) for mask in semantics.masks}
     valid, allowed, bias = masks.valid(), masks.joined(num_heads), masks.added(num_heads)
@@ -26,12 +26,14 @@ def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_head
     if valid is not None:
         for mask in padded:
             feeds[mask.name] = _placed(_broadcast(valid[:, None, None, :], full), mask)
-    if valid is not None and not padded and hiding is None:
+    if valid is not None and not padded and not hiders:
         raise UnsupportedMask("a padding mask is given, and the file has no input for any mask")
-    if hiding is not None:
+    if hiders:
         whole = apart if padded else allowed  # what another mask says is not said twice: each has to do its own
         if whole is not None:
-            feeds[hiding.name] = _placed(_broadcast(whole, full), hiding)
+            wide = _broadcast(whole, full)
+            hiding = next((mask for mask in hiders if not _lacking(wide, mask)), hiders[0])
+            feeds[hiding.name] = _placed(wide, hiding)
     elif apart is not None:
         raise UnsupportedMask("an attention mask is given, and the file has no input for one")
     if bias is not None:

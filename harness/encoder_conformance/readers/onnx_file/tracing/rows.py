@@ -47,4 +47,13 @@ def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple
             kept = tuple(1 if a in axes else size for a, size in enumerate(index.shape))
             return axis, width, rows[:, 0].reshape(kept)
     what = "scores" if len(operation.shape) == 4 else "features"
-    raise UnsupportedPattern(f"a reduction or norm over something else than the {what} of one row")
+    reason = f"a reduction or norm over something else than the {what} of one row"
+    raise UnsupportedPattern(reason, "pooled" if _is_across_rows(operation, grouped) else None)
+
+
+def _is_across_rows(operation: Operation, grouped: Array) -> bool:
+    """Whether each group [groups, elements] is of features of several positions, each of them as often."""
+    if len(operation.shape) == 4:
+        return False
+    rows = grouped // operation.shape[-1]
+    return bool((rows.max(1) > rows.min(1)).all())

@@ -13,7 +13,7 @@ Feature = Literal[
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
     "padded", "skip_twice",
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
-    "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions",
+    "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -35,8 +35,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"give them by a mask of numbers [batch, heads, sequence, sequence], or {_SOURCE}",
     ),
     "padded": (
-        "it adds positions or features that are not x's, as registers or to fill windows; the specification has each "
-        "position's own",
+        "it adds positions or features that are not x's, as registers or to fill windows, or a column to its scores, "
+        "to shift them by distance; the specification has each position's own",
         _SOURCE,
     ),
     "own_keys": (
@@ -155,6 +155,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "it norms over positions, too (GroupNorm, InstanceNorm); the specification norms each position's own",
         _SOURCE,
     ),
+    "pooled": (
+        "a mean, a maximum, a norm or a softmax is taken over the positions, as in squeeze-and-excitation, pooling and "
+        "linear attention; in the specification attention alone mixes them",
+        _SOURCE,
+    ),
     "relative": (
         "what depends on x is multiplied with vectors that do not, as with those of positions, or at random; scores "
         "are of queries and keys alone",
@@ -213,7 +218,7 @@ BEYOND: tuple[Feature, ...] = (
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
-    *("gated_attention", "own_keys", "over_positions", "one_gain"),
+    *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {

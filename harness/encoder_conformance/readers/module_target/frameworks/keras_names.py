@@ -1,0 +1,27 @@
+"""The attributes of a Keras layer in which its weights lie: its parts' own names are often a class and a number."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+
+def attributes_of(layer: Any) -> dict[int, str]:
+    """The id of a weight → the path of attributes to it, `mha.wq.kernel`; of one that lies in no attribute none."""
+    found: dict[int, str] = {}
+    for path, part in _parts(layer, "", {id(layer)}):
+        for weight in part.weights:
+            found.setdefault(id(weight), f"{path}.{weight.name}")
+    return found
+
+
+def _parts(layer: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """The parts that are the user's attributes, each once, those inside of one before it. `seen`: the ids of others."""
+    for name, value in vars(layer).items():
+        several = isinstance(value, (list, tuple))
+        for number, each in enumerate(value if several else [value]):
+            if isinstance(each, keras.layers.Layer) and not name.startswith("_") and id(each) not in seen:
+                seen.add(id(each))
+                path = f"{prefix}{name}.{number}" if several else f"{prefix}{name}"
+                yield from _parts(each, f"{path}.", seen)
+                yield path, each

@@ -1,0 +1,66 @@
+"""The tensor of the shape of x in what a module returns."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+
+RETURNS = "it returns"
+"""The beginning of what is said of an answer that has not the shape of x."""
+_LISTED: ContextVar[list[int] | None] = ContextVar("listed", default=None)
+
+
+def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
+    """The first tensor of the shape of x; of a list of nothing but such, as of all layers of a stack, the last.
+
+    Raises ExecutionError.
+    """
+
+    def is_alike(value: Any) -> bool:
+        return is_tensor(value) and tuple(value.shape) == tuple(x.shape)
+
+    found = [value for value in leaves(_of_the_last(answer, is_alike)) if is_tensor(value)]
+    for value in found:
+        if is_alike(value):
+            return value
+    shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
+    raise ExecutionError(f"{RETURNS} {shapes}, and x is {list(x.shape)}")
+
+
+def _of_the_last(answer: Any, is_alike: Callable[[Any], bool]) -> Any:
+    """The answer, with the last tensor alone in the place of such a list."""
+    if isinstance(answer, tuple):
+        return tuple(_of_the_last(each, is_alike) for each in answer)
+    if not isinstance(answer, list) or len(answer) < 2 or not all(map(is_alike, answer)):
+        return answer
+    if (noted := _LISTED.get()) is not None:
+        noted.append(len(answer))
+    return answer[-1]
+
+
+@contextmanager
+def lists_noted() -> Generator[list[int]]:
+    """The lengths of the lists of which the last tensor is taken; nothing of a call whose program is kept."""
+    noted: list[int] = []
+    token = _LISTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _LISTED.reset(token)
+
+
+def leaves(answer: Any) -> Iterator[Any]:
+    """The values in tuples, lists and mappings, in order."""
+    if isinstance(answer, Mapping):
+        for value in answer.values():
+            yield from leaves(value)
+    elif isinstance(answer, (tuple, list)):
+        for value in answer:
+            yield from leaves(value)
+    elif is_dataclass(answer) and not isinstance(answer, type):
+        yield from leaves([getattr(answer, each.name) for each in fields(answer)])
+    else:
+        yield answer

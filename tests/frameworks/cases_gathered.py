@@ -1,0 +1,103 @@
+"""Layers of which a thing more is done than a layer of the specification does, as blocks of public repositories do."""
+
+import torch
+from cases_plain import Plain, PlainPost
+from torch import Tensor, nn
+
+
+class Excited(Plain):
+    """Each feature is multiplied by a gate that is computed of its mean over the positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Linear(self.D, 4), nn.Linear(4, self.D)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        y = super().ffn(x)
+        pooled = y.mean(1, keepdim=True)  # here
+        return y * torch.sigmoid(self.excite(torch.relu(self.squeeze(pooled))))
+
+
+class WithTheLargest(PlainPost):
+    """The largest of each feature over the positions is added."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        y = super().ffn(x)
+        return y + y.amax(1, keepdim=True)
+
+
+class NormedOverPositions(Plain):
+    def norm(self) -> nn.Module:
+        return _OverPositions(self.D)
+
+
+class _OverPositions(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(1, keepdim=True)
+        return self.weight * centred / torch.sqrt(centred.square().mean(1, keepdim=True) + 1e-5) + self.bias
+
+
+class Skewed(Plain):
+    """Queries are multiplied with a vector for each distance, and the products shifted by padding and reshaping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.distances = nn.Parameter(torch.randn(512, self.D // self.H))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        b, h, n, _ = q.shape
+        by_distance = q @ self.distances[512 - n :].T
+        shifted = nn.functional.pad(by_distance, (1, 0)).reshape(b, h, n + 1, n)[:, :, 1:]
+        scores, bias = (q @ k.transpose(-1, -2) + shifted) / q.shape[-1] ** 0.5, self.bias(n, ignore)
+        return (scores if bias is None else scores + bias).softmax(-1) @ v
+
+
+class MasksOfThreeForms(PlainPost):
+    """Numbers for each item and head are added to its scores, others for all items, and keys are hidden."""
+
+    def forward(
+        self,
+        x: Tensor,
+        self_attn_bias: Tensor | None = None,
+        self_attn_mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        self.added = self_attn_bias, self_attn_mask
+        return self.layer(x, key_padding_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        padding = super().bias(n, ignore)
+        given = [each for each in (*self.added, padding) if each is not None]
+        return sum(given[1:], given[0]) if given else None
+
+
+class GivesEachLayer(nn.Module):
+    """A stack that gives what each of its layers gives, in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([PlainPost(), PlainPost()])
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> list[Tensor]:
+        given = []
+        for layer in self.layers:
+            x = layer(x, padding)
+            given.append(x)
+        return given
+
+
+class OfValuesKeysAndQueries(PlainPost):
+    """What its owner gives three times over, the values first."""
+
+    def forward(self, values: Tensor, keys: Tensor, queries: Tensor, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+        q, k, v = self.split(self.q(queries)), self.split(self.k(keys)), self.split(self.v(values))
+        scores = torch.einsum("nhqd,nhkd->nhqk", [q, k])
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e20)
+        context = torch.einsum("nhql,nhld->nhqd", [torch.softmax(scores / q.shape[-1] ** 0.5, dim=3), v])
+        x = self.norm1(self.o(context.transpose(1, 2).flatten(2)) + queries)
+        return self.norm2(self.ffn(x) + x)

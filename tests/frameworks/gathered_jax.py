@@ -1,0 +1,30 @@
+"""Layers in plain JAX, of which one thing is as in public repositories."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from bare_jax import D, H, layer, parameters
+
+
+def function_by_deviation() -> Any:
+    """Its norms add epsilon to the deviation."""
+
+    def normed(x: jax.Array, p: Any, epsilon: float) -> jax.Array:
+        return (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + epsilon) * p["g"] + p["b"]
+
+    return (lambda p, x, mask=None: layer(p, x, mask, normed=normed)), parameters()
+
+
+_TABLE = jnp.exp(1j * jnp.outer(jnp.arange(512), 10000.0 ** (-jnp.arange(0, D // H, 2) / (D // H))))
+
+
+def function_of_complex_angles() -> Any:
+    """It turns pairs of features by the real and the imaginary parts of a table."""
+
+    def turned(t: jax.Array) -> jax.Array:
+        cos, sin = (part[: t.shape[2]].astype(t.dtype) for part in (jnp.real(_TABLE), jnp.imag(_TABLE)))
+        even, odd = t[..., 0::2], t[..., 1::2]
+        return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(t.shape)
+
+    return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()

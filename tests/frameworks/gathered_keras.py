@@ -1,0 +1,33 @@
+"""Functional models of Keras, of which one thing is as in public repositories."""
+
+from typing import Any
+
+import keras
+from bare_keras import D, H
+
+HIDDEN = 24
+
+
+class Attention(keras.layers.Layer):
+    """Takes all in one mapping; its mask is of numbers, and 1 hides: it is added, times −1e9."""
+
+    def build(self, shapes: Any) -> None:
+        self.maps = [keras.layers.Dense(D) for _ in range(4)]
+        for each in self.maps:
+            each.build(shapes["query"])
+
+    def call(self, inputs: Any) -> Any:
+        x, mask = inputs["query"], inputs["mask"]
+        n = keras.ops.shape(x)[1]
+        heads = [keras.ops.reshape(each(x), (-1, n, H, D // H)) for each in self.maps[:3]]
+        q, k, v = (keras.ops.transpose(each, (0, 2, 1, 3)) for each in heads)
+        scores = keras.ops.matmul(q, keras.ops.transpose(k, (0, 1, 3, 2))) / (D // H) ** 0.5 + mask * -1e9
+        context = keras.ops.matmul(keras.ops.softmax(scores), v)
+        return self.maps[3](keras.ops.reshape(keras.ops.transpose(context, (0, 2, 1, 3)), (-1, n, D)))
+
+
+def functional_added() -> Any:
+    x, mask = keras.Input((None, D)), keras.Input((1, 1, None), name="padding_mask")
+    y = keras.layers.LayerNormalization(epsilon=1e-6)(x + Attention()({"query": x, "mask": mask}))
+    z = keras.layers.Dense(D)(keras.layers.Dense(HIDDEN, activation="relu")(y))
+    return keras.Model([x, mask], keras.layers.LayerNormalization(epsilon=1e-6)(y + z))
