@@ -48,4 +48,4 @@ def _arrays_in(step: Any) -> Iterator[Any]:
 
 
 def _is_complex(array: Any) -> bool:
-    return jnp.issubdtype(getattr(array, "dtype", jnp.float32), jnp.complexfloating)
+    return bool(jnp.issubdtype(getattr(array, "dtype", jnp.float32), jnp.complexfloating))
