@@ -257,16 +257,21 @@ def _eagerly(layer: Any) -> Generator[None]:
 
 @contextmanager
 def _in_float32(layer: Any) -> Generator[None]:
-    """All parts of a layer compute in float32."""
+    """All parts of a layer compute in float32, and none of its weights is rounded to the format that it has."""
     parts = [each for _, each in walk(FRAMEWORK.tree, layer) if each.compute_dtype != "float32"]
-    before = [each.dtype_policy for each in parts]
+    narrow = [each for each in layer.weights if each.dtype in ("bfloat16", "float16")]
+    before, formats = [each.dtype_policy for each in parts], [each.dtype for each in narrow]
     try:
         for each in parts:
             each.dtype_policy = "float32"
+        for weight in narrow:  # a scope without state gives each the format that its variable says
+            weight._dtype = "float32"
         yield
     finally:
         for each, policy in zip(parts, before, strict=True):
             each.dtype_policy = policy
+        for weight, format in zip(narrow, formats, strict=True):
+            weight._dtype = format
 
 
 class _KerasTree:
