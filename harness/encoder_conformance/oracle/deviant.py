@@ -235,11 +235,10 @@ def _merged(layer: Layer, by: LayerPatch) -> Layer | None:
     for key, value in patch.items():
         merged[key] = {**merged[key], **value}
     valid = Layer.model_validate(merged, strict=False)
-    epsilon = patch.get("norm", {}).get("epsilon")
-    if epsilon is None:
-        return None if valid == layer else valid
-    # A wrong implementation's epsilon is its own double, not the float32 that a right one takes it to be (L-2).
-    return valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
+    # A valid one is a float32; a module's own may be a decimal, and a wrong implementation's is its own double (L-2).
+    epsilon = patch.get("norm", {}).get("epsilon", layer.norm.epsilon)
+    edited = valid.model_copy(update={"norm": valid.norm.model_copy(update={"epsilon": epsilon})})
+    return None if edited == layer else edited
 
 
 def check_steps(deviation: Deviation, where: str) -> None:

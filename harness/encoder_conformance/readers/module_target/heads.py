@@ -59,7 +59,8 @@ def _attributes(module: LiveModule, names: Iterable[str]) -> Iterator[int]:
 
 def _with_heads(layer: Layer, num_heads: int) -> Layer:
     attention = layer.attention.model_copy(update={"num_heads": num_heads})
-    return Layer.model_validate_json(json.dumps(layer.model_copy(update={"attention": attention}).model_dump()))
+    made = Layer.model_validate_json(json.dumps(layer.model_copy(update={"attention": attention}).model_dump()))
+    return made.model_copy(update={"norm": layer.norm})  # whose epsilon may be a decimal
 
 
 def _seen(bench: Bench, layer: Layer, divisors: list[int]) -> int | None:
