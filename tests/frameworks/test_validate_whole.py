@@ -235,6 +235,14 @@ def test_a_known_layer_without_its_mask_is_judged_as_an_unknown_one_is(
     assert padding["answer"] == ("no" if status == 0 else "not asked")
 
 
+@pytest.mark.release
+def test_an_input_that_a_source_needs_and_the_file_has_not_is_named(against: Callable) -> None:
+    """ONNX's reference listed every value that it had."""
+    status, _, said = against("maskless.onnx", "right.onnx")
+    assert status == 2, said
+    assert "it needs 'attention_mask' too, which was not given" in said
+
+
 def test_a_file_whose_output_has_not_the_shape_of_its_input_has_that_of_its_source(against: Callable) -> None:
     status, found, said = against("latents.onnx", "latents")
     assert (status, found["conclusion"]) == (0, "same_outputs"), said
