@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
+from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 from onnxruntime.quantization import (
     CalibrationDataReader,
     QuantFormat,
@@ -68,10 +69,20 @@ class Inputs(CalibrationDataReader):
         return self._items.pop() if self._items else None
 
 
-def static(path: Path, out: Path, *, padded: bool = False, products: bool = False, by_channel: bool = False) -> Path:
-    """By fixed scales, in QDQ. `padded`: calibrated with a mask, so that the range of the scores is −3.4e38 to 0."""
+def static(
+    path: Path,
+    out: Path,
+    *,
+    padded: bool = False,
+    products: bool = False,
+    by_channel: bool = False,
+    operators: bool = False,
+) -> Path:
+    """By fixed scales, in QDQ, or in `operators` of integers. `padded`: calibrated with a mask, so that the range of
+    the scores is −3.4e38 to 0."""
     quantize_static(
-        path, out, Inputs(padded=padded), quant_format=QuantFormat.QDQ, per_channel=by_channel,
+        path, out, Inputs(padded=padded), per_channel=by_channel,
+        quant_format=QuantFormat.QOperator if operators else QuantFormat.QDQ,
         op_types_to_quantize=["MatMul"] if products else None, weight_type=QuantType.QInt8,
         activation_type=QuantType.QUInt8, reduce_range=False,
     )  # fmt: skip
@@ -103,10 +114,35 @@ def cast_and_multiplied(path: Path, out: Path) -> Path:
     return out
 
 
+def optimised(path: Path, out: Path) -> Path:
+    """As ONNX Runtime writes it, with its own operators of integers."""
+    options = SessionOptions()
+    options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(out)
+    InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return out
+
+
+def with_factor(path: Path, out: Path) -> Path:
+    """The file that multiplies what its first map of a dynamic product gives, right behind it, by zeros and ones."""
+    model = onnx.load(path)
+    node = next(node for node in model.graph.node if node.op_type == "Mul" and node.output[0] == "o0")
+    node.output[0] = "o0/scaled"
+    model.graph.initializer.append(numpy_helper.from_array((np.arange(D) % 2).astype(np.float32), "zeros_and_ones"))
+    after = [*model.graph.node].index(node) + 1
+    model.graph.node.insert(after, helper.make_node("Mul", ["o0/scaled", "zeros_and_ones"], ["o0"], "factor"))
+    onnx.save(model, out)
+    return out
+
+
 def with_scale(path: Path, out: Path, of: str, factor: float) -> Path:
     """The file with one scale multiplied by a factor. `of`: how its name begins."""
     model = onnx.load(path)
-    scale = next(each for each in model.graph.initializer if each.name.startswith(of) and each.name.endswith("_scale"))
+    scale = next(
+        each
+        for each in model.graph.initializer
+        if each.name.startswith(of) and each.name.endswith(("_scale", "/scale"))
+    )
     scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(factor), scale.name))
     onnx.save(model, out)
     return out

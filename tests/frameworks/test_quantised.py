@@ -153,6 +153,49 @@ def test_a_scale_that_is_none_is_an_error_with_its_name(
     assert error.message.endswith(said)
 
 
+@pytest.mark.parametrize("wrong", [0.0, np.nan])
+@pytest.mark.parametrize("form", ["dynamic", "by column", "fused", "cast", "operators"])
+def test_a_scale_that_is_none_is_found_in_every_form(
+    files: Path, made: ModuleType, tmp_path: Path, form: str, wrong: float
+) -> None:
+    """A weight of zeros makes a layer that is consistent, and passed."""
+    plain, path = files / "float.onnx", tmp_path / "right.onnx"
+    of = "wo"
+    if form == "dynamic":
+        path = files / "dynamic.onnx"
+    elif form == "by column":
+        made.dynamic(plain, path, by_channel=True)
+    elif form == "cast":
+        path = files / "cast.onnx"
+    elif form == "fused":
+        made.optimised(files / "dynamic.onnx", path)
+    else:
+        of = "o0"
+        made.static(plain, path, operators=True)
+    assert inspected(path).findings.errors("reduction") == []
+    [error] = inspected(made.with_scale(path, tmp_path / "wrong.onnx", of, wrong)).findings.errors("reduction")
+    assert error.message.startswith(f"the scale {error.about['scale']!r} of ")
+    assert (" is 0" if wrong == 0 else " is no number") in error.message
+    assert error.about["scale"].startswith(of)
+
+
+def test_a_factor_of_zero_behind_a_product_of_integers_is_no_scale(
+    files: Path, made: ModuleType, tmp_path: Path
+) -> None:
+    """A layer's own scale of each feature may have zeros."""
+    path = made.with_factor(files / "dynamic.onnx", tmp_path / "layer_scale.onnx")
+    assert inspected(path).findings.errors("reduction") == []
+
+
+def test_a_file_with_a_scale_of_zero_fails_without_its_source(
+    files: Path, made: ModuleType, conform: Callable, tmp_path: Path
+) -> None:
+    path = made.with_scale(files / "dynamic.onnx", tmp_path / "wrong.onnx", "wo", 0.0)
+    ended = conform("validate", path, "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "is 0" in ended.stdout + ended.stderr
+
+
 @pytest.mark.parametrize("file", ["products.onnx", "dynamic.onnx", "cast.onnx"])
 def test_left_in_float_with_the_sources_weights_it_is_the_source(files: Path, file: str) -> None:
     found, plain = reader(files / file, files / "float.onnx"), reader(files / "float.onnx")

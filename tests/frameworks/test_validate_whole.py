@@ -77,6 +77,36 @@ def optional():
     return Optional().eval()
 
 
+class Known(nn.Module):
+    """A layer of the specification, post-norm, whose mask may be left out."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.qkv, self.o, self.up, self.down = (nn.Linear(*each) for each in ((16, 48), (16, 16), (16, 40), (40, 16)))
+        self.norm1, self.norm2 = nn.LayerNorm(16), nn.LayerNorm(16)
+
+    def forward(self, x, attention_mask=None):
+        mask = torch.ones(x.shape[:2], dtype=torch.int64) if attention_mask is None else attention_mask
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        s = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(mask[:, None, None] == 0, -1e9)
+        x = self.norm1(x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.down(F.relu(self.up(x))))
+
+
+def known():
+    return Known().eval()
+
+
+class Needing(Known):
+    def forward(self, x, attention_mask):
+        return super().forward(x, attention_mask)
+
+
+def needing():
+    return Needing().eval()
+
+
 class Latents(nn.Module):
     """Attention of a few of its own to x: what it gives has not the shape of x."""
 
@@ -109,6 +139,8 @@ if __name__ == "__main__":
     axes = {"x": {0: "batch", 1: "sequence"}}
     told = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
     torch.onnx.export(latents(), (torch.randn(2, 5, 12),), "latents.onnx", dynamo=False, **told)
+    axes["y"] = axes["x"]
+    torch.onnx.export(known(), (torch.randn(2, 5, 16),), "known.onnx", dynamo=False, **told)
     ids, mask = torch.randint(0, 50, (3, 9)), torch.ones(3, 9, dtype=torch.int64)
     mask[1, 6:] = 0
     for name, made in (("right", right), ("shifted", shifted), ("gelu", gelu)):
@@ -187,9 +219,46 @@ def test_a_file_without_the_mask_that_its_source_may_be_given_cannot_be_padded(a
     assert "it cannot be padded, as" in said.splitlines()[-3]
 
 
+@pytest.mark.parametrize(
+    ("source", "status", "severity"), [("known", 0, "warning"), of_a_release("needing", 1, "error")]
+)
+def test_a_known_layer_without_its_mask_is_judged_as_an_unknown_one_is(
+    against: Callable, source: str, status: int, severity: str
+) -> None:
+    """It was an error, whatever its source asks for: who never pads exports no mask."""
+    ended, found, said = against("known.onnx", source)
+    assert ended == status, said
+    [told] = [each for each in found["findings"] if each["kind"] == "mask-missing"]
+    assert (told["severity"], told["about"]["masks"]) == (severity, ["attention_mask"])
+    assert ("it cannot be padded, as" in said) == (status == 0)
+    [padding] = [each for each in found["covered"] if each["question"] == "padding"]
+    assert padding["answer"] == ("no" if status == 0 else "not asked")
+
+
+@pytest.mark.release
+def test_an_input_that_a_source_needs_and_the_file_has_not_is_named(against: Callable) -> None:
+    """ONNX's reference listed every value that it had."""
+    status, _, said = against("maskless.onnx", "right.onnx")
+    assert status == 2, said
+    assert "it needs 'attention_mask' too, which was not given" in said
+
+
 def test_a_file_whose_output_has_not_the_shape_of_its_input_has_that_of_its_source(against: Callable) -> None:
     status, found, said = against("latents.onnx", "latents")
     assert (status, found["conclusion"]) == (0, "same_outputs"), said
+
+
+def test_an_output_of_another_shape_is_not_left_out(against: Callable, files: Path) -> None:
+    """The first item where the first position is due: it passed, with a warning that it has no counterpart."""
+    model = onnx.load(files / "right.onnx")
+    [gather] = [node for node in model.graph.node if "first" in node.output]
+    next(each for each in gather.attribute if each.name == "axis").i = 0
+    del model.graph.output[1].type.tensor_type.shape.dim[:]
+    onnx.save(model, files / "item.onnx")
+    status, found, said = against("item.onnx", "right")
+    assert (status, found["conclusion"]) == (1, "wrong"), said
+    [told] = [each for each in found["findings"] if each["kind"] == "output-differs"]
+    assert (told["about"]["output"], "its shape is" in told["message"]) == ("first", True)
 
 
 def test_what_is_wrong_with_a_file_is_told_whatever_its_source_is(against: Callable, files: Path) -> None:

@@ -17,8 +17,8 @@ Outputs = Mapping[str, Array]
 
 
 def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
-    """The file's output → the source's: of one name, whatever its shape, else the next of its shape; and those that
-    have none."""
+    """The file's output → the source's: of one name, whatever its shape, else the next of its shape; of as many as are
+    left on both sides, the next; and those that have none."""
     pairs = {name: name for name in file if name in source}
     left = [name for name in source if name not in pairs.values()]
     unpaired = []
@@ -31,6 +31,8 @@ def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
         else:
             pairs[name] = other
             left.remove(other)
+    if len(unpaired) == len(left):  # each can be but the other's: it has another shape, and was compared with nothing
+        pairs, unpaired = pairs | dict(zip(unpaired, left, strict=True)), []
     return {name: pairs[name] for name in file if name in pairs}, unpaired
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoder_conformance.blackbox.comparing import judged, kind_of_problem
+from encoder_conformance.blackbox.comparing import judged, kind_of_problem, paired
 
 ONES, NOTHING = np.ones((2, 3)), np.full((2, 3), np.nan)
 PADDED = np.stack([np.ones(3), np.full(3, np.nan)])
@@ -37,3 +37,21 @@ def test_each_is_judged(found: object, right: object, rms: object, problem: str,
 def test_a_program_is_told_why_there_is_no_number(found: np.ndarray, right: np.ndarray, kind: str) -> None:
     assert kind_of_problem(found, right) == kind
     assert judged(found, right, 1e-4)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("file", "source", "pairs", "unpaired"),
+    [
+        ({"y": ONES, "z": ONES[:1]}, {"0": ONES, "1": ONES[:1]}, {"y": "0", "z": "1"}, []),
+        ({"z": ONES[:1], "y": ONES}, {"0": ONES, "1": ONES[:1]}, {"z": "1", "y": "0"}, []),
+        ({"y": ONES, "z": ONES[:, :1]}, {"0": ONES, "1": ONES[:1]}, {"y": "0", "z": "1"}, []),
+        ({"y": ONES, "z": ONES[:1]}, {"0": ONES}, {"y": "0"}, ["z"]),
+        ({"y": ONES}, {"0": ONES[:1], "1": ONES}, {"y": "1"}, []),
+        ({"y": ONES[:1]}, {"y": ONES, "z": ONES[:1]}, {"y": "y"}, []),
+    ],
+)
+def test_each_output_has_its_own_in_the_source(
+    file: dict[str, np.ndarray], source: dict[str, np.ndarray], pairs: dict[str, str], unpaired: list[str]
+) -> None:
+    """One of another shape, with one left on the other side, was compared with nothing."""
+    assert paired(file, source) == (pairs, unpaired)

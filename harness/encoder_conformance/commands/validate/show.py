@@ -191,7 +191,7 @@ def _before(validation: Validation) -> str:
 
 def _without_mask(validation: Validation) -> str:
     """That what was compared is not padded, where its source can be."""
-    of_source = [each for each in validation.warnings if each.kind == "mask-missing" and each.phase == "whole"]
+    of_source = [each for each in validation.warnings if each.kind == "mask-missing"]
     return f"; it cannot be padded, as {validation.whole.source} can" if of_source and validation.whole else ""
 
 

@@ -43,7 +43,7 @@ class CalledFile:
 
     def outputs(self, message: dict[str, Any], feeds: Tensors) -> Tensors:
         """Every output by name, in the order of the file. `message` is a `Call`. In its own format the file is run as
-        it is, in any other by ONNX's reference implementation."""
+        it is, in any other by ONNX's reference implementation. Raises TypeError where an input lacks."""
         precision, seed = message["precision"], message["seed"]
         if precision == "own" or (seed is None and precision == format_held(self._in_operators())):
             found: Tensors = self._deployed().run(feeds)
@@ -52,6 +52,8 @@ class CalledFile:
         if self._converted is None or self._converted[0] != key:
             self._converted = key, evaluator(self._in_format(precision, seed, message["roundoff"]))
         converted, given = self._converted[1], {name: _cast(value, precision) for name, value in feeds.items()}
+        if missing := [name for name in converted.input_names if name not in {*feeds, *converted.rt_inits_}]:
+            raise TypeError(f"it needs {', '.join(map(repr, missing))} too, which was not given")
         with np.errstate(all="ignore"):
             answers = converted.run(None, given)
         return {name: np.asarray(value) for name, value in zip(converted.output_names, answers, strict=True)}

@@ -33,7 +33,8 @@ from encoder_conformance.readers.onnx_file.interface.whole_file import whole_fil
 from encoder_conformance.readers.onnx_file.layer.inference import InferredLayer, infer_layer
 from encoder_conformance.readers.onnx_file.layer.parameters import ParameterLocation, each_parameter
 from encoder_conformance.readers.onnx_file.layer.whole import judge_whole
-from encoder_conformance.readers.onnx_file.quantised.recognition import check_scales, quantisation
+from encoder_conformance.readers.onnx_file.quantised.recognition import quantisation
+from encoder_conformance.readers.onnx_file.quantised.scales import check_scales
 from encoder_conformance.readers.onnx_file.reading.checker import check_model
 from encoder_conformance.readers.onnx_file.reading.functions import check_functions
 from encoder_conformance.readers.onnx_file.reading.loading import UnreadableFile, load

@@ -85,9 +85,7 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
     masks = source.description.mask_inputs if source.description else {}
     if description.roles is not None:
         if mask_missing(evidence):
-            message = f"{source.name} hides positions by {', '.join(masks)}, and the file takes no mask"
-            hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
-            yield _finding("error", "mask-missing", message, hint, masks=[*masks])
+            yield _without_mask(evidence, source.name, [*masks])
         else:
             yield from _called_otherwise(evidence, source)
     if evidence.subject.rounded_as or evidence.subject.integers:
@@ -102,6 +100,19 @@ def mask_missing(evidence: ValidationEvidence) -> bool:
     source = evidence.source
     masks = source.description.mask_inputs if source is not None and source.description else {}
     return bool(masks) and evidence.description.roles is not None and not evidence.description.mask_inputs
+
+
+def _without_mask(evidence: ValidationEvidence, source: str, masks: list[str]) -> PhaseFinding:
+    """What is right without a mask is right where nothing is padded. A source that cannot be asked without its mask
+    shows nothing of that, and who calls it so cannot call the file."""
+    whole, rounding = evidence.whole, evidence.rounding
+    is_asked = (whole is not None and bool(whole.verdicts)) or (rounding is not None and rounding.made_from)
+    message = f"{source} hides positions by {', '.join(masks)}, and the file takes no mask"
+    if is_asked:
+        hint = "never pad what it is given; or export with the mask among the inputs, as a tensor that hides some"
+        return _finding("warning", "mask-missing", f"{message}: both were asked without", hint, masks=masks)
+    hint = "it was folded away: export with the mask among the inputs, as a tensor that hides some"
+    return _finding("error", "mask-missing", f"{message}, without which its source is not called", hint, masks=masks)
 
 
 def _called_otherwise(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFinding]:
