@@ -269,6 +269,13 @@ class NoSecondResidualTorch(nn.TransformerEncoderLayer):
         return self.norm2(self._ff_block(x))
 
 
+class PostTorch(nn.TransformerEncoderLayer):
+    """A right layer, of another placement than that of the layer that it is said to be."""
+
+    def __init__(self) -> None:
+        super().__init__(D, H, F, batch_first=True)
+
+
 class Model(nn.Module):
     """Token ids through two layers of one kind."""
 

@@ -235,6 +235,7 @@ NAMED = {
     "UnreadBias": ("pre-gelu", "ffn-output-bias-missing"),
     "TanhGeluTorch": ("post-gelu", "gelu-tanh"),
     "NoSecondResidualTorch": ("post-relu", "residual2-missing"),
+    "PostTorch": ("pre-relu", "norm-placement-post"),
 }
 
 
@@ -247,11 +248,12 @@ _OFTEN = ("HeadsByReshape",)
 )
 def test_a_bug_in_the_module_is_named_where_the_layer_is_stated(conform: Callable, target: str) -> None:
     layer, deviation = NAMED[target]
-    ended, result = check(conform, target, "--layer", layer, "--dtype", "float32")
+    ended, result = check(conform, target, "--layer", layer)
     assert ended.status == 1, ended.stdout + ended.stderr
     assert "This is not " in ended.stdout
-    found = {name for part in result["parts"] for each in part["diagnoses"] for name in each["deviations"]}
-    assert deviation in found, ended.stdout
+    [part] = result["parts"]
+    found = {each["dtype"]: deviation in each["deviations"] for each in part["diagnoses"]}
+    assert found == dict.fromkeys(part["described"]["dtypes"], True), ended.stdout
 
 
 @pytest.mark.release
