@@ -314,6 +314,7 @@ _NEXT = "scores.masked_fill(~m.roll(1, 1)[:, None, None, :], -torch.inf)"
     ("does", "said_of_it"),
     [
         (_ALONG_QUERIES.replace("FILL", "-1e9"), "hides queries, not keys: what it flags is still attended to"),
+        of_a_release(_ALONG_QUERIES.replace("FILL", "-torch.inf"), "hides queries, not keys"),
         of_a_release(_NEXT, "hides another position than it flags: that +1 further"),
     ],
 )

@@ -36,7 +36,10 @@ def _effect(
     flagged.swapaxes(axis, -1)[..., at] = shut
     masks = [{name: opened}, {name: flagged}]
     before, after = (_output(runner, found, each) for each in masks)
-    if np.flatnonzero(_apart(before, after)).tolist() == [at]:
+    changed = np.flatnonzero(_apart(before, after)).tolist()
+    if not changed:
+        return None, 0
+    if changed == [at]:
         before, after = (_output(runner, found, each, equal=True) for each in masks)
         of_weights = not np.isfinite(after[:, at]).all() or not _apart(before, after).any()
         return ("queries" if of_weights else None), 0

@@ -292,10 +292,10 @@ def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Trie
         least = min(tried.leaking, key=lambda mask: mask.leakage)
         form = _form(least.dtype, least.axes)
         return UnusableMask(argument=name, kind="leaks", form=form, leakage=least.leakage)
-    if tried.elsewhere:
-        dtype, axes = tried.elsewhere[0]
+    for dtype, axes in (tried.elsewhere or tried.idle)[:1]:  # the second: one that hides all gives no numbers
         does, shift = effect_of(runner, found, name, np.zeros(shape_at(axes, found, num_heads), np.dtype(dtype)))
-        return UnusableMask(argument=name, kind="elsewhere", form=_form(dtype, axes), does=does, shift=shift)
+        if tried.elsewhere or does is not None:
+            return UnusableMask(argument=name, kind="elsewhere", form=_form(dtype, axes), does=does, shift=shift)
     if tried.idle:
         return UnusableMask(argument=name, kind="idle", form=_form(*tried.idle[0]))
     return _refused(runner, found, name, tried.refused, num_heads)
