@@ -306,6 +306,26 @@ def test_a_mask_of_the_output_alone_hides_nothing_from_attention(name: str, use:
     assert said(argument_findings(stated), "error") == [message]
 
 
+_ALONG_QUERIES = "scores.masked_fill(~m[:, None, :, None], FILL)"
+_NEXT = "scores.masked_fill(~m.roll(1, 1)[:, None, None, :], -torch.inf)"
+
+
+@pytest.mark.parametrize(
+    ("does", "said_of_it"),
+    [
+        (_ALONG_QUERIES.replace("FILL", "-1e9"), "hides queries, not keys: what it flags is still attended to"),
+        of_a_release(_ALONG_QUERIES.replace("FILL", "-torch.inf"), "hides queries, not keys"),
+        of_a_release(_NEXT, "hides another position than it flags: that +1 further"),
+    ],
+)
+def test_a_mask_along_another_axis_or_shifted_is_wrong_whatever_its_name(does: str, said_of_it: str) -> None:
+    hidden = eval(f"lambda self, scores, m: {does}", {"torch": torch})
+    found = called(taking("mask", ATTEND, base=type("Wrong", (Padded,), {"hidden": hidden})))
+    [message] = said(argument_findings(found), "error")
+    assert message.startswith(f"mask {said_of_it}")
+    assert found.judged_without == ("mask",)
+
+
 @pytest.mark.release
 def test_an_added_mask_of_a_known_name_is_as_known() -> None:
     class Added(Padded):

@@ -94,6 +94,9 @@ class MaskArgument(MaskInput):
     counted: bool = False
 
 
+MaskEffect = Literal["queries", "shifted"]
+
+
 class UnusableMask(Frozen):
     """An argument that is named as a mask, and by which none can be given.
 
@@ -103,10 +106,15 @@ class UnusableMask(Frozen):
     `elsewhere`: it hides nothing and changes the output; or it is taken `alone`, and refused beside another. One that
     is refused at some batches (`sized`) is given at the others. One that in this form `replaces` the layer's window is
     given in another form.
+
+    Of one that is `elsewhere`, `does` says what: a position that it flags attends to others otherwise, or to none
+    (`queries`); or the position `shift` further is hidden (`shifted`). None: it is neither.
     """
 
     argument: str
     kind: Literal["refused", "sized", "leaks", "idle", "elsewhere", "alone", "replaces"]
+    does: MaskEffect | None = None
+    shift: int = 0
     form: str = ""
     problem: str = ""
     where: str = ""

@@ -81,17 +81,33 @@ def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
             return _finding(severity, "mask-hides-nothing", message, argument=name, form=mask.form)
         case "elsewhere":
-            message = f"{name} changes the output, and hides no position from attention ({mask.form})"
-            known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
-            hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
-            severity, message = "error" if known else "warning", f"{message}: it is judged without"
-            return _finding(severity, "mask-not-of-scores", message, hint, argument=name, form=mask.form)
+            return _of_elsewhere(mask, framework, stated=stated)
         case "replaces":
             message = f"{name} given as {mask.form} replaces the window: it is judged in a form that leaves the window"
             hint = f"a {name} of this form has to hide what lies beyond the window itself"
             return _finding("warning", "mask-replaces-window", message, hint, argument=name, form=mask.form)
     message = f"{name} is refused beside the other masks: it is judged without"
     return _finding("warning", "mask-refused-beside-others", message, argument=name)
+
+
+def _of_elsewhere(mask: UnusableMask, framework: str, *, stated: bool) -> Finding:
+    """An error where what it does is a mistake whatever it is called, or where its name says that it hides keys: one
+    of another name may be for rows of the output."""
+    name, about = mask.argument, {"argument": mask.argument, "form": mask.form}
+    hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
+    known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
+    message = f"{name} changes the output, and hides no position from attention ({mask.form})"
+    match mask.does:
+        case "queries":
+            known = True
+            message = f"{name} hides queries, not keys: what it flags is still attended to ({mask.form})"
+            hint = "a mask hides keys, the scores' last axis, as [batch, 1, 1, sequence] does"
+        case "shifted":
+            known = True
+            hint = "a mask hides the key that it flags: is one position taken off, or put before the others?"
+            message = f"{name} hides another position than it flags: that {mask.shift:+d} further ({mask.form})"
+    severity: Severity = "error" if known else "warning"
+    return _finding(severity, "mask-not-of-scores", f"{message}: it is judged without", hint, **about)
 
 
 def _listed(sizes: tuple[int, ...]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, UnusableMask
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.mask_effects import effect_of
 from encoder_conformance.readers.module_target.probing import drawn, probe_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -291,8 +292,10 @@ def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Trie
         least = min(tried.leaking, key=lambda mask: mask.leakage)
         form = _form(least.dtype, least.axes)
         return UnusableMask(argument=name, kind="leaks", form=form, leakage=least.leakage)
-    if tried.elsewhere:
-        return UnusableMask(argument=name, kind="elsewhere", form=_form(*tried.elsewhere[0]))
+    for dtype, axes in (tried.elsewhere or tried.idle)[:1]:  # the second: one that hides all gives no numbers
+        does, shift = effect_of(runner, found, name, np.zeros(shape_at(axes, found, num_heads), np.dtype(dtype)))
+        if tried.elsewhere or does is not None:
+            return UnusableMask(argument=name, kind="elsewhere", form=_form(dtype, axes), does=does, shift=shift)
     if tried.idle:
         return UnusableMask(argument=name, kind="idle", form=_form(*tried.idle[0]))
     return _refused(runner, found, name, tried.refused, num_heads)

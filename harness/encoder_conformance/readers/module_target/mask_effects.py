@@ -1,0 +1,76 @@
+"""What a mask does that hides no position that it flags: it lies along the queries, or hides another position."""
+
+import numpy as np
+
+from encoder_conformance import Tensors
+from encoder_conformance.protocol.arguments import MaskEffect
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
+from encoder_conformance.spec.axes import Array
+
+_SAME = 1e-5
+"""Of the output's largest number: more than another order of the same sums leaves."""
+
+
+def effect_of(runner: LiveModule, found: InputSemantics, name: str, like: Array) -> tuple[MaskEffect | None, int]:
+    """What flagging one position does, and by how many positions it is shifted; `like`: a mask of its form."""
+    if found.S not in like.shape:
+        return None, 0
+    for shut in (1, 0):
+        try:
+            does = _effect(runner, found, name, np.full_like(like, 1 - shut), shut)
+        except ExecutionError:
+            continue
+        if does[0] is not None:
+            return does
+    return None, 0
+
+
+def _effect(
+    runner: LiveModule, found: InputSemantics, name: str, opened: Array, shut: int
+) -> tuple[MaskEffect | None, int]:
+    flagged, at = opened.copy(), found.S - 2
+    axis = max(a for a, size in enumerate(opened.shape) if size == found.S)
+    flagged.swapaxes(axis, -1)[..., at] = shut
+    masks = [{name: opened}, {name: flagged}]
+    before, after = (_output(runner, found, each) for each in masks)
+    changed = np.flatnonzero(_apart(before, after)).tolist()
+    if not changed:
+        return None, 0
+    if changed == [at]:
+        before, after = (_output(runner, found, each, equal=True) for each in masks)
+        of_weights = not np.isfinite(after[:, at]).all() or not _apart(before, after).any()
+        return ("queries" if of_weights else None), 0
+    seen, left = (_influence(runner, found, each) for each in masks)
+    others = ~np.eye(found.S, dtype=np.bool_)
+    hidden = [i for i in range(found.S) if seen[i][others[i]].any() and not left[i][others[i]].any()]
+    return ("shifted", hidden[0] - at) if len(hidden) == 1 and hidden != [at] else (None, 0)
+
+
+def _influence(runner: LiveModule, found: InputSemantics, masks: Tensors) -> Array:
+    """[S, S], whether each position of x changes each of the output."""
+    plain = _output(runner, found, masks)
+    return np.stack([_apart(plain, _output(runner, found, masks, i)) for i in range(found.S)])
+
+
+def _output(
+    runner: LiveModule, found: InputSemantics, masks: Tensors, turned: int | None = None, equal: bool = False
+) -> Array:
+    """[B, S, D], of an x whose features are `turned` at one position, since a norm takes a sum away; or whose positions
+    are all `equal`: no weights of attention are seen then."""
+    x = found.batch_first(drawn(found.x_shape(found.B, found.S))).copy()
+    if equal:
+        x[:] = x[:, :1]
+    if turned is not None:
+        x[:, turned] = x[:, turned, ::-1]
+    return found.batch_first(runner.run({"x": found.laid_out(x), **masks})["output"])
+
+
+def _apart(one: Array, other: Array) -> Array:
+    """[S], whether any number of a position is another."""
+    most = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    alike: Array = np.isclose(one, other, rtol=0, atol=_SAME * most, equal_nan=True)
+    apart: Array = np.logical_not(alike.all((0, 2)))
+    return apart
