@@ -59,6 +59,11 @@ class Tanh(Block):
         return keras.ops.gelu(x)
 
 
+class DropsByDefault(Block):
+    def call(self, x: Any, mask: Any = None, training: bool = True) -> Any:
+        return super().call(x, mask, training)
+
+
 class NoResidual(Block):
     def first(self, x: Any, y: Any) -> Any:
         return y
@@ -67,6 +72,14 @@ class NoResidual(Block):
 class Epsilon(Block):
     def __init__(self) -> None:
         super().__init__(epsilon=1e-3)
+
+
+def functional_that_always_drops() -> Any:
+    x = keras.Input((None, D), name="x")
+    attended = layers.Dropout(0.1)(layers.MultiHeadAttention(H, D // H)(x, x), training=True)
+    r = layers.LayerNormalization(epsilon=1e-6)(layers.Add()([x, attended]))
+    fed = layers.Dense(D)(layers.Dense(F, activation="relu")(r))
+    return keras.Model(x, layers.LayerNormalization(epsilon=1e-6)(layers.Add()([r, fed])))
 
 
 def functional(activation: str = "relu", epsilon: float = 1e-6, last: float = 1.0) -> Any:

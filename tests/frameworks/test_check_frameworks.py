@@ -146,6 +146,23 @@ def test_a_right_one_is_not_accused(conform: Callable, target: str) -> None:
 
 
 @pytest.mark.release
+@pytest.mark.parametrize(
+    ("target", "drops"),
+    [
+        ("bare_keras.py:DropsByDefault", True),
+        ("bare_keras.py:functional_that_always_drops", True),
+        ("bare_keras.py:Block", False),
+        ("bare_keras.py:functional", False),
+    ],
+)
+def test_what_drops_unless_it_is_told_not_to_is_warned_of(conform: Callable, target: str, drops: bool) -> None:
+    skip_without(target)
+    ended = conform("check", str(HERE / target))
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ("! called without training=False it drops" in ended.stdout) is drops
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 @pytest.mark.parametrize("target", ["bare_keras.py:Block", "bare_keras.py:functional"])
 def test_keras_is_judged_on_its_other_backends(

@@ -45,6 +45,7 @@ FindingKind = Literal[
     "parameter-transposed", "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "moved-to-cpu", "ways-of-calling-differ",
+    "training-by-default",
     "formats-asked", "no-float64", "float64-no-more-exact", "answers-not-repeatable", "answers-depend-on-earlier-calls",
     "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
@@ -204,6 +205,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "part-of-wrapper": "the whole was given in a wrapper, and the part is asked outside it",
     "model-made-narrower": "the model was made at smaller sizes than its defaults",
     "moved-to-cpu": "a copy on the CPU is judged",
+    "training-by-default": "called without a word about training, it is in training",
     "ways-of-calling-differ": "it answers otherwise when it is called in another way",
     "formats-asked": "in which formats it was asked, where its parameters are not all in a wide one",
     "no-float64": "it was compared in float32, since float64 gives no numbers",

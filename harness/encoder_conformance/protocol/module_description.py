@@ -150,6 +150,7 @@ class ModuleDescription(Description):
     formats: dict[str, tuple[str, ...]]
     as_given: DtypeName | None
     narrow_inside: bool
+    trains_unless_told: bool = False
     padded_item_is_nan: bool
     lengths: tuple[int, ...] = ()
     called: tuple[Plain, ...] = ()

@@ -79,6 +79,10 @@ def _of_ways(described: ModuleDescription) -> Iterator[Finding]:
         )
         hint = "what was compiled together is judged where the layer alone is compiled, and named"
         yield _warning("part-of-wrapper", message, hint, wrappers=described.left_out)
+    if described.trains_unless_told:
+        message = "called without training=False it drops, as in training: it was asked with it"
+        hint = "give training the default False or None, and Dropout none of its own"
+        yield _warning("training-by-default", message, hint)
     for other in described.other_answers:
         given = f" where {', '.join(other.masks)} is given" if other.masks else ""
         message = f"{other.way} differ: its outputs are {other.apart:.2g} of their size apart{given}"

@@ -47,6 +47,7 @@ def described(found: Examination) -> ModuleDescription:
         formats=_formats(found),
         as_given=found.as_given,
         narrow_inside=found.narrow_inside,
+        trains_unless_told=found.trains_unless_told,
         padded_item_is_nan=found.padded_item_is_nan,
         adapter="",
     )

@@ -61,6 +61,7 @@ class Examination:
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
     narrow_inside: bool = False
+    trains_unless_told: bool = False
     """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
     padded_item_is_nan: bool = False
     of_no_step: tuple[str, ...] = ()

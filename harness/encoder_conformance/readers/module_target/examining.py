@@ -120,6 +120,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
         lengths = lengths_up_to_most(read, x)
     found = Examination(framework, module, read, semantics, exported, chance=chance, loose=loose, notes=notes)
     found.as_given, found.kept, found.lengths = as_given, kept, lengths
+    found.trains_unless_told = read.trains_unless_told({"x": x})
     return found
 
 

@@ -186,6 +186,11 @@ class LiveModule(ABC):
         others then compute without; empty where it does not, or its framework does not show that."""
         return {}
 
+    def trains_unless_told(self, feeds: Feeds) -> bool:
+        """Whether it answers otherwise where nothing is said of training; False where its framework has another way to
+        say that."""
+        return False
+
     @abstractmethod
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         """Exports a graph of x alone, with parameters as constants."""

@@ -33,6 +33,10 @@ from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SE
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
+_TRAINING = "training"
+"""The argument that turns dropout on in every layer of Keras."""
+_CHANGED = 1e-5
+"""Of an output's largest number: more than rounding leaves."""
 Called = Callable[..., Any]
 """The layer, as its owner calls it."""
 
@@ -49,7 +53,7 @@ class KerasModule(HeldModule):
     def __init__(self, layer: Any, signature: Signature, values: list[Array], call: Called) -> None:
         super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
         self.layer, self._weights, self._call, self._by_policy = layer, list(layer.weights), call, False
-        self._told: Mapping[str, bool] = {}
+        self._told: Mapping[str, bool | None] = {}
         attributes = attributes_of(layer)
         pairs = zip(self.names, self._weights, strict=True)
         self.heard = {name: attributes[id(weight)] for name, weight in pairs if id(weight) in attributes}
@@ -74,8 +78,16 @@ class KerasModule(HeldModule):
     def in_training(self, feeds: Feeds) -> LiveModule:
         """Seeds lie in variables, which a call without state leaves as they are."""
         made = self._like(self.signature)
-        made._told = {"training": True}
+        made._told = {_TRAINING: True}
         return made
+
+    def trains_unless_told(self, feeds: Feeds) -> bool:
+        fixed = {name: value for name, value in self.signature.fixed.items() if name != _TRAINING}
+        plain = self._like(replace(self.signature, fixed=fixed))
+        if isinstance(self._call, WithEveryInput):
+            plain._told = {_TRAINING: None}
+        told, left = (each.run(feeds)["output"] for each in (self, plain))
+        return not np.allclose(left, told, rtol=0, atol=_CHANGED * np.abs(told).max())
 
     def arranged(self, arrangement: Arrangement) -> "KerasModule":
         masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))

@@ -24,7 +24,7 @@ class WithEveryInput:
     x_name: str
     opening: Mapping[str, int]
 
-    def __call__(self, x: Any, *, training: bool = False, **masks: Any) -> Any:
+    def __call__(self, x: Any, *, training: bool | None = False, **masks: Any) -> Any:
         given = self.given(x, masks)
         return self.model(given if len(given) > 1 else given[0], training=training)
 
