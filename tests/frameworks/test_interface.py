@@ -153,7 +153,9 @@ def test_the_layout_of_x_and_a_missing_mask_mean_the_same() -> None:
         of_a_release("key_padding_mask", ATTEND, "key_padding_mask: true = attend here"),
         ("attention_mask", ATTEND, ""),
         of_a_release("key_padding_mask", IGNORE, ""),
-        *(of_a_release(name, seen, "") for name in ("attn_mask", "mask", "padding_mask") for seen in (ATTEND, IGNORE)),
+        of_a_release("padding_mask", ATTEND, "padding_mask: true = attend here"),
+        of_a_release("padding_mask", IGNORE, ""),
+        *(of_a_release(name, seen, "") for name in ("attn_mask", "mask") for seen in (ATTEND, IGNORE)),
     ],
 )
 def test_a_known_name_used_the_other_way_is_a_warning_by_itself(name: str, seen: str, due: str) -> None:

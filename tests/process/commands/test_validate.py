@@ -46,6 +46,7 @@ choices:
   - {name: runtime, values: [onnxruntime, reference, openvino], requires: {openvino: [a_module_that_nobody_has]}}
   - {name: level, values: [all, extended, basic, disable]}
   - {name: integers, values: [as_they_are, as_numbers]}
+  - {name: looked_into_by, values: [onnxruntime, reference]}
 capabilities:"""
 
 WORKER = """

@@ -105,8 +105,9 @@ def test_an_output_of_one_name_and_another_shape_is_wrong() -> None:
 
 
 def test_an_output_without_a_counterpart_is_told_with_what_there_is() -> None:
-    found = held({"output": X.sum(-1)}, {"y": X})
-    assert found.why_not == ["the output 'y' [2, 3, 4] has no counterpart in the source, which gives 'output' [2, 3]"]
+    found = held({"output": X.sum(-1)}, {"y": X, "z": X})
+    due = "the output {!r} [2, 3, 4] has no counterpart in the source, which gives 'output' [2, 3]"
+    assert found.why_not == [due.format(name) for name in "yz"]
 
 
 def test_what_a_file_leaves_out_is_told_and_is_no_error() -> None:

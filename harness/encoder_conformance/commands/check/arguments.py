@@ -17,7 +17,7 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
     yield from _of_place(described)
     for unusable in described.unusable_masks:
         stated = is_stated and unusable.argument not in idle
-        yield _of_unusable(unusable, described.framework, stated=stated)
+        yield _of_unusable(unusable, described, stated=stated)
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no-mask", "no argument of it hides a position: it is judged without masks")
     turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
@@ -56,7 +56,7 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 _HIDE_NOTHING = ("idle", "elsewhere")
 
 
-def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding:
+def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
     """An error where a call raises, where a stated layer's mask leaves something of what it hides, and where one that
     can be nothing but a mask of padding hides nothing, or one of attention does something else."""
     name = mask.argument
@@ -81,7 +81,7 @@ def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
             return _finding(severity, "mask-hides-nothing", message, argument=name, form=mask.form)
         case "elsewhere":
-            return _of_elsewhere(mask, framework, stated=stated)
+            return _of_elsewhere(mask, described, stated=stated)
         case "replaces":
             message = f"{name} given as {mask.form} replaces the window: it is judged in a form that leaves the window"
             hint = f"a {name} of this form has to hide what lies beyond the window itself"
@@ -90,13 +90,16 @@ def _of_unusable(mask: UnusableMask, framework: str, *, stated: bool) -> Finding
     return _finding("warning", "mask-refused-beside-others", message, argument=name)
 
 
-def _of_elsewhere(mask: UnusableMask, framework: str, *, stated: bool) -> Finding:
+def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
     """An error where what it does is a mistake whatever it is called, or where its name says that it hides keys: one
-    of another name may be for rows of the output."""
+    of another name may be for rows of the output. In what is no layer, more than attention may mix positions."""
     name, about = mask.argument, {"argument": mask.argument, "form": mask.form}
     hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
-    known = stated or name.endswith("padding_mask") or conventional_meaning(name, framework) is not None
+    known = stated or name.endswith("padding_mask") or conventional_meaning(name, described.framework) is not None
     message = f"{name} changes the output, and hides no position from attention ({mask.form})"
+    if described.not_read is not None and mask.does is None:
+        known, hint = False, "attention, or whatever else mixes positions, still takes it"
+        message = f"{name} changes the output, and what it flags still reaches other positions ({mask.form})"
     match mask.does:
         case "queries":
             known = True
