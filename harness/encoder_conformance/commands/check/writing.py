@@ -27,9 +27,7 @@ _MODULES = {
     "Equinox": ("equinox", "jax"),
     "JAX": ("jax",),
 }
-"""Framework → the modules that an adapter of it imports."""
-_EXTRAS = {"PyTorch": "torch", "Keras": "keras"} | dict.fromkeys(("Flax NNX", "Flax Linen", "Equinox", "JAX"), "jax")
-"""Framework → the extra of this project that has it."""
+"""Framework → the modules that an adapter of it imports; the last has the name of the extra that has them."""
 _LINK = "https://pytorch.org/docs/stable/nn.html"
 _TIMEOUTS = {"start": 120, "build": 60, "run": 60}
 
@@ -77,7 +75,7 @@ def _manifest(part: PartResult, implementation: Implementation, layer: Layer, na
         "homepage": "https://onnx.ai",
         "command": ["python", "adapter.py"],
         "requires": [*_MODULES[described.framework], "onnx", "onnxruntime", "pydantic"],
-        "install": f"encoder-conformance[{_EXTRAS[described.framework]}]",
+        "install": f"encoder-conformance[{_MODULES[described.framework][-1]}]",
         "capabilities": {
             "dtypes": ["float32"],  # float64 has the decimal epsilon, and the layer language float32's (L-2)
             "devices": ["cpu"],
