@@ -376,6 +376,34 @@ class MaskWithItemsLast(Plain):
         return None if ignore is None else torch.where(ignore.permute(2, 0, 1)[:, None], -torch.inf, 0.0)
 
 
+class WithoutPadding(PlainPost):
+    """What goes through its maps are the positions that are no padding, in one row."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        if ignore is None:
+            return super().layer(x)
+        kept = (~ignore).flatten().nonzero().squeeze(1)
+
+        def back(rows: Tensor) -> Tensor:
+            return rows.new_zeros(x.shape[0] * x.shape[1], self.D).index_copy(0, kept, rows).view(x.shape)
+
+        rows = x.flatten(0, 1)[kept]
+        q, k, v = (self.split(back(each(rows))) for each in (self.q, self.k, self.v))
+        together = self.core(q, k, v, ignore).transpose(1, 2).flatten(2)
+        rows = self.norm1(rows + self.o(together.flatten(0, 1)[kept]))
+        return back(self.norm2(rows + self.ffn(rows)))
+
+
+class SortedByLength(PlainPost):
+    """The longest item stands first inside, and where it stood outside."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        if ignore is None:
+            return super().layer(x)
+        order = (~ignore).sum(1).argsort(descending=True, stable=True)
+        return super().layer(x[order], ignore[order])[order.argsort()]
+
+
 class Pooled(Plain):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         return super().forward(x, padding).mean(1)

@@ -202,6 +202,8 @@ DUE: dict[str, dict[str, Due]] = {
         "ScaleOfANumber": Due(
             2, ("(temperature changes it, and is part of no step)",), ("are multiplied by", "This layer is wrong")
         ),
+        "WithoutPadding": right("post-norm", "with padding (true = ignore) and without"),
+        "SortedByLength": right("post-norm", "with padding (true = ignore) and without"),
         "Pooled": refused("it takes x and gives nothing of its shape: it returns [3, 16], and x is [3, 5, 16]"),
         "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),
         "ScaledSkip": beyond("a residual sum multiplies what skips the sub-layer", "by 1.5 in", *STRANGERS),

@@ -152,6 +152,7 @@ class ModuleDescription(Description):
     narrow_inside: bool
     trains_unless_told: bool = False
     padded_item_is_nan: bool
+    padding_moves_rows: bool = False
     lengths: tuple[int, ...] = ()
     called: tuple[Plain, ...] = ()
     same_as: Plain = ""

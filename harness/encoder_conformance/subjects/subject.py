@@ -110,14 +110,21 @@ class Subject:
     def tasks(self, cases: Iterable[Case], dtypes: tuple[DtypeName, ...] = ()) -> list[Task]:
         """The checks of these cases that it can be asked, in these dtypes or in all that the cases name."""
         assert self.implementation is not None, f"{self.name} computes nothing"
-        without = self.description.ungiven if isinstance(self.description, ModuleDescription) else frozenset[str]()
-        planned = plan(self.implementation, list(cases), dtypes)
-        return [replace(task, without=without) for task in planned if task.opt_out is None]
+        planned = [task for task in plan(self.implementation, list(cases), dtypes) if task.opt_out is None]
+        if not isinstance(self.description, ModuleDescription):
+            return planned
+        without, moved = self.description.ungiven, self.description.padding_moves_rows
+        shown = (task for task in planned if not (moved and task.check == "stages" and _has_padding(task.case)))
+        return [replace(task, without=without) for task in shown]
 
     def close(self) -> None:
         """End its worker. Versions and settings stay."""
         if self.session is not None:
             self.session.close()
+
+
+def _has_padding(case: Case) -> bool:
+    return case.situation.mask.padding is not None
 
 
 def found_to_be(implementation: Implementation, name: str, **capabilities: object) -> Implementation:

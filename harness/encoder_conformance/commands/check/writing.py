@@ -111,6 +111,13 @@ def _unsupported(part: PartResult, layer: Layer) -> Iterator[dict[str, object]]:
             "reason": "An item that is padding alone makes every gradient of its batch NaN",
             "link": _LINK,
         }
+    padded = [each.situation for each in family if each.mask.padding is not None]
+    if part.described.padding_moves_rows and padded:
+        yield {
+            "when": {"check": "stages", "situation": sorted(padded)},
+            "reason": "Where padding is hidden, its submodules see other rows, or rows in another order",
+            "link": _LINK,
+        }
 
 
 def _chosen(part: PartResult) -> Iterator[dict[str, object]]:

@@ -49,6 +49,7 @@ def described(found: Examination) -> ModuleDescription:
         narrow_inside=found.narrow_inside,
         trains_unless_told=found.trains_unless_told,
         padded_item_is_nan=found.padded_item_is_nan,
+        padding_moves_rows=found.padding_moves_rows,
         adapter="",
     )
 

@@ -64,6 +64,8 @@ class Examination:
     trains_unless_told: bool = False
     """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
     padded_item_is_nan: bool = False
+    padding_moves_rows: bool = False
+    """Whether what its submodules show has other rows where padding is hidden, or rows in another order."""
     of_no_step: tuple[str, ...] = ()
     """Own parameters that change the output, and are part of no step: it is proved with the numbers that they have."""
     folded: bool = False

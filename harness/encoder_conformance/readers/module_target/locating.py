@@ -10,6 +10,7 @@ from encoder_conformance import Masks
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import Seen
 from encoder_conformance.readers.module_target.proving import Bench
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
@@ -17,6 +18,8 @@ from encoder_conformance.spec.stages import kind_of
 
 _SCORES = "attention_scores"
 _CLOSE = {"float64": 1e-9, "float32": 1e-4}
+_LESS = 1, 0, 2, 0, 3
+"""Positions of padding of five items, whose order by length is another, and not its own inverse."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,46 @@ def _with_a_bias(bench: Bench, layer: Layer, places: Collection[Place]) -> bool:
     biased, _ = bench.module.watched(module_feeds(semantics, x, given, heads, always_causal=bench.always_causal))
     keys = {(place.module, place.side, place.index) for place in places}
     return any(not np.allclose(plain[key], biased[key], rtol=_CLOSE[bench.dtype]) for key in keys)
+
+
+def padding_moves_rows(
+    bench: Bench, layer: Layer, parameters: Mapping[str, Array], places: Mapping[str, Place]
+) -> bool:
+    """Whether what is seen at these places has other rows, or rows in another order, once padding is hidden: items are
+    sorted by their lengths inside, or padding is left out. The module has these parameters."""
+    S, heads = bench.semantics.S, layer.attention.num_heads
+    lengths = np.array([max(1, S - less) for less in _LESS])
+    valid = np.arange(S) < lengths[:, None]
+    if not any(mask.counted for mask in bench.semantics.masks):
+        valid[2] = valid[2, ::-1]
+    masks = Masks(valid[:, None, None, :], None, sequence=S)
+    x = np.random.default_rng(7).normal(size=(len(_LESS), S, bench.semantics.d_model)).astype(np.float32)
+    given = x.astype(FORMATS[bench.dtype].numpy)
+    try:
+        feeds = module_feeds(bench.semantics, given, masks, heads, always_causal=bench.always_causal)
+        seen, _ = bench.module.watched(feeds, frozenset(place.module for place in places.values()))
+    except (ExecutionError, NotImplementedError):
+        return False  # no mask can say it
+    stages = bench.oracle(layer, x, parameters, valid)
+    keys = {stage: (place.module, place.side, place.index) for stage, place in places.items()}
+    shown = ((place, seen[keys[stage]], stages[stage]) for stage, place in places.items() if keys[stage] in seen)
+    return any(_has_other_rows(place, values, stage, valid, _CLOSE[bench.dtype]) for place, values, stage in shown)
+
+
+def _has_other_rows(place: Place, values: Array, stage: Array, valid: Array, close: float) -> bool:
+    """Whether all rows of the stage [B, S, …] that are `valid` [B, S] are there, and not each in its place. Of scores
+    and weights of attention [B, H, S, T], their size alone is compared."""
+    if values.size != stage.size:
+        return True
+    if stage.ndim != 3:
+        return False
+    due = stage[valid]
+    turned = place.of(values, stage.shape).astype(np.float64)
+    near = close * max(1.0, float(np.abs(stage).max()))
+    if np.abs(turned[valid] - due).max() <= near:
+        return False
+    rows = turned.reshape(-1, stage.shape[-1])
+    return all(bool((np.abs(rows - row).max(-1) <= near).any()) for row in due)
 
 
 def _place_of(stage: Array, seen: Seen, bench: Bench) -> Place | None:

@@ -6,7 +6,7 @@ from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.locating import locate
+from encoder_conformance.readers.module_target.locating import locate, padding_moves_rows
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.searching import search_map
@@ -38,6 +38,8 @@ def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
         parameters = parameters_for(judged_as, examination.absent)
         examination.map.load(bench.module, parameters)
         examination.stages = locate(bench, judged_as, parameters)
+        if examination.stages:
+            examination.padding_moves_rows = padding_moves_rows(bench, judged_as, parameters, examination.stages)
 
 
 def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:

@@ -11,7 +11,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.readers.onnx_file.layer.verification import exact_stages, verify
-from encoder_conformance.spec.axes import BSD, Array
+from encoder_conformance.spec.axes import BS, BSD, Array
 from encoder_conformance.spec.case import causal_mask, layer_parameters
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
@@ -62,9 +62,14 @@ class Bench:
         """The mask [S, S] of a module that is causal by itself, and takes none."""
         return causal_mask(self.semantics.S) if self.always_causal else None
 
-    def oracle(self, layer: Layer, x: BSD, parameters: Mapping[str, Array]) -> dict[str, Array]:
-        """The oracle's stages of the layer in float64, by name."""
-        given = LayerInputs(x.astype(np.float64), dict(parameters), self.allowed())
+    def oracle(
+        self, layer: Layer, x: BSD, parameters: Mapping[str, Array], valid: BS | None = None
+    ) -> dict[str, Array]:
+        """The oracle's stages of the layer in float64, by name. `valid`: true at what is no padding."""
+        allowed = self.allowed()
+        if valid is not None:
+            allowed = valid[:, None, None, :] & (True if allowed is None else allowed)
+        given = LayerInputs(x.astype(np.float64), dict(parameters), allowed, valid=valid)
         return exact_stages(layer, replace(given, variants=self.variants))
 
 
