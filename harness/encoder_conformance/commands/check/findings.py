@@ -316,7 +316,8 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
     if described.not_read is not None:
         where = f" ({described.not_read.where})" if described.not_read.where else ""
         severity: Severity = "warning" if described.stated else "error"
-        hint = "" if described.stated or described.not_read.beyond else _STATE_IT
+        settled = described.stated or described.not_read.beyond or described.is_two_answers
+        hint = "" if settled else _STATE_IT
         message = f"{described.not_read.problem}{where}"
         yield Finding(
             severity=severity, kind="layer-not-read", message=message, hint=hint, about=described.not_read.about

@@ -47,9 +47,6 @@ def described(found: Examination) -> ModuleDescription:
         formats=_formats(found),
         as_given=found.as_given,
         narrow_inside=found.narrow_inside,
-        trains_unless_told=found.trains_unless_told,
-        padded_item_is_nan=found.padded_item_is_nan,
-        padding_moves_rows=found.padding_moves_rows,
         adapter="",
     )
 
@@ -105,6 +102,9 @@ def _answering(found: Examination) -> dict[str, Any]:
         "wrappers": found.module.wrappers,
         "left_out": found.left_out,
         "other_answers": found.other_answers,
+        "trains_unless_told": found.trains_unless_told,
+        "padded_item_is_nan": found.padded_item_is_nan,
+        "padding_moves_rows": found.padding_moves_rows,
     }
 
 
