@@ -404,6 +404,92 @@ class SortedByLength(PlainPost):
         return super().layer(x[order], ignore[order])[order.argsort()]
 
 
+class Chunked(PlainPost):
+    """Eight items at a time."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        masks = [None] * len(x) if padding is None else padding.split(8)
+        return torch.cat([self.layer(*each) for each in zip(x.split(8), masks, strict=False)])
+
+
+class FilledUp(PlainPost):
+    """Its sequence is filled up to a multiple of 64, and cut again."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        B, S, _ = x.shape
+        ignored = torch.zeros(B, S, dtype=torch.bool) if padding is None else padding
+        return self.layer(F.pad(x, (0, 0, 0, -S % 64)), F.pad(ignored, (0, -S % 64), value=True))[:, :S]
+
+
+class HeadsInALoop(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        heads = [super(HeadsInALoop, self).core(*(each[:, h, None] for each in (q, k, v)), ignore) for h in range(2)]
+        return torch.cat(heads, 1)
+
+
+class Head(nn.Module):
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(features, width, bias=False) for _ in range(3))
+
+    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query(x), self.key(x), self.value(x)
+
+    def forward(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.maps(x)
+        scores = q @ k.mT * k.shape[-1] ** -0.5
+        return (scores if ignore is None else scores.masked_fill(ignore[:, None], -torch.inf)).softmax(-1) @ v
+
+
+class OfQueriesAndKeysExchanged(Head):
+    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.key(x), self.query(x), self.value(x)
+
+
+class OfThreeAxes(Head):
+    def forward(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return F.scaled_dot_product_attention(*self.maps(x), None if ignore is None else ~ignore[:, None])
+
+
+class HeadByHead(Plain):
+    """Each head is a module."""
+
+    kind: type[Head] = Head
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(self.kind(self.D, self.D // self.H) for _ in range(self.H))
+        del self.q, self.k, self.v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.o(torch.cat([head(x, ignore) for head in self.heads], -1))
+
+
+class HeadByHeadExchanged(HeadByHead):
+    kind = OfQueriesAndKeysExchanged
+
+
+class HeadByHeadFused(HeadByHead):
+    kind = OfThreeAxes
+
+
+class QueriesHeadByHead(Plain):
+    """Each head of queries has a map, and all share one head of keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        width = self.D // self.H
+        self.k, self.v = nn.Linear(self.D, width), nn.Linear(self.D, width)
+        self.queries = nn.ModuleList(nn.Linear(self.D, width) for _ in range(self.H))
+        del self.q
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        k, v, bias = self.k(x), self.v(x), self.bias(x.shape[1], ignore)
+        added = 0.0 if bias is None else bias[:, 0]
+        each = [(query(x) @ k.mT / k.shape[-1] ** 0.5 + added).softmax(-1) @ v for query in self.queries]
+        return self.o(torch.cat(each, -1))
+
+
 class Pooled(Plain):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         return super().forward(x, padding).mean(1)

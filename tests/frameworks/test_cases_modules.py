@@ -204,6 +204,15 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "WithoutPadding": right("post-norm", "with padding (true = ignore) and without"),
         "SortedByLength": right("post-norm", "with padding (true = ignore) and without"),
+        "Chunked": right("post-norm", "with padding (true = ignore) and without"),
+        "FilledUp": right("post-norm", "with padding (true = ignore) and without"),
+        "HeadsInALoop": right("pre-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
+        "HeadByHead": right("pre-norm", "13 of 13 parameters", "H = 2", "with padding (true = ignore) and without"),
+        "HeadByHeadFused": right("pre-norm", "13 of 13 parameters", "with padding (true = ignore) and without"),
+        "HeadByHeadExchanged": Due(
+            1, ("heads.0.key.weight does the work of attention.query.weight",), ("heads.1", "unknown")
+        ),
+        "QueriesHeadByHead": right("1 head of key and value", "H = 2", "16 of 16 parameters"),
         "Pooled": refused("it takes x and gives nothing of its shape: it returns [3, 16], and x is [3, 5, 16]"),
         "BranchNorms": beyond("its norms stand at the end of each branch alone", *STRANGERS),
         "ScaledSkip": beyond("a residual sum multiplies what skips the sub-layer", "by 1.5 in", *STRANGERS),

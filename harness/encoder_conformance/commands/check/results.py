@@ -53,7 +53,7 @@ class VariantResult(Frozen):
 
 
 UnaskedKind = Literal[
-    "argument", "mask-form", "packed-rows", "positions-beyond", "other-positions", "gradients", "padded-stages",
+    "argument", "mask-form", "packed-rows", "positions-beyond", "other-positions", "gradients", "stages", "padded-stages",
     "way-back", "dropout", "other-configuration", "initialisation",
 ]  # fmt: skip
 

@@ -18,7 +18,9 @@ def not_asked(part: PartResult) -> Iterator[NotAsked]:
     if part.described.x.layout == PACKED:
         yield _not_asked("packed-rows", "packed rows of unequal lengths")
     yield from _other_lengths(part.described.lengths)
-    if part.described.padding_moves_rows:
+    if not part.described.stages:
+        yield _not_asked("stages", "stages, for no submodule shows one")
+    elif part.described.padding_moves_rows:
         said = "stages where padding is hidden, for its submodules see other rows then, or rows in another order"
         yield _not_asked("padded-stages", said)
     back = [each.dtype for each in part.asked if "gradients" not in each.checks]

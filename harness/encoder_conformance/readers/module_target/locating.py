@@ -1,8 +1,8 @@
 """Finds the stages that submodules show: those whose input or output is, to the bit of a float, the oracle's stage."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.stages import kind_of
+from encoder_conformance.spec.stages import LAST_AXIS_IS_KEYS, kind_of, step_of
 
 _SCORES = "attention_scores"
+_ITEMS, _POSITIONS, _FEW_POSITIONS = 17, 128, 40
+"""The most items, and positions, of which a check asks stages; a layer of more features has fewer positions."""
 _CLOSE = {"float64": 1e-9, "float32": 1e-4}
-_LESS = 1, 0, 2, 0, 3
+_LESS = 2, 1, 3, 1, 4
 """Positions of padding of five items, whose order by length is another, and not its own inverse."""
 
 
@@ -37,18 +39,44 @@ class Place:
         return np.ascontiguousarray(turned).reshape(shape)
 
 
-def locate(bench: Bench, layer: Layer, parameters: Mapping[str, Array]) -> dict[str, Place]:
-    """Stage → where it is seen. The module has these parameters."""
+def locate(
+    bench: Bench, layer: Layer, parameters: Mapping[str, Array], lengths: Sequence[int] = ()
+) -> dict[str, Place]:
+    """Stage → where it is seen. The module has these parameters. `lengths`: the numbers of positions that it takes;
+    (): any."""
     x = bench.x()
     stages = bench.oracle(layer, x, parameters)
     seen, _ = bench.module.watched(bench.feeds(x))
     places = {stage: _place_of(value, seen, bench) for stage, value in stages.items() if stage != "output"}
     found = {stage: place for stage, place in places.items() if place}
+    found = {stage: found[stage] for stage in _of_any_size(found, seen, bench, lengths)}
     everywhere = Counter(map(kind_of, stages))  # a layer that shows fewer stages than another answers wrong names
     shown = Counter(map(kind_of, found))
     biased = _with_a_bias(bench, layer, [place for stage, place in found.items() if kind_of(stage) == _SCORES])
     whole = {kind for kind, count in shown.items() if count == everywhere[kind]} - ({_SCORES} if biased else set())
     return {stage: place for stage, place in found.items() if kind_of(stage) in whole}
+
+
+def _of_any_size(found: Mapping[str, Place], seen: Seen, bench: Bench, lengths: Sequence[int]) -> Iterator[str]:
+    """The stages that are seen whole in a larger call: what goes through a submodule in chunks is seen in part."""
+    if not found:
+        return
+    small = bench.semantics
+    most = small.d_model if small.d_model <= _POSITIONS else _FEW_POSITIONS
+    large = small.at_length(max((each for each in lengths if each <= most), default=most))
+    if not small.causal:  # whose masks are of so many items
+        large = replace(large, B=_ITEMS)
+    there = replace(bench, semantics=large)
+    try:
+        grown, _ = there.module.watched(there.feeds(there.x()), frozenset(place.module for place in found.values()))
+    except ExecutionError:
+        yield from found  # it is asked at no such size
+        return
+    for stage, place in found.items():
+        key = place.module, place.side, place.index
+        rows = [each.B * each.S ** (1 + (step_of(stage) in LAST_AXIS_IS_KEYS)) for each in (small, large)]
+        if key in grown and grown[key].size * rows[0] == seen[key].size * rows[1]:
+            yield stage
 
 
 def _with_a_bias(bench: Bench, layer: Layer, places: Collection[Place]) -> bool:
@@ -71,11 +99,17 @@ def padding_moves_rows(
 ) -> bool:
     """Whether what is seen at these places has other rows, or rows in another order, once padding is hidden: items are
     sorted by their lengths inside, or padding is left out. The module has these parameters."""
+    lengths = np.array([max(1, bench.semantics.S - less) for less in _LESS])
+    right = np.arange(bench.semantics.S) < lengths[:, None]
+    drawn = (right,) if any(mask.counted for mask in bench.semantics.masks) else (right, right[:, ::-1])
+    return any(_moves_rows(bench, layer, parameters, places, valid) for valid in drawn)
+
+
+def _moves_rows(
+    bench: Bench, layer: Layer, parameters: Mapping[str, Array], places: Mapping[str, Place], valid: Array
+) -> bool:
+    """The same for items [B, S] whose positions are `valid`."""
     S, heads = bench.semantics.S, layer.attention.num_heads
-    lengths = np.array([max(1, S - less) for less in _LESS])
-    valid = np.arange(S) < lengths[:, None]
-    if not any(mask.counted for mask in bench.semantics.masks):
-        valid[2] = valid[2, ::-1]
     masks = Masks(valid[:, None, None, :], None, sequence=S)
     x = np.random.default_rng(7).normal(size=(len(_LESS), S, bench.semantics.d_model)).astype(np.float32)
     given = x.astype(FORMATS[bench.dtype].numpy)

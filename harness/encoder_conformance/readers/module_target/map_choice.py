@@ -37,7 +37,7 @@ def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     if judged_as is not None:
         parameters = parameters_for(judged_as, examination.absent)
         examination.map.load(bench.module, parameters)
-        examination.stages = locate(bench, judged_as, parameters)
+        examination.stages = locate(bench, judged_as, parameters, examination.lengths)
         if examination.stages:
             examination.padding_moves_rows = padding_moves_rows(bench, judged_as, parameters, examination.stages)
 

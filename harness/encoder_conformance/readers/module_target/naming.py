@@ -77,16 +77,18 @@ def _best(words: list[str], names: tuple[str, ...]) -> float:
 
 def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Own parameter, as what it was read, and what its name says. `sources`: the specification's name → the own name,
-    which is of one parameter alone."""
+    or those of several that it is made of, as of each head."""
     found = []
     for parts in _of_attention(sources).values():
         alike = Counter(map(_unnumbered, parts.values()))
-        for name, own in parts.items():
-            if alike[_unnumbered(own)] > 1 or "," in own:  # a number says no part: dense, dense_1
+        for name, owns in parts.items():
+            if alike[_unnumbered(owns)] > 1:  # a number says no part: dense, dense_1
                 continue
-            best = max(parts, key=lambda other: score(own, other))
-            if best != name and score(own, best) >= score(own, name) + 1.0:
-                found.append((own, name, best))
+            for own in owns.split(", "):
+                best = max(parts, key=lambda other: score(own, other))
+                if best != name and score(own, best) >= score(own, name) + 1.0:
+                    found.append((own, name, best))
+                    break  # a head stands for all
     found += _exchanged_norms(sources)
     told: dict[str, tuple[str, str, str]] = {}
     for each in found:  # the bias of what is told already is none other

@@ -13,8 +13,9 @@ from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES, Feature
 from encoder_conformance.spec.axes import Array
 
-_MANY = 92
-"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128."""
+_MANY, _FILLED = 92, 128
+"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128. The
+other is a multiple of what a module may fill a sequence up to (8, 16, 64), so that nothing is filled."""
 
 
 _LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded"}
@@ -26,12 +27,14 @@ _TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "ba
 def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bool = True) -> Exported:
     """What is read off it, at few positions. What is done by distance may be seen at many alone: a window that reaches
     over some of the few, and a table by distance, of which an exporter makes numbers where they are few: what these are
-    not is then said of the many. And what an exporter simplified may be seen before it did."""
+    not is then said of the many. What is filled up to a multiple is read where there is nothing to fill. And what an
+    exporter simplified may be seen before it did."""
     exported = export_and_infer(module, semantics)
     by_distance = any(name.endswith(TABLE) for name in exported.unplaced)
     if not by_distance and (exported.layer is not None or not exported.traced):
         return exported
-    longer = export_and_infer(module, replace(semantics, S=_MANY)) if at_any_length else exported
+    many = _FILLED if "padded" in exported.features else _MANY
+    longer = export_and_infer(module, replace(semantics, S=many)) if at_any_length else exported
     others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
     read = next((each for each in others if each.layer is not None and not each.unplaced), exported)
     return longer if read.unplaced and longer.features else read

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from encoder_conformance.readers.module_target.frameworks.torch_complex import ComplexByPairs
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
 from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
+from encoder_conformance.readers.module_target.frameworks.torch_sdpa import AttentionHasHeads
 
 
 class _OfFunction(nn.Module):
@@ -49,8 +50,8 @@ def exported(
 def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
     """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
     try:
-        with PointwiseIsLinear(), ComplexByPairs(), every_frame():
+        with PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), every_frame():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
     except Exception:
-        with torch.no_grad(), PointwiseIsLinear(), ComplexByPairs(), every_frame():
+        with torch.no_grad(), PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), every_frame():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)

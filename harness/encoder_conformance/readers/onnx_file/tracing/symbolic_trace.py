@@ -45,6 +45,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     WeightSource,
     rows_of,
 )
+from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import (
     CLOSE,
@@ -138,7 +139,8 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern(f"{node.op_type} of x and something that does not depend on it", feature)
         first = dependent[0]
         if any(value.operation is not first.operation for value in dependent):
-            raise UnsupportedPattern("Concat of different things")
+            dependent = [*put_together([view_of(self, name) for name in data])]
+            first = dependent[0]
         if several and len({value.factor if isinstance(value, View) else id(value) for value in dependent}) > 1:
             return [Mixture(first.operation)]
         indices = self.nodes.run(node, [*(value.index for value in dependent), *others])
