@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.live import Seen
 from encoder_conformance.readers.module_target.proving import Bench
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
@@ -58,24 +60,22 @@ def locate(
 
 
 def _of_any_size(found: Mapping[str, Place], seen: Seen, bench: Bench, lengths: Sequence[int]) -> Iterator[str]:
-    """The stages that are seen whole in a larger call: what goes through a submodule in chunks is seen in part."""
-    if not found:
-        return
-    small = bench.semantics
+    """The stages that are seen whole in other calls too, of many items and of one position: what goes through a
+    submodule in chunks is seen in part, and another way may go without it."""
+    small, shown = bench.semantics, frozenset(place.module for place in found.values())
     most = small.d_model if small.d_model <= _POSITIONS else _FEW_POSITIONS
-    large = small.at_length(max((each for each in lengths if each <= most), default=most))
-    if not small.causal:  # whose masks are of so many items
-        large = replace(large, B=_ITEMS)
-    there = replace(bench, semantics=large)
-    try:
-        grown, _ = there.module.watched(there.feeds(there.x()), frozenset(place.module for place in found.values()))
-    except ExecutionError:
-        yield from found  # it is asked at no such size
-        return
+    sizes = (_ITEMS, max((each for each in lengths if each <= most), default=most)), (small.B, min(lengths, default=1))
+    calls: list[tuple[InputSemantics, Seen]] = []
+    for items, length in sizes if found else ():
+        there = replace(bench, semantics=small.at_length(length))
+        if not small.causal:  # whose masks are of so many items
+            there = replace(there, semantics=replace(there.semantics, B=items))
+        with suppress(ExecutionError):  # it is asked at no such size
+            calls.append((there.semantics, there.module.watched(there.feeds(there.x()), shown)[0]))
     for stage, place in found.items():
-        key = place.module, place.side, place.index
-        rows = [each.B * each.S ** (1 + (step_of(stage) in LAST_AXIS_IS_KEYS)) for each in (small, large)]
-        if key in grown and grown[key].size * rows[0] == seen[key].size * rows[1]:
+        key, axes = (place.module, place.side, place.index), 1 + (step_of(stage) in LAST_AXIS_IS_KEYS)
+        size = seen[key].size / (small.B * small.S**axes)
+        if all(key in other and other[key].size == size * at.B * at.S**axes for at, other in calls):
             yield stage
 
 
@@ -97,8 +97,8 @@ def _with_a_bias(bench: Bench, layer: Layer, places: Collection[Place]) -> bool:
 def padding_moves_rows(
     bench: Bench, layer: Layer, parameters: Mapping[str, Array], places: Mapping[str, Place]
 ) -> bool:
-    """Whether what is seen at these places has other rows, or rows in another order, once padding is hidden: items are
-    sorted by their lengths inside, or padding is left out. The module has these parameters."""
+    """Whether what is seen at these places has other rows, or rows in another order, or is not there, once padding is
+    hidden: items are sorted by their lengths inside, or padding is left out. The module has these parameters."""
     lengths = np.array([max(1, bench.semantics.S - less) for less in _LESS])
     right = np.arange(bench.semantics.S) < lengths[:, None]
     drawn = (right,) if any(mask.counted for mask in bench.semantics.masks) else (right, right[:, ::-1])
@@ -120,7 +120,9 @@ def _moves_rows(
         return False  # no mask can say it
     stages = bench.oracle(layer, x, parameters, valid)
     keys = {stage: (place.module, place.side, place.index) for stage, place in places.items()}
-    shown = ((place, seen[keys[stage]], stages[stage]) for stage, place in places.items() if keys[stage] in seen)
+    if not seen.keys() >= set(keys.values()):
+        return True  # what hides padding goes another way
+    shown = ((place, seen[keys[stage]], stages[stage]) for stage, place in places.items())
     return any(_has_other_rows(place, values, stage, valid, _CLOSE[bench.dtype]) for place, values, stage in shown)
 
 
