@@ -56,20 +56,23 @@ def compare_whole(
     name = request.target if request.at is None else f"{request.target} at {request.at}"
     if session is None:
         return WholeComparison(name, not_compared=(noted("source-does-not-run", "a checkpoint does not run"),))
-    if (why := unasked(description)) or description.whole is None:
+    if (why := unaskable(description)) or description.whole is None:
         return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
-    few = is_large(description)
-    held = dtype_named(description.whole.held or "float32")
+    few, integers = is_large(description), unasked(description)
+    held = "float32" if integers else dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
-    if problem := found.unfit(cases[0]):
-        return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
+    problem = found.unfit(cases[0])
+    if integers and (problem is None or problem.kind != "source-not-repeatable"):
+        problem = noted("not-askable", integers)  # here; they are measured beside a source that has one answer
+    if problem:
+        return WholeComparison(name, not_compared=(problem,))
     cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
-        return WholeComparison(name, not_compared=(noted("source-not-repeatable", found.changed),))
+        return WholeComparison(name, not_compared=(found.changed,))
     asked = [each.case for each in expected]
     first = sampled_runs(runs) if few and not file.request.runtimes else runs
     files = list(answers_of(first, file, asked, logs, progress))
