@@ -20,6 +20,13 @@ def unknown_opset(model: onnx.ModelProto) -> bool:
     return any(o.version > defs.onnx_opset_version() for o in model.opset_import if o.domain in STANDARD)
 
 
+def of_onnx_runtime_alone(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes in ONNX's own domain that its opset has not, and ONNX Runtime has."""
+    opset = next((entry.version for entry in model.opset_import if entry.domain in STANDARD), 1)
+    named = [node for node in every_node(model) if node.domain in STANDARD and node.op_type in _OF_ANY_OPSET]
+    return [node for node in named if not defs.has(node.op_type, min(opset, defs.onnx_opset_version()))]
+
+
 def check_operators(model: onnx.ModelProto, findings: Findings) -> None:
     """Phase `operators`."""
     opset = _check_opset(model, findings)
@@ -71,7 +78,7 @@ def _check_schemas(model: onnx.ModelProto, opset: int | None, findings: Findings
         try:
             schema = defs.get_schema(node.op_type, version, node.domain if node.domain != "ai.onnx" else "")
         except defs.SchemaError:
-            _unknown(node, version, findings)
+            _say_unknown(node, version, findings)
         else:
             if schema.deprecated:
                 message = f"{node.op_type} is deprecated in opset {version}"
@@ -79,11 +86,11 @@ def _check_schemas(model: onnx.ModelProto, opset: int | None, findings: Findings
                 findings.warning("operators", "operator-deprecated", message, **about)
 
 
-def _unknown(node: onnx.NodeProto, opset: int, findings: Findings) -> None:
+def _say_unknown(node: onnx.NodeProto, opset: int, findings: Findings) -> None:
     """An operator that this opset has not."""
     message = f"{node.op_type} is no operator of opset {opset}{_since(node.op_type)}"
     about = {"operator": node.op_type, "opset": opset}
-    if node.domain in STANDARD and node.op_type in _OF_ANY_OPSET:
+    if node.op_type in _OF_ANY_OPSET and node.domain in STANDARD:
         message += f"; ONNX Runtime {ort.__version__} has it all the same, other runtimes do not"
         hint = "export with an opset_version that has it before ONNX Runtime optimises the file"
         findings.warning("operators", "operator-of-onnxruntime", message, hint, **about)
