@@ -69,8 +69,8 @@ class Classic(nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.norm1, self.norm2, self.qkv, self.o = nn.LayerNorm(D), nn.LayerNorm(D), nn.Linear(D, 3 * D), nn.Linear(D, D)
-        self.up, self.down = nn.Linear(D, 32), nn.Linear(32, D)
+        self.norm1, self.norm2, self.qkv = nn.LayerNorm(D), nn.LayerNorm(D), nn.Linear(D, 3 * D)
+        self.o, self.up, self.down = nn.Linear(D, D), nn.Linear(D, 32), nn.Linear(32, D)
 
     def forward(self, x, mask):
         q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
@@ -242,12 +242,12 @@ def rows() -> Iterator[tuple[str, str, int, str]]:
     yield "made", "nan", 2, "nothing to compare: the source has no finite number"
     yield "made", "zero", 1, "the output 'y' is not that of"
     yield "made", "pair", 0, "too, which is no output of the file"
-    yield "pair", "made", 0, "has no counterpart in the source, which gives 'output'"
+    yield "pair", "made", 0, "; 'z' was compared with nothing: 0 errors"
     yield "pair", "exchanged", 1, "it is the source's '1': outputs are compared by name, else in order"
     yield "places", "places", 0, "has the outputs of its source"
     yield "places", "other_places", 1, "the output 'place' is not that of"
     yield "made", "complex", 2, "is of complex numbers, which no output of a file is compared with"
-    yield "made", "summed", 2, "has no counterpart in the source, which gives 'output' [1, 1]"
+    yield "made", "summed", 1, "1 x 7: its shape is [1, 7, 16], and the source's [1, 7]"
     yield "made", "nothing", 2, "returns no tensor"
     yield "made", "exits", 2, "the worker exited with status 3"
     yield "made", "short", 0, "2 x 20, values 1000 times as small: the source raises"

@@ -63,10 +63,7 @@ def compare_whole(
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
-    problem = found.unfit(cases[0])
-    if integers and (problem is None or problem.kind != "source-not-repeatable"):
-        problem = noted("not-askable", integers)  # here; they are measured beside a source that has one answer
-    if problem:
+    if problem := _unfit(found, cases[0], integers):
         return WholeComparison(name, not_compared=(problem,))
     cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
     progress.step("is it the same twice")
@@ -84,6 +81,15 @@ def compare_whole(
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
+
+
+def _unfit(measure: Measure, case: WholeCase, integers: str) -> Finding | None:
+    """Why nothing is measured here. `integers`: why that is of a file of integers; it is measured elsewhere, and beside
+    a source that has one answer."""
+    problem = measure.unfit(case)
+    if integers and (problem is None or problem.kind != "source-not-repeatable"):
+        return noted("not-askable", integers)
+    return problem
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:

@@ -187,8 +187,8 @@ def close_all(runs: Sequence[RuntimeRun]) -> None:
 
 def prepare(runs: Sequence[RuntimeRun], stages: Collection[str], deviations: Collection[str]) -> None:
     """From now on ask each run for those stages only that the file has a graph value for, and judge it against the
-    specification with these deviations (rules V-5, V-6). By name: a fused node may keep the sum of one layer inside, and
-    not that of another."""
+    specification with these deviations (rules V-5, V-6). By name: a fused node may keep the sum of one layer
+    inside, and not that of another."""
     reason = "It is stated to the validation."
     declared = tuple(Declared.model_construct(deviation=each, reason=reason, link="", when=None) for each in deviations)
     for run in runs:
