@@ -63,6 +63,46 @@ class Three(Parallel):
         return self.layer(x, mask) + more
 
 
+class Classic(nn.Module):
+    """A layer that the specification knows."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm1, self.norm2, self.qkv = nn.LayerNorm(D), nn.LayerNorm(D), nn.Linear(D, 3 * D)
+        self.o, self.up, self.down = nn.Linear(D, D), nn.Linear(D, 32), nn.Linear(32, D)
+
+    def forward(self, x, mask):
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
+        s = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(~mask[:, None, None], torch.finfo(x.dtype).min)
+        x = x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
+class Around(nn.Module):
+    """That layer, and what is done to its output."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.inner, self.kind, self.times = Classic(), kind, 0
+
+    def forward(self, x, mask):
+        y, self.times = self.inner(x, mask), self.times + 1
+        return y + 1e-3 * (torch.randn_like(y) if self.kind == "random" else self.times > 3)
+
+
+def classic():
+    return Classic().eval()
+
+
+def classic_random():
+    return Around("random").eval()
+
+
+def classic_counts():
+    return Around("late").eval()
+
+
 def made(kind="", seed=0):
     return Parallel(kind, seed).eval()
 
@@ -97,11 +137,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "source.py").write_text(textwrap.dedent(SOURCE))
     sources = runpy.run_path(str(folder / "source.py"))
-    for name, outputs in (("made", ["y"]), ("pair", ["y", "z"]), ("places", ["y", "place"])):
+    for name, outputs in (("made", ["y"]), ("classic", ["y"]), ("pair", ["y", "z"]), ("places", ["y", "place"])):
         _export(sources[name](), folder / f"{name}.onnx", outputs, SIZES)
     _export(sources["made"](), folder / "alike.onnx", ["y"], ["n", "n"])
     right = onnx.load(folder / "made.onnx")
     _with_a_scale_of_0(right, folder / "scale.onnx")
+    _in_integers(folder / "classic.onnx", folder / "int8.onnx")
     for times in (1, 2):
         _looped(onnx.load(folder / "made.onnx"), times, folder / f"loop-{times}.onnx")
     _save(sources["made"](), folder)
@@ -116,6 +157,12 @@ def _export(module: object, path: Path, outputs: list[str], sizes: list[str]) ->
     torch.onnx.export(
         module, given, path, dynamo=False, input_names=["x", "mask"], output_names=outputs, dynamic_axes=axes
     )  # type: ignore[arg-type]
+
+
+def _in_integers(path: Path, to: Path) -> None:
+    from onnxruntime.quantization import quantize_dynamic
+
+    quantize_dynamic(path, to, reduce_range=True)
 
 
 def _with_a_scale_of_0(model: object, path: Path) -> None:
@@ -189,15 +236,18 @@ def rows() -> Iterator[tuple[str, str, int, str]]:
     yield "made", "random", 2, "answers the same inputs otherwise the second time"
     yield "made", "counts", 2, "answers the same inputs otherwise the second time"
     yield "made", "counts_late", 2, "answers the same inputs otherwise after others"
+    yield "classic", "classic_random", 2, "answers the same inputs otherwise the second time"
+    yield "classic", "classic_counts", 2, "answers the same inputs otherwise after others"
+    yield "int8", "classic_random", 2, "answers the same inputs otherwise the second time"
     yield "made", "nan", 2, "nothing to compare: the source has no finite number"
     yield "made", "zero", 1, "the output 'y' is not that of"
     yield "made", "pair", 0, "too, which is no output of the file"
-    yield "pair", "made", 0, "has no counterpart in the source, which gives 'output'"
+    yield "pair", "made", 0, "; 'z' was compared with nothing: 0 errors"
     yield "pair", "exchanged", 1, "it is the source's '1': outputs are compared by name, else in order"
     yield "places", "places", 0, "has the outputs of its source"
     yield "places", "other_places", 1, "the output 'place' is not that of"
     yield "made", "complex", 2, "is of complex numbers, which no output of a file is compared with"
-    yield "made", "summed", 2, "has no counterpart in the source, which gives 'output' [1, 1]"
+    yield "made", "summed", 1, "1 x 7: its shape is [1, 7, 16], and the source's [1, 7]"
     yield "made", "nothing", 2, "returns no tensor"
     yield "made", "exits", 2, "the worker exited with status 3"
     yield "made", "short", 0, "2 x 20, values 1000 times as small: the source raises"

@@ -151,3 +151,52 @@ def test_a_residual_sum_that_is_lost_in_an_earlier_layer_is_what_is_named(name: 
     errors = " ".join(each.message for each in seen.findings.errors())
     assert "residual2 is missing" in errors
     assert "latent" not in errors
+
+
+def skipping(model: onnx.ModelProto) -> None:
+    """The last sum and the norm of it in one node, as ONNX Runtime's optimisers write them: the sum is no value."""
+    nodes = list(model.graph.node)
+    made = {node.output[0]: node for node in nodes}
+    norm = [node for node in nodes if node.op_type == "LayerNormalization"][-1]
+    total = norm.input[0]
+    while made[total].op_type == "Identity":
+        total = made[total].input[0]
+    fused = helper.make_node(
+        "SkipLayerNormalization",
+        [*made[total].input, *norm.input[1:]],
+        norm.output,
+        domain="com.microsoft",
+        epsilon=helper.get_node_attr_value(norm, "epsilon"),
+    )
+    norm.CopyFrom(fused)
+    taken = {name for node in nodes for name in node.input}
+    while lone := [node for node in nodes if node.output[0] not in {*taken, "output"}]:
+        nodes = [node for node in nodes if node not in lone]
+        taken = {name for node in nodes for name in node.input}
+    kept = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+
+
+def test_a_layer_whose_sum_a_fused_node_keeps_is_not_asked_for(tmp_path: Path, conform: Callable) -> None:
+    """The other layer of the stack shows its own."""
+    seen = written(stack("vit", 2, final_norm=True), tmp_path, skipping)
+    assert seen.inferred is not None
+    assert sorted(seen.inferred.stages) == ["final_norm", "layer_0", "output"]
+    ended = conform("validate", tmp_path / "model.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    assert ended.status == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.release
+def test_no_cause_is_unknown_where_one_layer_is_seen_to_be_another(tmp_path: Path, conform: Callable) -> None:
+    def tanh(model: onnx.ModelProto) -> None:
+        [*_, last] = [node for node in model.graph.node if node.op_type == "Gelu"]
+        [attribute] = last.attribute
+        attribute.s = b"tanh"
+
+    written(stack("vit", 2), tmp_path, tanh)
+    ended = conform("validate", tmp_path / "model.onnx", "--runtime", "onnxruntime", "--out", tmp_path / "out")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "the layers of the stack differ: feed_forward.activation" in ended.stdout
+    assert "Cause" not in ended.stdout

@@ -98,6 +98,26 @@ def known():
     return Known().eval()
 
 
+class Decoder(Known):
+    """From token ids, and no position sees a later one."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(400, 16)
+
+    def forward(self, ids):
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        later = torch.ones(ids.shape[1], ids.shape[1]).tril() == 0
+        s = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(later, -1e9)
+        x = self.norm1(x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.down(F.relu(self.up(x))))
+
+
+def decoder():
+    return Decoder().eval()
+
+
 class Needing(Known):
     def forward(self, x, attention_mask):
         return super().forward(x, attention_mask)
@@ -135,6 +155,8 @@ if __name__ == "__main__":
     torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
     torch.onnx.export(unmasked(), (ids, mask), "unmasked.onnx", dynamo=False, **told)
     told["input_names"] = ["ids"]
+    causal = {**told, "output_names": ["y"], "dynamic_axes": {"ids": axes["ids"], "y": axes["y"]}}
+    torch.onnx.export(decoder(), (ids,), "decoder.onnx", dynamo=False, **causal)
     torch.onnx.export(optional(), (ids,), "maskless.onnx", dynamo=False, **told)
     axes = {"x": {0: "batch", 1: "sequence"}}
     told = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
@@ -217,6 +239,14 @@ def test_a_file_without_the_mask_that_its_source_may_be_given_cannot_be_padded(a
     assert padding["answer"] == "no"
     assert "it takes no mask, and" in padding["said"]
     assert "it cannot be padded, as" in said.splitlines()[-3]
+
+
+@pytest.mark.release
+def test_a_causal_file_from_token_ids_is_what_its_causal_source_is(against: Callable) -> None:
+    """What stands before its layer is judged with the causal mask that is built in."""
+    status, found, said = against("decoder.onnx", "decoder")
+    assert status == 0, said
+    assert "whole-in-line" in {each["kind"] for each in found["findings"]}
 
 
 @pytest.mark.parametrize(
@@ -449,5 +479,5 @@ def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -
 
     measure = Measure(Narrow(), few=True)
     case = WholeCase("1 x 1", 1, 1, False, {"x": np.ones(3, np.float32)}, ("x",))
-    assert measure.unfit(case) == ""
+    assert measure.unfit(case) is None
     assert measure.widest == "float32"

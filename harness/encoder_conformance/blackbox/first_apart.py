@@ -13,7 +13,7 @@ import numpy as np
 
 from encoder_conformance.blackbox.in_its_place import InItsPlace
 from encoder_conformance.blackbox.step_apart import hidden_in
-from encoder_conformance.blackbox.traced_call import TracedCall
+from encoder_conformance.blackbox.traced_call import Numbers, TracedCall, tells
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.spec.axes import Array, Bools
@@ -79,6 +79,8 @@ def first_apart(
     )
     makers = right.makers
     apart = [step for step in mine.steps if not step.given and step.value in mine.numbers and step.value not in fine]
+    fine |= _biased_later(apart, mine, right, limits)
+    apart = [step for step in apart if step.value not in fine]
     chosen = next((step for step in apart if any(name in pairs for name in step.takes)), next(iter(apart), None))
     if chosen is None:
         return None
@@ -86,6 +88,32 @@ def first_apart(
     unknown = [name for name in chosen.takes if name in mine.numbers and name not in fine]
     said = InItsPlace(mine, right, pairs, limits).said_of(chosen)
     return FirstApart(chosen.made_by, chosen.value, alike, unknown, said)
+
+
+def _biased_later(
+    apart: Iterable[TracedStep], mine: TracedCall, right: TracedCall, limits: Mapping[str, float]
+) -> set[str]:
+    """The values that are one of the other's without its bias, which whoever takes them adds: a fused node does."""
+    bare, found = list(_without_bias(right)), set[str]()
+    for step in apart:
+        own = mine.numbers[step.value]
+        beside = [mine.values[name] for taker in mine.takers(step.value) for name in taker.takes if name in mine.values]
+        for made, name, numbers in bare:
+            is_it = numbers.sizes == own.sizes and rms(own.in_order - numbers.in_order) <= limits[made]
+            bias = right.values[name]
+            if is_it and any(each.shape == bias.shape and rms(each - bias) <= limits[name] for each in beside):
+                found.add(step.value)
+    return found
+
+
+def _without_bias(call: TracedCall) -> Iterator[tuple[str, str, Numbers]]:
+    """A value that a vector among the parameters may be added in, that vector, and the numbers without it."""
+    vectors = {name: each for name, each in call.values.items() if each.ndim == 1 and call.is_parameter(name)}
+    for step in call.steps:
+        value = call.values.get(step.value)
+        for name in step.takes if value is not None and tells(value) else ():
+            if value is not None and name in vectors and value.shape[-1:] == vectors[name].shape:
+                yield step.value, name, Numbers.of(value - vectors[name])
 
 
 def _lost(mine: TracedCall, right: TracedCall) -> FirstApart | None:

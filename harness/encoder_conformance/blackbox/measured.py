@@ -15,6 +15,7 @@ from encoder_conformance.blackbox.first_apart import FirstApart, first_apart
 from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.blackbox.traced_call import TracedCall
 from encoder_conformance.platform.progress import Progress
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.messages import Call, Precision, Trace
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
@@ -93,30 +94,32 @@ class Measure:
         self._source, self._seeds = source, range(2 if few else _DISTURBED)
         self.failed: list[RaisedCase] = []
         self._first: Outputs | None = None
-        self.changed = ""
+        self.changed: Finding | None = None
         """Why its answers are no measure after all: it gave another once it had answered the others."""
 
-    def unfit(self, case: WholeCase) -> str:
+    def unfit(self, case: WholeCase) -> Finding | None:
         """Why its answers are no measure: it cannot be called so, or answers another thing each time."""
+        name = self._source.request.target
         one = self._source.outputs(case.inputs, "float64")
         if isinstance(one, Failure):
             refused = one.message.splitlines()[0]
             one, self.widest = self._source.outputs(case.inputs, "float32"), "float32"
             if isinstance(one, Failure):
-                return f"{self._source.request.target} could not be called with the file's inputs: {refused}"
+                return noted("source-not-callable", f"{name} could not be called with the file's inputs: {refused}")
         elif not _is_finite(one):
             narrow = self._source.outputs(case.inputs, "float32")
             if not isinstance(narrow, Failure) and _is_finite(narrow):
                 one, self.widest = narrow, "float32"
         two = self._source.outputs(case.inputs, self.widest)
         if isinstance(two, Failure):
-            return f"{self._source.request.target} answers once, and not again: {two.message.splitlines()[0]}"
+            again = two.message.splitlines()[0]
+            return noted("source-not-repeatable", f"{name} answers once, and not again: {again}")
         if not one:
-            return f"{self._source.request.target} returns no tensor"
+            return noted("source-not-callable", f"{name} returns no tensor")
         if not _are_the_same(one, two):
-            return f"{self._source.request.target} answers the same inputs otherwise the second time"
+            return noted("source-not-repeatable", f"{name} answers the same inputs otherwise the second time")
         self._first = one
-        return ""
+        return None
 
     def first_taken(self, cases: Sequence[WholeCase]) -> list[WholeCase]:
         """The first of some cases that the source has numbers for, if there is one: after `unfit`."""
@@ -131,7 +134,8 @@ class Measure:
         again = self._source.outputs(cases[0].inputs, self.widest)
         before = right[cases[0].name] if self._first is None else self._first
         if before is not None and (isinstance(again, Failure) or not _are_the_same(before, again)):
-            self.changed = f"{self._source.request.target} answers the same inputs otherwise after others"
+            message = f"{self._source.request.target} answers the same inputs otherwise after others"
+            self.changed = noted("source-not-repeatable", message)
             return []
         errors: dict[str, list[Outputs]] = {name: [] for name, answer in right.items() if answer is not None}
         kept = [case for case in cases if case.name in errors]

@@ -61,7 +61,7 @@ FindingKind = Literal[
     "output-differs", "output-shape-differs", "output-unpaired", "inputs-given-by-order", "input-guessed",
     "mask-not-given", "first-step-apart", "first-step-unknown", "both-raise", "one-raises", "not-compared",
     "more-numbers-than-source", "rounded-from-source", "source-answers-nothing", "source-does-not-run",
-    "source-not-repeatable", "source-raises", "not-askable", "differs-from-source",
+    "source-not-callable", "source-not-repeatable", "source-raises", "not-askable", "differs-from-source",
     # Files of integers, and narrow formats.
     "computes-with-integers", "scale-unusable", "stage-out-of-line", "stage-off-by-integers", "integers-not-looked-at",
     "products-saturate", "limit-without-integers", "rounding-not-measured", "no-numbers", "no-limit", "over-limit",
@@ -260,7 +260,8 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "rounded-from-source": "the file holds numbers that are rounded from the source's",
     "source-answers-nothing": "the source answered nothing that the file answered",
     "source-does-not-run": "the source holds parameters, and computes nothing",
-    "source-not-repeatable": "the source cannot be called so, or answers another thing each time",
+    "source-not-callable": "the source cannot be called with the file's inputs, or returns no tensor",
+    "source-not-repeatable": "the source answers the same inputs otherwise each time",
     "source-raises": "the source raises, so that nothing was compared there",
     "not-askable": "no inputs of the file are known, or its integers are judged elsewhere",
     "differs-from-source": "from a tensor on the file differs from its source",

@@ -162,3 +162,31 @@ def test_what_is_no_number_in_between_is_no_step_apart() -> None:
     mine = call(noise=2**-24)
     mine = TracedCall(mine.steps, {**mine.values, "tanh": np.where(np.eye(3, 5) > 0, np.nan, mine.values["tanh"])})
     assert first_apart(mine, call(), call(noise=2**-24)) is None
+
+
+def test_a_product_whose_bias_a_fused_node_adds_is_not_apart() -> None:
+    """That node is, which computes something else; the product was named, 'plus a constant for each feature'."""
+    bias, product = np.random.default_rng(2).standard_normal(5), X @ WEIGHT
+    given = [TracedStep(value=name, made_by=f"given {name}", takes=(), given="parameter") for name in ("bias", "gain")]
+    values = {"bias": bias, "gain": bias[::-1] * 2, "x": X}
+    x = TracedStep(value="x", made_by="input", takes=(), given="input")
+
+    def fused(times: float) -> TracedCall:
+        steps = [
+            TracedStep(value="product", made_by="makes product", takes=("x",)),
+            TracedStep(value="y", made_by="makes y", takes=("product", "bias")),
+        ]
+        return TracedCall([*given, x, *steps], {**values, "product": product, "y": np.tanh(times * (product + bias))})
+
+    def apart(noise: float) -> TracedCall:
+        steps = [
+            TracedStep(value="sum", made_by="makes sum", takes=("bias", "x")),
+            TracedStep(value="y", made_by="makes y", takes=("sum",)),
+        ]
+        made = {"sum": product + bias, "y": np.tanh(product + bias)}
+        return TracedCall([*given, x, *steps], {**values, **{name: one * (1 + noise) for name, one in made.items()}})
+
+    found = first_apart(fused(1.5), apart(0.0), apart(2**-24))
+    assert found is not None
+    assert found.made_by == "makes y"
+    assert first_apart(fused(1.0), apart(0.0), apart(2**-24)) is None

@@ -48,24 +48,26 @@ class Answering(Source):
 
 def test_a_source_that_answers_otherwise_after_others_is_no_measure() -> None:
     measure = Measure(Answering(lambda x, times: x + (times > 3)), few=True)
-    assert measure.unfit(CASES[0]) == ""
+    assert measure.unfit(CASES[0]) is None
     assert measure.expected(CASES, SILENT) == []
-    assert measure.changed == "source.py:made answers the same inputs otherwise after others"
+    assert measure.changed is not None
+    assert measure.changed.message == "source.py:made answers the same inputs otherwise after others"
 
 
 def test_nor_is_one_that_answered_otherwise_before_any_case() -> None:
     """As of a length that is asked whether it takes it."""
     measure = Measure(Answering(lambda x, times: x + (times > 2)), few=True)
-    assert measure.unfit(CASES[0]) == ""
+    assert measure.unfit(CASES[0]) is None
     assert [each.name for each in measure.first_taken(CASES[1:])] == [CASES[1].name]
     assert measure.expected(CASES, SILENT) == []
-    assert measure.changed == "source.py:made answers the same inputs otherwise after others"
+    assert measure.changed is not None
+    assert measure.changed.message == "source.py:made answers the same inputs otherwise after others"
 
 
 def test_one_that_answers_the_same_is() -> None:
     measure = Measure(Answering(lambda x, times: np.sqrt(x)), few=True)
     assert [each.case.name for each in measure.expected(CASES, SILENT)] == [each.name for each in CASES]
-    assert measure.changed == ""
+    assert measure.changed is None
 
 
 def held(right: Outputs, file: Outputs, failed: list[RaisedCase] | None = None) -> WholeComparison:

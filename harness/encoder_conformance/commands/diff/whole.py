@@ -52,7 +52,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
     progress.begin("asking both", len(cases))
     expected = measure.expected(cases, progress)
     if measure.changed:
-        raise InputError(measure.changed, where=second.name, hint="nothing was compared")
+        raise InputError(measure.changed.message, where=second.name, hint="nothing was compared")
     answered = {each.case.name for each in expected}
     outputs, apart, undefined = _apart(one, expected)
     beside = sorted({name for each in expected for name in each.outputs} - {*outputs.values()})
@@ -79,7 +79,7 @@ def _measure(side: Subject, source: Source, case: WholeCase, progress: Progress)
     """Raises InputError for a side that is no measure."""
     measure = Measure(source, few=False)
     if problem := measure.unfit(case):
-        raise InputError(problem, where=side.name, hint="nothing was compared")
+        raise InputError(problem.message, where=side.name, hint="nothing was compared")
     progress.step(side.name)
     return measure
 

@@ -52,11 +52,11 @@ def compare_saved(
     with closing(session):
         measure = Measure(Source(asked, session, held), few=False)
         if problem := measure.unfit(case):
-            raise InputError(f"σ cannot be measured: {problem}", where=where)
+            raise InputError(f"σ cannot be measured: {problem.message}", where=where)
         progress.step("is it the same twice")
         measured = measure.expected([case], progress)
     if measure.changed:
-        raise InputError(f"σ cannot be measured: {measure.changed}", where=where)
+        raise InputError(f"σ cannot be measured: {measure.changed.message}", where=where)
     expected = [_beside(each, outputs, held) for each in measured]
     files = list(answers_of(runs, file, [each.case for each in expected], logs, progress))
     found = compared(source.target, expected, files, measure.failed)

@@ -56,20 +56,20 @@ def compare_whole(
     name = request.target if request.at is None else f"{request.target} at {request.at}"
     if session is None:
         return WholeComparison(name, not_compared=(noted("source-does-not-run", "a checkpoint does not run"),))
-    if (why := unasked(description)) or description.whole is None:
+    if (why := unaskable(description)) or description.whole is None:
         return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
-    few = is_large(description)
-    held = dtype_named(description.whole.held or "float32")
+    few, integers = is_large(description), unasked(description)
+    held = "float32" if integers else dtype_named(description.whole.held or "float32")
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
-    if problem := found.unfit(cases[0]):
-        return WholeComparison(name, not_compared=(noted("source-not-repeatable", problem),))
+    if problem := _unfit(found, cases[0], integers):
+        return WholeComparison(name, not_compared=(problem,))
     cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
-        return WholeComparison(name, not_compared=(noted("source-not-repeatable", found.changed),))
+        return WholeComparison(name, not_compared=(found.changed,))
     asked = [each.case for each in expected]
     first = sampled_runs(runs) if few and not file.request.runtimes else runs
     files = list(answers_of(first, file, asked, logs, progress))
@@ -81,6 +81,15 @@ def compare_whole(
     notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
+
+
+def _unfit(measure: Measure, case: WholeCase, integers: str) -> Finding | None:
+    """Why nothing is measured here. `integers`: why that is of a file of integers; it is measured elsewhere, and beside
+    a source that has one answer."""
+    problem = measure.unfit(case)
+    if integers and (problem is None or problem.kind != "source-not-repeatable"):
+        return noted("not-askable", integers)
+    return problem
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:

@@ -28,6 +28,7 @@ def beside_source(
     source, session = made_from.request, made_from.session
     logs, progress = asking.logs, asking.progress
     whole = compare_whole((source, session), subject, runs, logs, progress, own)
+    _require_one_answer(whole, subject)
     subject = _as_its_source(subject, whole)
     if not subject.is_understood:
         of_file = rounding_of(subject, runs, made_from, own, logs, progress)
@@ -37,8 +38,7 @@ def beside_source(
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             measured = rounding_of(subject, runs, made_from, own, logs, progress)
-            is_faulty = any(each.severity == "error" for each in subject.description.findings)
-            if not whole.verdicts and measured.rounding is None and not is_faulty:  # what is wrong in it is told
+            if not whole.verdicts and measured.rounding is None and not _is_faulty(subject):
                 why = "; ".join((problem.problem, *whole.why_not))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
             answers = answers_of_runtimes(subject, runs, asking)
@@ -47,6 +47,7 @@ def beside_source(
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)
+            _require_one_answer(of_part, subject)
             whole = of_part if of_part.verdicts else whole
         of = MadeFrom(part, session, origin.parameters)
         measured = rounding_of(subject, runs, of, own, logs, progress)
@@ -56,6 +57,19 @@ def beside_source(
         compared = compared_with(origin, held, answers, progress) if answers else ()
         judged = ValidationEvidence(held, answers, origin, compared, whole)
         return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+
+
+def _is_faulty(subject: ExaminedFile) -> bool:
+    """Whether something is wrong in the file by itself, which is told whatever its source is."""
+    return any(each.severity == "error" for each in subject.description.findings)
+
+
+def _require_one_answer(whole: WholeComparison, subject: ExaminedFile) -> None:
+    """Raises InputError for a source that answers the same inputs otherwise each time: a part of it that does not is
+    no source of the file, unless the user says so."""
+    if whole.unrepeatable is not None and not _is_faulty(subject):
+        hint = "nothing was compared; --at names a part that answers alike, and NAME.npz holds outputs that were saved"
+        raise InputError(whole.unrepeatable.message, where=f"--against {whole.source}", hint=hint)
 
 
 def _as_its_source(subject: ExaminedFile, whole: WholeComparison) -> ExaminedFile:

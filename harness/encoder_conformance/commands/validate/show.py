@@ -136,7 +136,7 @@ def _last_line(validation: Validation) -> Text:
         count += " (--strict: a warning fails)"
     status, opening = CONCLUSIONS[kind]
     whose = f" ({', '.join(validation.wrong_runtimes)})" if kind == "runtime_wrong" else ""
-    compared = f"{_comparison(validation)}{_before(validation)}{_without_mask(validation)}"
+    compared = f"{_comparison(validation)}{_beside_nothing(validation)}{_before(validation)}{_without_mask(validation)}"
     return Text(f"{opening}{whose}{compared}: {count}", style="bold red" if status else "bold green")
 
 
@@ -177,6 +177,12 @@ def _end_to_end(validation: Validation) -> str:
     names = ", ".join(whole.outputs)
     count = f"{len(whole.cases)} case{'s' * (len(whole.cases) != 1)}"
     return f"; end to end {names} in {count} as {whole.source} (largest difference {whole.rms:.3g} σ)"
+
+
+def _beside_nothing(validation: Validation) -> str:
+    """The outputs of the file that its source has none for: what is in them is anybody's guess."""
+    lone = [each.about["output"] for each in validation.warnings if each.kind == "output-unpaired"]
+    return f"; {', '.join(map(repr, lone))} was compared with nothing" if lone else ""
 
 
 def _before(validation: Validation) -> str:

@@ -52,6 +52,11 @@ class WholeComparison:
         return next((each for each in self.notes if each.kind == "mask-missing"), None)
 
     @property
+    def unrepeatable(self) -> Finding | None:
+        """That its source answers the same inputs otherwise each time: nothing can be held against that."""
+        return next((each for each in self.not_compared if each.kind == "source-not-repeatable"), None)
+
+    @property
     def why_not(self) -> list[str]:
         """Why nothing, or what of it was not compared, in words."""
         return [each.message for each in self.not_compared]

@@ -82,7 +82,7 @@ class RoundingComparison:
         measure = Measure(self._source, few=True)
         problem = measure.unfit(case)
         self._widest = measure.widest
-        return problem
+        return problem.message if problem else ""
 
     def right(self, case: WholeCase) -> Outputs | Failure:
         """The outputs of the reference."""

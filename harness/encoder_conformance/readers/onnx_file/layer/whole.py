@@ -73,7 +73,8 @@ def _verdicts(
     layer = inferred.layer
     assert layer is not None
     items = items_proved(layer, semantics.S) if front is None else slice(None)
-    inputs = inferred.given(semantics.batch_first(run[cut.x])[items])
+    seen_by = np.tri(semantics.S, dtype=bool)[None, None] if semantics.causal else None  # that it is causal is told
+    inputs = replace(inferred.given(semantics.batch_first(run[cut.x])[items]), mask=seen_by)
 
     def before(a: Arithmetic) -> LayerInputs:
         if front is None:

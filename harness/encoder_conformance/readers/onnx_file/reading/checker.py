@@ -1,5 +1,7 @@
 """Runs ONNX's checker and strict shape inference, and compares the shapes that the file states."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from math import prod
 
@@ -9,7 +11,11 @@ from google.protobuf.message import Message
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
 from encoder_conformance.readers.onnx_file.graph.nodes import every_node
-from encoder_conformance.readers.onnx_file.reading.operators import ONNX_DOMAINS
+from encoder_conformance.readers.onnx_file.reading.operators import (
+    ONNX_DOMAINS,
+    ONNX_RUNTIME_DOMAINS,
+    of_onnx_runtime_alone,
+)
 
 SMALL = 1024
 """The most elements of an initializer that shapes are computed from."""
@@ -17,6 +23,29 @@ SMALL = 1024
 
 def check_model(model: onnx.ModelProto, findings: Findings) -> None:
     """Phase `checker`; the operators are checked before."""
+    with _of_its_own_domain(model):
+        _check(model, findings)
+
+
+@contextmanager
+def _of_its_own_domain(model: onnx.ModelProto) -> Iterator[None]:
+    """Has what ONNX Runtime alone has in the domain of that, into which ONNX's checker does not look: in place, for a
+    copy is as large as the file."""
+    moved = [(node, node.domain) for node in of_onnx_runtime_alone(model)]
+    kept = len(model.opset_import)
+    if moved and all(entry.domain != ONNX_RUNTIME_DOMAINS[0] for entry in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid(ONNX_RUNTIME_DOMAINS[0], 1))
+    for node, _ in moved:
+        node.domain = ONNX_RUNTIME_DOMAINS[0]
+    try:
+        yield
+    finally:
+        for node, domain in moved:
+            node.domain = domain
+        del model.opset_import[kept:]
+
+
+def _check(model: onnx.ModelProto, findings: Findings) -> None:
     try:
         onnx.checker.check_model(model, full_check=False)
     except MemoryError:
