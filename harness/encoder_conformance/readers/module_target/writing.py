@@ -95,8 +95,26 @@ def _takes(map: ElementMap) -> Iterator[tuple[str, str | None]]:
     for own in map.own.shapes:
         elements = map.own.elements(own)
         within = [name for name, at in map.elements.items() if np.isin(at.reshape(-1)[:1], elements).all()]
-        if within:
+        larger = [name for name, at in map.elements.items() if at.size > elements.size and np.isin(elements, at).all()]
+        if larger:
+            yield own, _part(larger[0], map.elements[larger[0]], elements)
+        elif within:
             yield own, _take(sorted(within, key=lambda name: int(map.elements[name].min())), map, elements)
+
+
+def _part(source: str, whole: Array, elements: Array) -> str | None:
+    """The `Take` of a part of one parameter, as of a head, tried in the same way."""
+    count = whole.size // elements.size
+    for transpose, axis, index in product((False, True), range(whole.ndim), range(count)):
+        part = index, count, axis
+        try:
+            made = Take(source, transpose=transpose, part=part, shape=elements.shape).to_own({source: whole}, {})
+        except (ValueError, IndexError):
+            continue
+        if np.array_equal(made, elements):
+            turned = ", transpose=True" if transpose else ""
+            return f"Take({source!r}{turned}, part={part}, shape={elements.shape})"
+    return None
 
 
 def _take(sources: list[str], own: ElementMap, elements: Array) -> str | None:
