@@ -153,10 +153,7 @@ class TorchModule(LiveModule):
             self.seed()
             return self.run(feeds)["output"]
 
-        def place(path: str) -> str:
-            return written_by(self._layer, path, lambda: self.bare().run(feeds))
-
-        found = kept_by_object(run, self.held, feeds, place)
+        found = kept_by_object(run, self.held, feeds, partial(self.written_at, feeds=feeds))
         if found is not None and found[0].apart:
             self._before = found[1]
         return None if found is None else found[0]
@@ -166,10 +163,7 @@ class TorchModule(LiveModule):
 
     def kept_with_masks(self, plain: Feeds, masked: Feeds) -> Kept | None:
         fresh, self._before = self._before or self.held(), None
-
-        def place(path: str) -> str:
-            return written_by(self._layer, path, lambda: self.bare().run(masked))
-
+        place = partial(self.written_at, feeds=masked)
         found = kept_by_masks(lambda feeds: self.run(feeds)["output"], fresh, plain, masked, place)
         self._before = fresh if found is not None and found.apart else None
         return found
