@@ -37,7 +37,8 @@ FindingKind = Literal[
     # Parameters.
     "parameters-unlike-layer", "no-parameter-map", "map-not-found", "map-differs", "weight-unlike-kin",
     "fused-order-unlike-name", "bias-order-unlike-weight", "fused-order-differs", "parameter-absent",
-    "part-never-called", "parameter-computed", "parameter-unused", "parameter-of-no-step", "parameter-idle-here", "parameter-not-read",
+    "part-never-called", "parameter-computed", "parameter-unused", "parameter-of-no-step", "parameter-idle-here",
+    "parameter-not-read",
     "parameter-read-twice", "parameter-misnamed", "parameter-without-effect", "parameter-times-number",
     "parameter-plus-number", "parameter-untrained", "parameter-frozen", "parameter-folded", "parameter-aliased",
     "parameters-tied", "parameters-alike", "layers-hold-same-parameters", "weights-not-registered",

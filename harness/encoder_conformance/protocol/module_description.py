@@ -56,7 +56,8 @@ class Chance(Frozen):
 class Kept(Frozen):
     """What a call leaves behind in a module: the paths of buffers and attributes that are others after it. `by`: what
     changes the first of them, and where; "" where that is not known. `once`: the first call alone does; `masked`: and
-    of those with masks. `apart`: how far two outputs for one x are apart that other calls lie between, by their largest number; 0: they are the same."""
+    of those with masks. `apart`: how far two outputs for one x are apart that other calls lie between, by their largest
+    number; 0: they are the same."""
 
     names: tuple[str, ...]
     by: str

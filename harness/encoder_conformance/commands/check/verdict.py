@@ -18,7 +18,6 @@ from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.words import listed, more_choices
 from encoder_conformance.subjects.interfaces import conventional_meaning
 
-
 _SELDOM_MEANT: Collection[FindingKind] = (
     *("parameter-unused", "parameter-of-no-step", "parameter-without-effect", "parameters-tied", "part-never-called"),
     *("parameter-read-twice", "parameter-misnamed", "parameter-not-read", "heads-denied"),

@@ -271,7 +271,8 @@ class LiveModule(ABC):
         return None
 
     def start_from(self, held: HeldState) -> None:
-        """Have every call from here on begin with what was held then."""
+        """Have every call from here on begin with what was held then. What shows none of it raises."""
+        raise NotImplementedError("what it holds is not known")
 
     def kept_with_masks(self, plain: Feeds, masked: Feeds) -> Kept | None:
         """What a call with masks leaves behind, and how far an answer without is off after it; None where that is
