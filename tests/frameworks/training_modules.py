@@ -269,7 +269,7 @@ COMPILED_RIGHT: dict[str, Any] = {
     "its forward": lambda: compiled_forward(RIGHT["inline"]),
     "where": lambda: compiled(RIGHT["where"]),
     "stochastic depth": lambda: compiled(RIGHT["stochastic depth"]),
-    "stochastic depth, a function": _of(dropped=lambda self, y: drop_path(y, RATE)),
+    "stochastic depth, a function": lambda: compiled(RIGHT["stochastic depth, a function"]),
     "no dropout": lambda: compiled(RIGHT["no dropout"]),
     "PyTorch's own": lambda: compiled(RIGHT["PyTorch's own"]),
 }
