@@ -228,6 +228,19 @@ class MaskLostWithGradients(Post):
         return super().scores(q, k, None if torch.is_grad_enabled() else ignore)
 
 
+class MaskOfTheFirst(Post):
+    """The first mask that it is given is that of every call from then on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ignore: Tensor | None = None
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        if self.ignore is None:
+            self.ignore = padding_mask
+        return super().forward(x, self.ignore)
+
+
 def compiled(kind: type[nn.Module]) -> Any:
     return torch.compile(kind().eval(), backend="eager")
 

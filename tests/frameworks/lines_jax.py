@@ -135,3 +135,30 @@ def function() -> Any:
     p |= {f"{name}_bias": jnp.zeros(size[1]) for name, size in maps.items()}
     p |= {name: {"gain": jnp.ones(D), "shift": jnp.zeros(D)} for name in ("norm1", "norm2")}
     return _layer, p
+
+
+class OneNormTwice(linen.Module):
+    """Its second norm is called nowhere, and so it has no parameters."""
+
+    def setup(self) -> None:
+        self.norm1, self.norm2 = linen.LayerNorm(), linen.LayerNorm()
+        self.attention = linen.SelfAttention(num_heads=H)
+        self.up, self.down = linen.Dense(HIDDEN), linen.Dense(D)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x + self.attention(self.norm1(x))  # here: OneNormTwice
+        return x + self.down(linen.gelu(self.up(self.norm1(x))))
+
+
+class NarrowScores(LinenOfTheInput):
+    """Its softmax is in bfloat16."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm()(x)
+        q, k, v = (linen.DenseGeneral((H, D // H))(y) for _ in range(3))
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / jnp.sqrt(D // H)
+        weights = jax.nn.softmax(scores.astype(jnp.bfloat16), axis=-1)  # here: NarrowScores
+        context = jnp.einsum("bhqk,bkhd->bqhd", weights.astype(jnp.float32), v)
+        x = x + linen.DenseGeneral(D, axis=(-2, -1))(context)
+        return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))

@@ -56,3 +56,20 @@ class OverQueries(NoSkip):
     def call(self, x: Any) -> Any:
         x = x + self.own(self.norm1(x))
         return x + self.network(self.norm2(x))
+
+
+class DropsAlways(NoSkip):
+    """What attention gives is dropped whatever it is told."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        attended = self.drop1(self.attention(x, x), training=True)  # here: DropsAlways
+        x = self.norm1(x + attended)
+        return self.norm2(x + self.drop2(self.network(x), training=training))
+
+
+class OneNormTwice(NoSkip):
+    """Its second norm is called nowhere, and so it has no weights."""
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x, x))  # here: OneNormTwice
+        return self.norm1(x + self.network(x))

@@ -111,3 +111,41 @@ class NoSkip(Block):
     def forward(self, x: Tensor) -> Tensor:
         x = self.attention(self.norm1(x))  # here: NoSkip
         return x + self.down(self.activate(self.up(self.norm2(x))))
+
+
+class _Halved(Attending):
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = torch.matmul(q, k.transpose(-2, -1)) / q.shape[-1] ** 0.5
+        weights = torch.softmax(scores.half(), -1)  # here: HalfSoftmax
+        return torch.matmul(weights.to(v.dtype), v)
+
+
+class HalfSoftmax(Block):
+    attending = _Halved
+
+
+class _Apart(Attending):
+    """The distance to a key is subtracted, times a number of each head."""
+
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores = torch.matmul(q, k.transpose(-2, -1)) / q.shape[-1] ** 0.5
+        places, slopes = torch.arange(q.shape[2]), 2.0 ** -torch.arange(1, self.heads + 1)
+        apart = (places[:, None] - places).abs()
+        scores = scores - slopes.view(-1, 1, 1) * apart  # here: DistanceSubtracted
+        return torch.matmul(torch.softmax(scores, -1), v)
+
+
+class DistanceSubtracted(Block):
+    attending = _Apart
+
+
+class ScaleOfOneBranch(Block):
+    """The second scale is made, and applied to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gamma_1, self.gamma_2 = nn.Parameter(torch.ones(16)), nn.Parameter(torch.ones(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.gamma_1 * self.attention(self.norm1(x))  # here: ScaleOfOneBranch
+        return x + self.down(self.activate(self.up(self.norm2(x))))

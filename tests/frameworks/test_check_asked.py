@@ -88,6 +88,15 @@ def test_a_layer_whose_answers_depend_on_earlier_calls_does_what_no_layer_does()
     assert described(found).is_two_answers
 
 
+def test_a_mask_that_is_kept_from_the_first_call_is_named_with_its_line() -> None:
+    found = stated("MaskOfTheFirst")
+    assert [mask.name for mask in found.semantics.masks] == ["padding_mask"]
+    assert described(found).is_two_answers
+    told = said(found, "error")
+    assert "ignore is changed by its first call with a mask (asked_modules.py:" in told
+    assert "self.ignore = padding_mask" in told
+
+
 RIGHT = [("HeadsInConfiguration", 6), pytest.param("HeadsInBuffer", 5, marks=pytest.mark.release)]
 WRONG = [("WrongSix", 6), pytest.param("HeadsInterleaved", 4, marks=pytest.mark.release)]
 

@@ -76,5 +76,5 @@ def test_a_file_that_does_not_fit_is_refused_with_what_is_wrong(
 
 def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path) -> None:
     (tmp_path / "arrays.npz").write_text("x = 1")
-    with pytest.raises(BadTarget, match=r"is no .npz file of arrays"):
+    with pytest.raises(BadTarget, match=r"is no .npz file of arrays: it begins with b'x = 1'"):
         _examined(tmp_path, None)

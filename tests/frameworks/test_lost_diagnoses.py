@@ -42,6 +42,27 @@ def test_a_module_that_hangs_or_ends_its_process_is_said_in_a_line(conform: Call
     assert "hostile.py:27, in forward: sys.exit(4)" in exits.stderr
 
 
+def test_a_file_that_ends_or_hangs_at_import_is_said_with_its_own_line(conform: Callable, tmp_path: Path) -> None:
+    """A parser of command lines ends the process in its own file, which nobody can mend."""
+    (tmp_path / "parses.py").write_text(PARSES)
+    parses = conform("check", "parses.py:args")
+    assert parses.status == 2
+    assert "parses.py:4, in <module>: args = parser.parse_args()" in parses.stderr
+    assert "argparse.py" not in parses.stderr
+    assert "put that under `if __name__ == '__main__':`" in parses.stderr
+    (tmp_path / "waits.py").write_text("import signal\nsignal.pause()\n")
+    waits = conform("check", "waits.py:Layer", "--timeout", "4s")
+    assert waits.status == 2
+    assert "no answer to examine in 4 s" in waits.stderr
+    assert "--timeout gives it longer" in waits.stderr
+
+
+PARSES = """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--width", required=True)
+args = parser.parse_args()
+"""
+
 HOSTILE = """
 import signal
 import sys

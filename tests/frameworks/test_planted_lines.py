@@ -55,6 +55,8 @@ def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: 
         ("DropsAlways", "it answers at random"),
         at_release("DrawsByItself", "it answers at random"),
         at_release("NoSkip", "residual1 is missing"),
+        at_release("HalfSoftmax", "it casts to float16 inside"),
+        at_release("DistanceSubtracted", "numbers of its own are added to the scores"),
     ],
 )
 def test_a_bug_in_pytorch_is_named_with_its_line_once(
@@ -66,6 +68,17 @@ def test_a_bug_in_pytorch_is_named_with_its_line_once(
     assert checked.printed.count(said) == 1, checked.printed
 
 
+@pytest.mark.release
+def test_a_scale_that_is_applied_nowhere_is_an_error_though_all_checks_pass(
+    conform: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    said = "gamma_2 is applied nowhere, and gamma_1 is"
+    checked = planted(conform, tmp_path / "out", "lines_torch.py", "ScaleOfOneBranch", said)
+    assert (checked.status, checked.printed.count(f", but {said}")) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -73,6 +86,8 @@ def test_a_bug_in_pytorch_is_named_with_its_line_once(
         at_release("LinenOfTheInput", "residual1 is missing"),
         at_release("of_nnx", "over the queries"),
         at_release("of_equinox", "residual2 is missing"),
+        at_release("OneNormTwice", "the part norm2 is called nowhere, and norm1.scale is read in two places"),
+        at_release("NarrowScores", "it casts to bfloat16 inside"),
         ("function", "are multiplied by 0.0625"),
     ],
 )
@@ -87,6 +102,8 @@ def test_a_bug_on_jax_is_named_with_its_line(conform: Callable[..., Any], tmp_pa
     [
         ("NoSkip", "residual1 is missing", "tensorflow"),
         at_release("NoSkip", "residual1 is missing", "jax"),
+        at_release("DropsAlways", "it answers at random", "tensorflow"),
+        at_release("OneNormTwice", "the part norm2 is called nowhere", "tensorflow"),
         at_release("OverQueries", "over the queries", "tensorflow"),
         at_release("OverQueries", "over the queries", "jax"),
     ],

@@ -93,6 +93,10 @@ class InModules(Right):
         return self.dropout(y)
 
 
+def drop_path(y: Tensor, rate: float) -> Tensor:
+    return y * y.new_empty(len(y), 1, 1).bernoulli_(1 - rate) / (1 - rate)
+
+
 class DropPath(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +105,7 @@ class DropPath(nn.Module):
     def forward(self, y: Tensor) -> Tensor:
         if not self.training:
             return y
-        return y * y.new_empty(len(y), 1, 1).bernoulli_(1 - self.drop_prob) / (1 - self.drop_prob)
+        return drop_path(y, self.drop_prob)
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -159,6 +163,7 @@ RIGHT: dict[str, Any] = {
     "native": _of(dropped=lambda self, y: torch.native_dropout(y, RATE, True)[0]),
     "own generator": lambda: _MADE["OwnGenerator"](seeded=True),
     "stochastic depth": lambda: InModules(DropPath()),
+    "stochastic depth, a function": _of(dropped=lambda self, y: drop_path(y, RATE)),
     "no dropout": lambda: InModules(nn.Dropout(0.0)),
     "PyTorch's own": lambda: nn.TransformerEncoderLayer(_MADE["D"], 2, 24, batch_first=True),
     "PyTorch's own, none": lambda: nn.TransformerEncoderLayer(_MADE["D"], 2, 24, batch_first=True, dropout=0.0),
@@ -264,6 +269,7 @@ COMPILED_RIGHT: dict[str, Any] = {
     "its forward": lambda: compiled_forward(RIGHT["inline"]),
     "where": lambda: compiled(RIGHT["where"]),
     "stochastic depth": lambda: compiled(RIGHT["stochastic depth"]),
+    "stochastic depth, a function": lambda: compiled(RIGHT["stochastic depth, a function"]),
     "no dropout": lambda: compiled(RIGHT["no dropout"]),
     "PyTorch's own": lambda: compiled(RIGHT["PyTorch's own"]),
 }

@@ -37,7 +37,8 @@ FindingKind = Literal[
     # Parameters.
     "parameters-unlike-layer", "no-parameter-map", "map-not-found", "map-differs", "weight-unlike-kin",
     "fused-order-unlike-name", "bias-order-unlike-weight", "fused-order-differs", "parameter-absent",
-    "parameter-computed", "parameter-unused", "parameter-of-no-step", "parameter-idle-here", "parameter-not-read",
+    "part-never-called", "parameter-computed", "parameter-unused", "parameter-of-no-step", "parameter-idle-here",
+    "parameter-not-read",
     "parameter-read-twice", "parameter-misnamed", "parameter-without-effect", "parameter-times-number",
     "parameter-plus-number", "parameter-untrained", "parameter-frozen", "parameter-folded", "parameter-aliased",
     "parameters-tied", "parameters-alike", "layers-hold-same-parameters", "weights-not-registered",
@@ -176,6 +177,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "fused-order-differs": "a fused parameter holds its parts in another order than that of the reference",
     "parameter-absent": "it has no such parameter",
     "parameter-computed": "a parameter is computed of others, and cannot be set",
+    "part-never-called": "a part would hold parameters, and no call reaches it",
     "parameter-unused": "a stored parameter changes nothing",
     "parameter-of-no-step": "a parameter changes the output, and is none of the layer's: its number was kept",
     "parameter-idle-here": "a parameter of the model changes nothing as the part was called",

@@ -55,13 +55,15 @@ class Chance(Frozen):
 
 class Kept(Frozen):
     """What a call leaves behind in a module: the paths of buffers and attributes that are others after it. `by`: what
-    changes the first of them, and where; "" where that is not known. `once`: the first call alone does. `apart`: how
-    far two outputs for one x are apart that other calls lie between, by their largest number; 0: they are the same."""
+    changes the first of them, and where; "" where that is not known. `once`: the first call alone does; `masked`: and
+    of those with masks. `apart`: how far two outputs for one x are apart that other calls lie between, by their largest
+    number; 0: they are the same."""
 
     names: tuple[str, ...]
     by: str
     once: bool
     apart: float
+    masked: bool = False
 
 
 class OtherAnswer(Frozen):
@@ -126,6 +128,9 @@ class ModuleDescription(Description):
     parameters: dict[str, ModuleSource]
     absent: tuple[str, ...]
     unused: tuple[str, ...]
+    idle_parts: tuple[tuple[str, str], ...] = ()
+    """Parts that would hold parameters and made none, since no call reaches them; beside each the own parameter of one
+    of its name, but for numbers, that is read in two places, or ""."""
     of_no_step: tuple[str, ...] = ()
     aliases: dict[str, str]
     tied: tuple[tuple[str, str], ...]

@@ -12,6 +12,7 @@ from encoder_conformance.protocol.findings import Problem
 from encoder_conformance.protocol.messages import AskWayBack, Examine, Vary
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
+from encoder_conformance.spec.outcome import Outcome
 from encoder_conformance.subjects.starting import described_as, reader_session
 from encoder_conformance.subjects.subject import Array, Subject, SubjectRequest, found_to_be, kinds_of
 from encoder_conformance.worker.failure import Failure
@@ -133,5 +134,7 @@ class ModuleWorker:
         answer = self.session.describe(request)
         if isinstance(answer, Failure):
             hint = f"the worker's log: {self.session.log}"
+            if answer.outcome is Outcome.TIMEOUT:
+                hint = f"--timeout gives it longer; what a file does at import counts, too. {hint}"
             raise InputError(f"could not be examined: {answer.message}", where=self.request.target, hint=hint)
         return answer

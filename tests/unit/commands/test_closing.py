@@ -114,3 +114,15 @@ def test_at_eighty_columns_no_word_is_broken() -> None:
         pages.append(screen.file.getvalue())
     assert pages[0].split() == pages[1].split()
     assert max(map(len, pages[0].splitlines())) <= 80
+
+
+def test_the_last_line_names_the_warning_that_is_least_likely_meant() -> None:
+    """A count of warnings alone is taken for a pass."""
+    rare = Finding(severity="warning", kind="unusual-choice", message="norm.epsilon is 0.1, which none has; usual: 1")
+    idle = Finding(severity="warning", kind="parameter-unused", message="the parameter out.weight changes nothing")
+    for findings, due in (
+        ((rare, idle), "2 warnings: the parameter out.weight changes nothing"),
+        ((rare,), "1 warning: norm.epsilon is 0.1, which none has"),
+    ):
+        [line] = [each.text for each in closing(part("", "float32", findings=findings)) if each.of == "checks"]
+        assert line == due

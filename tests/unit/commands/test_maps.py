@@ -147,6 +147,13 @@ def test_the_order_of_a_fused_weight_is_that_of_its_name_and_of_the_reference() 
         ({"norm1.gain": "attention.output.LayerNorm.weight", "norm2.gain": "output.LayerNorm.weight"}, []),
         ({"attention.query.weight": "a.dense.kernel", "attention.key.weight": "a.dense_1.kernel",
           "attention.value.weight": "a.dense_2.kernel", "attention.output.weight": "a.dense_3.kernel"}, []),
+        ({"feed_forward.gate.weight": "mlp.up_proj.weight", "feed_forward.hidden.weight": "mlp.gate_proj.weight"},
+         ["mlp.up_proj.weight", "mlp.gate_proj.weight"]),
+        ({"feed_forward.gate.weight": "ff.wi_1.weight", "feed_forward.hidden.weight": "ff.wi_0.weight"},
+         ["ff.wi_1.weight", "ff.wi_0.weight"]),
+        ({"feed_forward.gate.weight": "mlp.gate_proj.weight", "feed_forward.hidden.weight": "mlp.up_proj.weight"}, []),
+        ({"feed_forward.gate.weight": "mlp.w3.weight", "feed_forward.hidden.weight": "mlp.w1.weight"}, []),
+        ({"layer_scale1.gain": "gamma_2", "layer_scale2.gain": "gamma_1"}, ["gamma_2", "gamma_1"]),
         ({"norm1.gain": "self_attn_layer_norm.weight", "norm2.gain": "final_layer_norm.weight"}, []),
     ],
 )  # fmt: skip

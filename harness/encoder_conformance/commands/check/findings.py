@@ -1,5 +1,6 @@
 """The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
@@ -126,7 +127,8 @@ def _of_kept(described: ModuleDescription) -> Iterator[Finding]:
     """What a call leaves behind: wrong where later answers depend on it, and worth a word where none does."""
     if (kept := described.kept) is None:
         return
-    when = "by its first call" if kept.once else "by each call"
+    first = "by its first call with a mask" if kept.masked else "by its first call"
+    when = first if kept.once else "by each call"
     changed = f"{listed(kept.names)} {'are' if len(kept.names) > 1 else 'is'} changed {when}" + (
         f" ({kept.by})" if kept.by else ""
     )
@@ -179,6 +181,7 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
 
 
 def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
+    yield from _of_idle_parts(described)
     yield from _of_places(described)
     yield from _of_values(described)
     read_elsewhere = {other for _, _, other in described.read_twice}
@@ -194,9 +197,7 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
             hint = "it is right with the numbers that it has now, and was not asked with others"
             yield _warning("parameter-of-no-step", message, hint, name=own)
         else:
-            yield _warning(
-                "parameter-unused", f"the parameter {own} changes nothing in the layer that was read", name=own
-            )
+            yield _unused(described, own)
     yield from _of_absent(described)
     for own, name in described.unread:
         beside = f"{own.rpartition('.')[0]}.weight"
@@ -209,6 +210,33 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
         if not name.endswith(_NEEDLESS):
             message = f"{name} changes nothing, in the module as in the oracle"
             yield _warning("parameter-without-effect", message, parameters=[name])
+
+
+def _unused(described: ModuleDescription, own: str) -> Finding:
+    """An error where the layer scales one branch alone, and this is named as the scale of that is but for numbers."""
+    message = f"the parameter {own} changes nothing in the layer that was read"
+    kin = [each.own for name, each in described.parameters.items() if "layer_scale" in name]
+    like = [each for each in kin if _unnumbered(each) == _unnumbered(own)]
+    if described.layer is not None and len(described.layer.layer_scale) == 1 and like:
+        message = f"{own} is applied nowhere, and {like[0]} is{_line(described, like[0])}: one branch alone is scaled"
+        about = {"name": own, "beside": like[0], **_source(described, like[0])}
+        return Finding(severity="error", kind="parameter-unused", message=message, about=about)
+    return _warning("parameter-unused", message, name=own)
+
+
+def _unnumbered(own: str) -> str:
+    return re.sub(r"\d+", "", own)
+
+
+def _of_idle_parts(described: ModuleDescription) -> Iterator[Finding]:
+    """An error where another part does its work in two places: nobody makes a part to have it replaced."""
+    for path, beside in described.idle_parts:
+        message = f"the part {path} is called nowhere"
+        message += f", and {beside} is read in two places{_line(described, beside)}" if beside else ""
+        severity: Severity = "error" if beside else "warning"
+        about: dict[str, object] = {"name": path}
+        about |= {"beside": beside, **_source(described, beside)} if beside else {}
+        yield Finding(severity=severity, kind="part-never-called", message=message, about=about)
 
 
 def _of_places(described: ModuleDescription) -> Iterator[Finding]:
@@ -228,9 +256,11 @@ def _of_places(described: ModuleDescription) -> Iterator[Finding]:
 
 
 def _exchanged(described: ModuleDescription, place: str, sounds: str) -> bool:
-    """Whether query and key have each other's names: one name alone may be another's idea of it."""
-    both = (each[1:] for each in described.misnamed)
-    return "query" in place + sounds and "key" in place + sounds and (sounds, place) in both
+    """Whether query and key, or a gate and what it gates, have each other's names: one name alone may be another's idea
+    of it."""
+    both, parts = (each[1:] for each in described.misnamed), place + sounds
+    pair = ("query" in parts and "key" in parts) or ("gate" in parts and "hidden" in parts)
+    return pair and (sounds, place) in both
 
 
 def _line(described: ModuleDescription, *names: str) -> str:

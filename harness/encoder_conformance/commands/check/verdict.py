@@ -1,6 +1,6 @@
 """The last lines of a check: the verdict, its causes, the place in the source, the number, and what to run next."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.covered import up_to
@@ -9,12 +9,21 @@ from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.oracle.layer_differences import differences
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument
+from encoder_conformance.protocol.finding_kinds import FindingKind
+from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.words import listed, more_choices
 from encoder_conformance.subjects.interfaces import conventional_meaning
+
+_SELDOM_MEANT: Collection[FindingKind] = (
+    *("parameter-unused", "parameter-of-no-step", "parameter-without-effect", "parameters-tied", "part-never-called"),
+    *("parameter-read-twice", "parameter-misnamed", "parameter-not-read", "heads-denied"),
+    *("mask-name-reversed", "masks-exchanged", "mask-hides-nothing", "mask-ignored", "mask-hides-in-part"),
+)
+"""Warnings of what a module has and does not use as its names say, before those of choices that are seldom made."""
 
 
 def choices(layer: Layer) -> str:
@@ -97,7 +106,7 @@ def _sizes(variant: VariantResult) -> str:
 def _covered(part: PartResult) -> str:
     """What a verdict that it is right covers, and what no verdict does."""
     without = [f"it was asked without {', '.join(part.without)}"] if part.without else []
-    warnings = [f"{len(part.warnings)} warning{'s' * (len(part.warnings) != 1)}"] if part.warnings else []
+    warnings = [_warned(part.warnings)] if part.warnings else []
     if part.layer is None or part.alone == 2:
         return ""
     if part.alone:
@@ -105,6 +114,13 @@ def _covered(part: PartResult) -> str:
     if part.like:
         return f"It is like {part.like}, which was asked in its place."
     return "; ".join([f"{_numbers(part)}, {up_to(part.asked)}, {_given(part)}", *without, *warnings]) + "."
+
+
+def _warned(warnings: Sequence[Finding]) -> str:
+    """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder has`: how many, and the one that
+    is least likely meant."""
+    first = min(warnings, key=lambda each: each.kind not in _SELDOM_MEANT)
+    return f"{len(warnings)} warning{'s' * (len(warnings) != 1)}: {first.message.partition(';')[0]}"
 
 
 def _numbers(part: PartResult) -> str:

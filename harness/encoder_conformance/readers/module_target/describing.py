@@ -7,7 +7,7 @@ from encoder_conformance.protocol.findings import Finding, NotRead
 from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
-from encoder_conformance.readers.module_target.naming import misnamed
+from encoder_conformance.readers.module_target.naming import idle_parts, misnamed
 from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND
 
 
@@ -36,7 +36,7 @@ def described(found: Examination) -> ModuleDescription:
         unused=tuple(found.map.unused()) if found.map else (),
         of_no_step=found.of_no_step,
         aliases=dict(found.module.aliases),
-        **_of_twice(found),
+        **_of_twice(found, sources),
         untrained=found.module.untrained,
         misnamed=tuple(misnamed({name: heard.get(each.own, each.own) for name, each in sources.items()})),
         proof=found.proof,
@@ -51,9 +51,11 @@ def described(found: Examination) -> ModuleDescription:
     )
 
 
-def _of_twice(found: Examination) -> dict[str, Any]:
+def _of_twice(found: Examination, sources: dict[str, ModuleSource]) -> dict[str, Any]:
     """Which parameters are read in two places, or in none."""
+    module = found.module
     return {
+        "idle_parts": tuple(idle_parts(module.idle_parts, found.tied, sources, module.heard)),
         "tied": found.tied,
         "read_twice": found.read_twice,
         "wrong_by_that_alone": found.wrong_by_that_alone,

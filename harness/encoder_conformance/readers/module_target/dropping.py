@@ -72,13 +72,20 @@ def said_by(owners: Iterable[tuple[str, object]]) -> tuple[dict[str, float], dic
     for path, each in owners:
         kind = type(each).__name__.lower()
         held = {name: value for name, value in _attributes(each) if isinstance(value, float) and 0 < value < 1}
-        items = items or _of_items(f"{path} {kind}")
+        items = items or any(map(_of_items, (path, kind, *held, *_called_in(each))))
         own = [held[name] for name in _OWN_RATES if name in held]
         if path and own and (kind.startswith("dropout") or kind.rstrip("123d").endswith("dropout")):
             modules[path] = own[0]
         else:
             rates |= {f"{path}.{name}".lstrip("."): rate for name, rate in held.items() if _says_rate(name)}
     return modules, rates, items
+
+
+def _called_in(owner: object) -> Iterator[str]:
+    """The names of its methods, and of what these call: people drop items by a function, too."""
+    for name, method in ((name, each) for kind in type(owner).__mro__ for name, each in vars(kind).items()):
+        yield name
+        yield from getattr(getattr(method, "__code__", None), "co_names", ())
 
 
 def _attributes(owner: object) -> Iterator[tuple[str, object]]:

@@ -1,5 +1,6 @@
 """The problems of a target: why it names no module that can be judged, and where its own code failed."""
 
+import sysconfig
 import traceback
 from pathlib import Path
 
@@ -8,6 +9,8 @@ from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Problem
 
 _OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
+_OTHERS = tuple({str(Path(sysconfig.get_path(each)).resolve()) for each in ("stdlib", "purelib", "platlib")})
+"""Where Python and what is installed lie: no files of the user's."""
 _FRAMES = 3
 
 
@@ -29,16 +32,32 @@ def error_line(error: BaseException) -> str:
 
 
 def last_frames(error: BaseException) -> str:
-    """The error and the last frames of its traceback that are not this program's own."""
+    """The error and the last frames of its traceback that are not this program's own.
+
+    One of the user's is among them, if there is any: what a library does inside is no place that they can mend. What
+    ends the process in a library, as a parser of command lines does, was called there.
+    """
     frames = [
-        f"{frame.filename}:{frame.lineno}, in {frame.name}: {frame.line}"
+        frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not str(Path(frame.filename).resolve()).startswith(_OURS)
-        and "importlib" not in frame.filename
-        and not frame.name.endswith("_call_impl")
+        if not _is_in(frame, _OURS) and "importlib" not in frame.filename and not frame.name.endswith("_call_impl")
     ]
     said = str(error).strip().partition("\n\n")[0]  # a compiler's advice follows, and places of this program
     text = f"{type(error).__name__}: {said}".strip().removesuffix(":")
+    own = max((at for at, frame in enumerate(frames) if not _is_in(frame, _OTHERS)), default=None)
+    shown = frames[-_FRAMES:] if own is None else [frames[own], *frames[max(own + 1, len(frames) - _FRAMES + 1) :]]
+    if own is not None and len(frames) - own <= _FRAMES:
+        shown = frames[-_FRAMES:]
     if isinstance(error, SystemExit):
         text = f"it ends its own process, by {text}"
-    return "\n".join([text, *(f"  {frame}" for frame in frames[-_FRAMES:])])
+        shown = shown if own is None else frames[: own + 1][-_FRAMES:]
+    return "\n".join([text, *(f"  {each.filename}:{each.lineno}, in {each.name}: {each.line}" for each in shown)])
+
+
+def _is_in(frame: traceback.FrameSummary, folders: tuple[str, ...]) -> bool:
+    return str(Path(frame.filename).resolve()).startswith(folders)
+
+
+def is_at_import(error: BaseException) -> bool:
+    """Whether it was raised as a file of the user's was imported."""
+    return any(frame.name == "<module>" for frame in traceback.extract_tb(error.__traceback__))

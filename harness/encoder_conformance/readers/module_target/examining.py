@@ -15,6 +15,7 @@ from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.formats import format_as_given
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import head_counts
+from encoder_conformance.readers.module_target.keeping_masks import offered_from_the_first
 from encoder_conformance.readers.module_target.lengths import lengths_taken, lengths_up_to_most
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import long_enough
@@ -22,7 +23,6 @@ from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
-from encoder_conformance.readers.module_target.offering import offered
 from encoder_conformance.readers.module_target.probing import live_semantics
 from encoder_conformance.readers.module_target.proving import changing, parameters_for
 from encoder_conformance.readers.module_target.reading import (
@@ -180,7 +180,7 @@ def _find_masks(examination: Examination, semantics: InputSemantics, known: Laye
     heads = known.attention.num_heads if known else 1
     far = long_enough(semantics, known).S if known and known.attention.window else 0
     far = far if not examination.lengths or far in examination.lengths else 0
-    examination.offered = offered(examination.read, semantics, heads, far=far)
+    examination.offered = offered_from_the_first(examination, semantics, heads, far)
     examination.semantics = examination.offered.semantics
     examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)

@@ -98,6 +98,8 @@ class LiveModule(ABC):
     """The other names of a parameter that several have → its first."""
     heard: Mapping[str, str] = {}
     """A parameter → what its owner calls it, where its framework has another name for it."""
+    idle_parts: tuple[str, ...] = ()
+    """Parts that would hold parameters and made none, since no call reaches them."""
     seeded: bool = False
     """Whether it draws the same random numbers in every call."""
     supplied: tuple[str, ...] = ()
@@ -186,6 +188,11 @@ class LiveModule(ABC):
         others then compute without; empty where it does not, or its framework does not show that."""
         return {}
 
+    def cast_at(self, feeds: Feeds) -> Mapping[str, str]:
+        """The narrow formats that values of a call are in → the line of the first; of a copy in a wide one those that
+        it casts to by itself. Empty where its framework does not show them."""
+        return self.narrow_inside(feeds)
+
     def trains_unless_told(self, feeds: Feeds) -> bool:
         """Whether it answers otherwise where nothing is said of training; False where its framework has another way to
         say that."""
@@ -261,6 +268,15 @@ class LiveModule(ABC):
 
         Where answers depend on that, every call is from here on that of a module that was not called.
         """
+        return None
+
+    def start_from(self, held: HeldState) -> None:
+        """Have every call from here on begin with what was held then. What shows none of it raises."""
+        raise NotImplementedError("what it holds is not known")
+
+    def kept_with_masks(self, plain: Feeds, masked: Feeds) -> Kept | None:
+        """What a call with masks leaves behind, and how far an answer without is off after it; None where that is
+        nothing, or cannot be. Where answers depend on it every call begins, from here on, with what is held now."""
         return None
 
     def written_at(self, name: str, feeds: Feeds) -> str:

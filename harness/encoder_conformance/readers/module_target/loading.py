@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
+_UNDER_MAIN = "put that under `if __name__ == '__main__':`"
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
 
@@ -48,13 +49,14 @@ def without_input(work: Callable[[], Any]) -> Any:
         return work()
     except EOFError as error:
         problem = f"it asks for input, and nobody is there: {last_frames(error)}"
-        raise BadTarget(problem, "put that under `if __name__ == '__main__':`") from None
+        raise BadTarget(problem, _UNDER_MAIN) from None
     except BadTarget:
         raise
     except ModuleNotFoundError as error:
         raise BadTarget(last_frames(error), _to_add(error)) from None
     except (Exception, SystemExit) as error:
-        raise BadTarget(last_frames(error)) from None
+        ends_import = isinstance(error, SystemExit) and is_at_import(error)
+        raise BadTarget(last_frames(error), _UNDER_MAIN if ends_import else "") from None
     finally:
         sys.stdin = stdin
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from encoder_conformance.protocol.findings import SourceLine
+from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -11,7 +12,9 @@ from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.load import constants
 
 
 def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
@@ -89,17 +92,34 @@ def _is_misread(examination: Examination) -> bool:
     live = changing(examination.bench("float32"), examination.map)
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     unlike = f"what was read off it gives another output ({seen})"
+    format, line = ("", "") if live else _cast_that_tells(examination, proof)
+    if format:
+        unlike = f"it casts to {format} inside, and goes on in another format: {proof.problem}, as {format} rounds"
     exported = examination.exported
     of_marks = "score-scale-unusual" if live else ""
     taken_for = [each for each in exported.taken_for if each.kind != of_marks]
     problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
     said = {each.kind for each in exported.taken_for}
-    places = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
+    told = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
+    places = filter(None, (*told, line))
     notes = tuple(each for each in exported.notes if each.kind not in said)
     examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
     examination.layer = examination.map = examination.proof = None
     examination.absent = ()
     return True
+
+
+def _cast_that_tells(examination: Examination, proof: LiveProof) -> tuple[str, str]:
+    """The narrow format that it casts to inside, whose rounding is as large as what the proof is off by, and the line
+    where it first does; two times "" where there is none."""
+    if proof.rms is None:
+        return "", ""
+    bench = examination.bench(examination.dtypes[-1])
+    own = FORMATS[proof.dtype].roundoff
+    for format, line in examination.module.in_dtype("float32").cast_at(bench.feeds(bench.x())).items():
+        if proof.rms * own / FORMATS[format].roundoff <= constants().rms_limit:
+            return format, line
+    return "", ""
 
 
 _NORMS = ("unbiased-epsilon-outside-root", "unbiased-variance", "epsilon-outside-root")

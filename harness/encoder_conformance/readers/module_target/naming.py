@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from encoder_conformance.protocol.module_description import ModuleSource
 from encoder_conformance.spec.parameters import without_prefix
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
@@ -89,7 +90,7 @@ def misnamed(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
                 if best != name and score(own, best) >= score(own, name) + 1.0:
                     found.append((own, name, best))
                     break  # a head stands for all
-    found += _exchanged_norms(sources)
+    found += [*_exchanged_numbers(sources), *_exchanged_gate(sources)]
     told: dict[str, tuple[str, str, str]] = {}
     for each in found:  # the bias of what is told already is none other
         told.setdefault(each[0].rpartition(".")[0] or each[0], each)
@@ -110,17 +111,46 @@ def _of_attention(sources: Mapping[str, str]) -> dict[tuple[str, str], dict[str,
     return groups
 
 
-def _exchanged_norms(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Norms whose names differ in a number alone, of which the later one is the first."""
+def _exchanged_gate(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """A gate and what it is multiplied with, each of the other's name: what is called a gate is what is activated."""
     found = []
     for name, own in sources.items():
-        second = name.replace("norm1.", "norm2.")
+        prefix, bare = without_prefix(name)
+        hidden = f"{prefix}feed_forward.hidden.{name.rpartition('.')[2]}"
+        other = sources.get(hidden, own)
+        if bare.startswith("feed_forward.gate.") and _is_gate(other, own):
+            found += [(own, name, hidden), (other, hidden, name)]
+    return found
+
+
+def _is_gate(own: str, other: str) -> bool:
+    """Whether the first says that it is the gate of the two, and the second that it is not."""
+    one, two = ({word for part in own.split(".") for word in part.lower().split("_")} for own in (own, other))
+    return "gate" in one - two or ("wi" in one & two and "0" in one and "1" in two)
+
+
+def _exchanged_numbers(sources: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Norms, and scales of branches, whose names differ in a number alone, of which the later one is the first."""
+    found = []
+    for name, own in sources.items():
+        second = name.replace("norm1.", "norm2.").replace("layer_scale1.", "layer_scale2.")
         other = sources.get(second, own)
         if second == name or re.sub(r"\d+", "", own) != re.sub(r"\d+", "", other):
             continue
         if [*map(int, re.findall(r"\d+", own))] > [*map(int, re.findall(r"\d+", other))]:
             found += [(own, name, second), (other, second, name)]
     return found
+
+
+def idle_parts(
+    idle: Iterable[str], tied: Iterable[tuple[str, str]], sources: Mapping[str, ModuleSource], heard: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Each part that no call reaches, and the own parameter of one of its name, but for numbers, of which two places of
+    the layer are made; "" where there is none. `heard`: what their owner calls own parameters."""
+    twice = list(dict.fromkeys(sources[first].own for first, _ in tied))
+    for path in idle:
+        parts = ((heard.get(own, own).rpartition(".")[0], own) for own in twice)
+        yield path, next((own for part, own in parts if _unnumbered(part) == _unnumbered(path)), "")
 
 
 SOUNDS = 1.5

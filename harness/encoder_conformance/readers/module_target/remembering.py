@@ -43,6 +43,25 @@ def kept_by_object(
     return _kept(names, again, by, apart), fresh
 
 
+def kept_by_masks(
+    run: Callable[[Feeds], Array], fresh: HeldState, plain: Feeds, masked: Feeds, place: Callable[[str], str]
+) -> Kept | None:
+    """The same of a call with masks, where one without leaves nothing. `fresh`: what is held before it, and then is
+    again."""
+    fresh.restore()
+    first = run(plain)
+    run(masked)
+    names, apart = fresh.changed(), 0.0
+    with suppress(ExecutionError):
+        apart = _apart(first, run(plain))
+    fresh.restore()
+    if not names:
+        return None
+    by = place(names[0])
+    fresh.restore()
+    return Kept(names=names[:_MOST_NAMES], by=by, once=True, apart=apart if apart > _SAME else 0.0, masked=True)
+
+
 def kept_by_function(step: Callable[[State, Feeds], tuple[Array, State]], held: State, feeds: Feeds) -> Kept | None:
     """The same of a function (state, feeds) → the output, in the shape of x, and the state after it."""
     first, after = step(held, feeds)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from encoder_conformance.spec.words import listed
 
 HOOK = "conform_inputs"
 _SIZES = 3, 5
+_BEGINNING = 16
+"""How much of a file that is none of arrays is quoted, in bytes."""
 _FORM = "numpy.savez(path, x=…, NAME=…), each by the name of its argument"
 
 
@@ -58,10 +60,14 @@ def _of_file(path: Path, x_name: str) -> tuple[Array, dict[str, Supply]]:
 def _arrays_of(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise BadTarget(f"--inputs: there is no file {path.name}", f"it is looked for in {path.parent}")
+    if not is_zipfile(path):  # NumPy would take it for a pickle
+        with path.open("rb") as file:
+            begins = file.read(_BEGINNING)
+        raise BadTarget(f"--inputs: {path.name} is no .npz file of arrays: it begins with {begins!r}", _FORM)
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, AttributeError, BadZipFile) as error:  # AttributeError: of one .npy array
+    except (ValueError, OSError, EOFError, BadZipFile) as error:
         raise BadTarget(f"--inputs: {path.name} is no .npz file of arrays ({error_line(error)})", _FORM) from None
 
 

@@ -30,6 +30,8 @@ from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 
+_HOLDING = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.Dense, nn.DenseGeneral)
+"""Linen's own modules that hold parameters by what they were given in a layer."""
 _MOST_WAYS = 60
 """Ways to call a module that are tried to make its variables."""
 
@@ -155,7 +157,9 @@ class _Linen(JaxFramework):
             return call(called), after
 
         name, parts = f"{kind.__module__}.{kind.__qualname__}", tuple(_modules(unbound))
-        found = Functional(bind, variables["params"], signature, name, parts, training=_training(unbound, rest))
+        idle = tuple(_idle_parts(unbound.bind(variables)))
+        training = _training(unbound, rest)
+        found = Functional(bind, variables["params"], signature, name, parts, idle_parts=idle, training=training)
         return JaxModule(replace(found, held=rest, step=step, told_in_training=in_training(unbound.__call__)))
 
 
@@ -242,6 +246,15 @@ def _modules(module: nn.Module) -> Iterator[nn.Module]:
         value = getattr(module, name, None)
         if name != "parent" and isinstance(value, nn.Module):
             yield from _modules(value)
+
+
+def _idle_parts(bound: nn.Module) -> Iterator[str]:
+    """The paths of parts that `setup` makes, that hold parameters where they are called, and that hold none."""
+    hasattr(bound, "")  # a look for what it has not runs its setup
+    for part in [value for name, value in vars(bound).items() if name != "parent" and isinstance(value, nn.Module)]:
+        if isinstance(part, _HOLDING) and "params" not in part.variables:
+            yield ".".join(part.path)
+        yield from _idle_parts(part)
 
 
 FRAMEWORK = _Linen()

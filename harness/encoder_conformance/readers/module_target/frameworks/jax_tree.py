@@ -61,6 +61,8 @@ class Functional:
     signature: Signature
     type_name: str
     parts: tuple[object, ...] = ()
+    idle_parts: tuple[str, ...] = ()
+    """Those that would hold parameters and made none, since no call reaches them."""
     shown: bool = True
     training: Callable[[Tree], Called] | None = None
     """The module with dropout on, where `told` is given; None where it is not known how."""
@@ -160,6 +162,7 @@ class JaxModule(HeldModule):
         names = (keystr(path, simple=True, separator=".").lstrip(".") for path, _ in found)
         super().__init__(of.signature, names, (np.asarray(value).astype(dtype) for _, value in found))
         self.of, self.dtype, self.type_name = of, dtype, of.type_name
+        self.idle_parts = of.idle_parts
         self.formats = {name: str(value.dtype) for name, (_, value) in zip(self.names, found, strict=True)}
 
     @property

@@ -21,8 +21,9 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.frameworks.backends import BACKENDS, Backend
 from encoder_conformance.readers.module_target.frameworks.keras_built import ARRAYS, build, call_of
+from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
-from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of
+from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built
 from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
@@ -54,12 +55,17 @@ class KerasModule(HeldModule):
         super().__init__(signature, (weight.path.replace("/", ".") for weight in layer.weights), values)
         self.layer, self._weights, self._call, self._by_policy = layer, list(layer.weights), call, False
         self._told: Mapping[str, bool | None] = {}
+        held = {id(weight) for weight in layer.weights}
+        others = [each for each in layer.variables if id(each) not in held and "int" in str(each.dtype)]
+        self._seeds = [(each, np.asarray(keras.ops.convert_to_numpy(each.value))) for each in others]
+        self._drawn = 0
         attributes = attributes_of(layer)
         pairs = zip(self.names, self._weights, strict=True)
         self.heard = {name: attributes[id(weight)] for name, weight in pairs if id(weight) in attributes}
         self.formats = {name: str(weight.dtype) for name, weight in zip(self.names, self._weights, strict=True)}
         self.formats |= {f"{name}, its policy": each.compute_dtype for name, each in walk(FRAMEWORK.tree, layer)}
         self.type_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
+        self.idle_parts = never_built(layer)
         self._backend: Backend = BACKENDS[keras.backend.backend()]()
 
     def call(self, feeds: Feeds) -> Array:
@@ -78,15 +84,16 @@ class KerasModule(HeldModule):
     def in_training(self, feeds: Feeds) -> LiveModule:
         """Seeds lie in variables, which a call without state leaves as they are."""
         made = self._like(self.signature)
-        made._told = {_TRAINING: True}
+        made._told, made.seeded = {_TRAINING: True}, True
         return made
 
     def trains_unless_told(self, feeds: Feeds) -> bool:
         fixed = {name: value for name, value in self.signature.fixed.items() if name != _TRAINING}
-        plain = self._like(replace(self.signature, fixed=fixed))
+        told_so, plain = self._like(self.signature), self._like(replace(self.signature, fixed=fixed))
+        told_so.seeded = plain.seeded = True
         if isinstance(self._call, WithEveryInput):
             plain._told = {_TRAINING: None}
-        told, left = (each.run(feeds)["output"] for each in (self, plain))
+        told, left = (each.run(feeds)["output"] for each in (told_so, plain))
         return not np.allclose(left, told, rtol=0, atol=_CHANGED * np.abs(told).max())
 
     def arranged(self, arrangement: Arrangement) -> "KerasModule":
@@ -124,15 +131,23 @@ class KerasModule(HeldModule):
 
         return seen, calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
 
-    def lines(self, feeds: Feeds) -> Mapping[str, str]:
-        """Of a weight the line that calls its layer, the innermost that has it."""
+    def drawn_at(self, feeds: Feeds) -> str:
+        return drawn_at(FRAMEWORK.tree, self.layer, lambda: self.call(feeds))
+
+    def _called_at(self, feeds: Feeds) -> dict[str, str]:
+        """The path of a part → the line that calls it first."""
         called: dict[str, str] = {}
 
         def keep(path: str, side: str, value: Any) -> None:
-            if side == "input" and (line := line_in(extract_stack(), ("keras", "tensorflow", "jax", "torch"))):
+            if side == "input" and (line := line_in(extract_stack(), THEIRS)):
                 called.setdefault(path, line)
 
         calls(FRAMEWORK.tree, self.layer, keep, lambda: self.call(feeds))
+        return called
+
+    def lines(self, feeds: Feeds) -> Mapping[str, str]:
+        """Of a weight the line that calls its layer, the innermost that has it."""
+        called = self._called_at(feeds)
         places = {id(weight): name for name, weight in zip(self.names, self._weights, strict=True)}
         parts = sorted(walk(FRAMEWORK.tree, self.layer), key=lambda each: each[0].count("."))
         return {places[id(weight)]: called[path] for path, part in parts if path in called for weight in part.weights}
@@ -146,10 +161,17 @@ class KerasModule(HeldModule):
         """The output, in the shape of x, for these values of its weights. `then` is told of the scope of the call."""
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
         x, wide = tensors.pop("x"), nullcontext() if self._by_policy else _in_float32(self.layer)
-        with wide, _eagerly(self.layer), keras.StatelessScope(list(zip(self._weights, values, strict=True))) as scope:
+        held = [*zip(self._weights, values, strict=True), *self._next_seeds()]
+        with wide, _eagerly(self.layer), keras.StatelessScope(held) as scope:
             answer = self._called(x, tensors)
             then(scope)
             return answer
+
+    def _next_seeds(self) -> Iterator[tuple[Any, Any]]:
+        """What its generators hold in this call: a scope forgets what a call leaves in them."""
+        self._drawn = 0 if self.seeded else self._drawn + 1
+        for seed, held in self._seeds:
+            yield seed, keras.ops.convert_to_tensor(held + np.asarray(self._drawn, held.dtype))
 
     def _called(self, x: Any, masks: Mapping[str, Any]) -> Any:
         return self.signature.called(self._call, x, {**masks, **self._told}, ARRAYS)
@@ -168,6 +190,7 @@ class KerasModule(HeldModule):
     def _like(self, signature: Signature) -> "KerasModule":
         made = type(self)(self.layer, signature, [value.copy() for value in self.values], self._call)
         made.own_format, made._by_policy, made._told = self.own_format, self._by_policy, self._told
+        made.seeded = self.seeded
         return made
 
     @property

@@ -15,6 +15,12 @@ def attributes_of(layer: Any) -> dict[int, str]:
     return found
 
 
+def never_built(layer: Any) -> tuple[str, ...]:
+    """The paths of its parts that make weights at their first call and have none, since nothing calls them."""
+    parts = _parts(layer, "", {id(layer)})
+    return tuple(path for path, part in parts if not (part.built or getattr(part.build, "_is_default", False)))
+
+
 def _parts(layer: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """The parts that are the user's attributes, each once, those inside of one before it. `seen`: the ids of others."""
     for name, value in vars(layer).items():

@@ -32,6 +32,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_arrays import ARRAYS
 from encoder_conformance.readers.module_target.frameworks.torch_calls import MADE_BY, Calls, key_of
+from encoder_conformance.readers.module_target.frameworks.torch_casts import cast_at
 from encoder_conformance.readers.module_target.frameworks.torch_draws import drawn_at
 from encoder_conformance.readers.module_target.frameworks.torch_drops import trained
 from encoder_conformance.readers.module_target.frameworks.torch_drops_compiled import graph_drops
@@ -62,7 +63,7 @@ from encoder_conformance.readers.module_target.live import (
     joined,
     pieces,
 )
-from encoder_conformance.readers.module_target.remembering import kept_by_object
+from encoder_conformance.readers.module_target.remembering import kept_by_masks, kept_by_object
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
@@ -152,13 +153,20 @@ class TorchModule(LiveModule):
             self.seed()
             return self.run(feeds)["output"]
 
-        def place(path: str) -> str:
-            return written_by(self._layer, path, lambda: self.bare().run(feeds))
-
-        found = kept_by_object(run, self.held, feeds, place)
+        found = kept_by_object(run, self.held, feeds, partial(self.written_at, feeds=feeds))
         if found is not None and found[0].apart:
             self._before = found[1]
         return None if found is None else found[0]
+
+    def start_from(self, held: HeldState) -> None:
+        self._before = held
+
+    def kept_with_masks(self, plain: Feeds, masked: Feeds) -> Kept | None:
+        fresh, self._before = self._before or self.held(), None
+        place = partial(self.written_at, feeds=masked)
+        found = kept_by_masks(lambda feeds: self.run(feeds)["output"], fresh, plain, masked, place)
+        self._before = fresh if found is not None and found.apart else None
+        return found
 
     def written_at(self, name: str, feeds: Feeds) -> str:
         return written_by(self._layer, name, lambda: self.bare().run(feeds))
@@ -293,6 +301,10 @@ class TorchModule(LiveModule):
     def drawn_at(self, feeds: Feeds) -> str:
         with bare(self.given):
             return drawn_at(lambda: called(self.module, self.signature, to_tensor(feeds["x"]), {}))
+
+    def cast_at(self, feeds: Feeds) -> Mapping[str, str]:
+        with bare(self.given):
+            return cast_at(lambda: called(self.module, self.signature, to_tensor(feeds["x"]), {}))
 
     def seed(self) -> bool:
         torch.manual_seed(0)

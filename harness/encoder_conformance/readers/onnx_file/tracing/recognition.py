@@ -198,8 +198,8 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
 
 
 def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
-    """The values of numbers that are added on the way from the scores."""
-    sums = (node for node in _nodes_between(table, name, scores) if node.op_type == "Add")
+    """The values of numbers that are added on the way from the scores, or subtracted."""
+    sums = (node for node in _nodes_between(table, name, scores) if node.op_type in ("Add", "Sub"))
     return tuple(each for node in sums for each in node.input if each not in table.values)
 
 

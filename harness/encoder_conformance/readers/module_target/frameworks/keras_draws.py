@@ -1,0 +1,33 @@
+"""The line at which a layer of Keras draws the random numbers that its output depends on."""
+
+from collections.abc import Callable
+from traceback import extract_stack
+from typing import Any
+
+import keras
+import numpy as np
+
+from encoder_conformance.readers.module_target.calling_lines import line_in
+from encoder_conformance.readers.module_target.parts import Tree, calls, walk
+from encoder_conformance.readers.module_target.returned import leaves
+from encoder_conformance.spec.axes import Array
+
+THEIRS = ("keras", "tensorflow", "jax", "torch")
+"""Packages whose lines are not the user's."""
+
+
+def drawn_at(tree: Tree, layer: Any, run: Callable[[], object]) -> str:
+    """`model.py:12`, of the first call of a part with a generator of its own that changes what it is given; "" where
+    there is none."""
+    draws = {path for path, part in walk(tree, layer) if getattr(part, "seed_generator", None)}
+    lines, given = list[str](), dict[str, Array]()
+
+    def keep(path: str, side: str, value: Any) -> None:
+        if path in draws:
+            numbers = np.asarray(keras.ops.convert_to_numpy(next(iter(leaves(value)))))
+            if side == "output" and not np.array_equal(numbers, given[path]):
+                lines.append(line_in(extract_stack(), THEIRS))
+            given[path] = numbers
+
+    calls(tree, layer, keep, run)
+    return next(filter(None, lines), "")
