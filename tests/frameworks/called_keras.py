@@ -28,6 +28,13 @@ class OfAKind(bare.Block):
         return super().call(x, None, training)
 
 
+def called_with_a_fault() -> keras.Layer:
+    """Keras puts words of its own before what the layer raises, and behind it."""
+    layer = OfAKind()
+    layer(keras.ops.zeros((2, 5, 16)), "decoder")
+    return layer
+
+
 class OfAMask(bare.Block):
     """A mask that it needs, true at positions that are there."""
 

@@ -11,6 +11,7 @@ import pytest
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.loading import load_target
 from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.module_target.supplying import called_as_it_takes
 
@@ -113,6 +114,15 @@ def test_weights_are_made_by_a_call_as_a_user_says_that_it_is(source: str, name:
     with framework.undisturbed():
         live, x = called_as_it_takes(framework.live(framework.built(module, lambda _: told)), told)
     assert live.run({"x": x})["output"].shape == x.shape
+
+
+def test_what_keras_caught_is_quoted_and_not_where_it_was_caught() -> None:
+    pytest.importorskip("keras")
+    with pytest.raises(BadTarget) as refused:
+        load_target("called_keras.py:called_with_a_fault", {}, Path(__file__).parent)
+    assert "ValueError: no kind str" in refused.value.problem
+    assert "Exception encountered" not in refused.value.problem
+    assert "error_handler" not in refused.value.problem
 
 
 def test_a_call_that_a_user_says_and_that_fails_is_refused_for_what_it_raises() -> None:

@@ -1,5 +1,6 @@
 """The problems of a target: why it names no module that can be judged, and where its own code failed."""
 
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -12,6 +13,9 @@ _OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
 _OTHERS = tuple({str(Path(sysconfig.get_path(each)).resolve()) for each in ("stdlib", "purelib", "platlib")})
 """Where Python and what is installed lie: no files of the user's."""
 _FRAMES = 3
+_WRAPPERS = "_call_impl", "error_handler"
+"""Functions by which PyTorch and Keras call a module's own."""
+_BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)
 
 
 class BadTarget(Exception):
@@ -28,7 +32,13 @@ class BadTarget(Exception):
 
 def error_line(error: BaseException) -> str:
     """The error in one line, as a sentence quotes it."""
-    return (f"{type(error).__name__}: {error}".strip().splitlines() or [""])[0].removesuffix(":")
+    return (f"{type(error).__name__}: {_said(error)}".strip().splitlines() or [""])[0].removesuffix(":")
+
+
+def _said(error: BaseException) -> str:
+    """What it says itself: Keras puts in bold what it caught, between where that was and what was given."""
+    caught = _BOLD.search(str(error))
+    return caught.group(1) if caught else str(error)
 
 
 def last_frames(error: BaseException) -> str:
@@ -40,9 +50,9 @@ def last_frames(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not _is_in(frame, _OURS) and "importlib" not in frame.filename and not frame.name.endswith("_call_impl")
+        if not _is_in(frame, _OURS) and "importlib" not in frame.filename and not frame.name.endswith(_WRAPPERS)
     ]
-    said = str(error).strip().partition("\n\n")[0]  # a compiler's advice follows, and places of this program
+    said = _said(error).strip().partition("\n\n")[0]  # a compiler's advice follows, and places of this program
     text = f"{type(error).__name__}: {said}".strip().removesuffix(":")
     own = max((at for at, frame in enumerate(frames) if not _is_in(frame, _OTHERS)), default=None)
     shown = frames[-_FRAMES:] if own is None else [frames[own], *frames[max(own + 1, len(frames) - _FRAMES + 1) :]]
