@@ -31,7 +31,7 @@ class OfAKind(bare.Block):
 def called_with_a_fault() -> keras.Layer:
     """Keras puts words of its own before what the layer raises, and behind it."""
     layer = OfAKind()
-    layer(keras.ops.zeros((2, 5, 16)), "decoder")
+    layer(keras.ops.zeros((2, 5, 16)), kind="decoder")
     return layer
 
 
