@@ -27,6 +27,12 @@ def torch_layer(**choices: Any) -> nn.Module:
     return nn.TransformerEncoderLayer(D, H, F, **choices)
 
 
+def torch_layer_without_biases() -> nn.Module:
+    made = torch_layer()
+    made.self_attn.in_proj_bias = None
+    return made
+
+
 def torch_stack(layers: int = 3) -> nn.Module:
     return nn.TransformerEncoder(torch_layer(batch_first=True), layers)
 

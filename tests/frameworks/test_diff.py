@@ -47,6 +47,17 @@ def test_what_is_alike_agrees(conform: Callable, second: str) -> None:
 
 
 @pytest.mark.release
+def test_parameters_that_one_lacks_are_the_difference_on_either_side(conform: Callable) -> None:
+    whole, lacking = f"{MODULES}:torch_layer", f"{MODULES}:torch_layer_without_biases"
+    for first, second in ((whole, lacking), (lacking, whole)):
+        ended, found = diff(conform, first, second)
+        assert ended.status == 1, ended.stdout + ended.stderr
+        assert "KeyError" not in ended.stdout
+        assert "have no bias" in ended.stdout
+        assert found["apart"]
+
+
+@pytest.mark.release
 def test_a_module_and_the_file_that_it_was_exported_to(conform: Callable, tmp_path: Path) -> None:
     exported = conform("export", "onnx_pytorch", "--layer", "pre-gelu", "--to", tmp_path / "model.onnx")
     assert exported.status == 0, exported.stderr

@@ -30,8 +30,9 @@ from encoder_conformance.spec.case import Case, layer_parameters
 from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName
 from encoder_conformance.spec.layer import Layer
-from encoder_conformance.spec.parameters import unlike
+from encoder_conformance.spec.parameters import parameters_of, unlike
 from encoder_conformance.spec.situation import Check
+from encoder_conformance.spec.words import listed
 from encoder_conformance.subjects.cases import OWN, InputLimits, each_once, neutral, pool
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
@@ -100,7 +101,16 @@ def _layer(first: Subject, second: Subject, stated: Layer | None) -> Layer:
         sizes = zip(_sizes(layer), _sizes(other or layer), strict=True)
         if differing := "; ".join(f"{name} {a} and {b}" for (name, a), (_, b) in sizes if a != b):
             raise InputError(f"they are of other sizes: {differing}", where=f"{first.name}, {second.name}")
+    if (other := second.layer) is not None and (more := _names(other) - _names(layer)):
+        if less := _names(layer) - _names(other):
+            found = f"they have other parameters: {listed(sorted(less))} is in A alone, and {listed(sorted(more))} in B"
+            raise InputError(found, where=f"{first.name}, {second.name}")
+        layer = other  # A lacks some, as it would show if it were B
     return layer_as_judged(layer, "", stated=stated is not None)
+
+
+def _names(layer: Layer) -> set[str]:
+    return {parameter.name for parameter in parameters_of(layer)}
 
 
 def _sizes(layer: Layer) -> tuple[tuple[str, int], ...]:
