@@ -143,6 +143,9 @@ def published() -> tuple[PublishedEncoder, ...]:
     return read_model(SPECS / "published.yaml", Published).encoders
 
 
+COMBINATION = "the combination"
+
+
 @dataclass(frozen=True)
 class Unusual:
     """A choice of a layer, or a combination of choices, that no published encoder makes, or few do."""
@@ -232,7 +235,7 @@ def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
     chosen = {each.key: _text(each.of(layer)) for each in CHOICES}
     value = " and ".join(f"{choice} {chosen.get(choice, 'false')}" for choice in found)
     usual = " and ".join(f"{choice} {has}" for choice, has in found.items())
-    yield _no_encoder_has("the combination", f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
+    yield _no_encoder_has(COMBINATION, f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
 
 
 def _distance(differences: dict[str, str]) -> tuple[int, int]:

@@ -120,7 +120,10 @@ def test_the_last_line_names_the_warning_that_is_least_likely_meant() -> None:
     """A count of warnings alone is taken for a pass."""
     rare = Finding(severity="warning", kind="unusual-choice", message="norm.epsilon is 0.1, which none has; usual: 1")
     idle = Finding(severity="warning", kind="parameter-unused", message="the parameter out.weight changes nothing")
+    often = Finding(severity="warning", kind="state-changed-by-calls", message="weights is changed by each call")
     for findings, due in (
+        ((often,), "1 warning"),
+        ((often, rare), "2 warnings: norm.epsilon is 0.1, which none has"),
         ((rare, idle), "2 warnings: the parameter out.weight changes nothing"),
         ((rare,), "1 warning: norm.epsilon is 0.1, which none has"),
     ):

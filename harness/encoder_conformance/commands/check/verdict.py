@@ -15,6 +15,7 @@ from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import HEADINGS, SIGMA, diagnosis_rest
 from encoder_conformance.spec.layer import Layer
+from encoder_conformance.spec.published import COMBINATION
 from encoder_conformance.spec.words import listed, more_choices
 from encoder_conformance.subjects.interfaces import conventional_meaning
 
@@ -23,7 +24,7 @@ _SELDOM_MEANT: Collection[FindingKind] = (
     *("parameter-read-twice", "parameter-misnamed", "parameter-not-read", "heads-denied"),
     *("mask-name-reversed", "masks-exchanged", "mask-hides-nothing", "mask-ignored", "mask-hides-in-part"),
 )
-"""Warnings of what a module has and does not use as its names say, before those of choices that are seldom made."""
+"""Warnings of what a module has and does not use as its names say."""
 
 
 def choices(layer: Layer) -> str:
@@ -118,9 +119,18 @@ def _covered(part: PartResult) -> str:
 
 def _warned(warnings: Sequence[Finding]) -> str:
     """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder has`: how many, and the one that
-    is least likely meant."""
-    first = min(warnings, key=lambda each: each.kind not in _SELDOM_MEANT)
-    return f"{len(warnings)} warning{'s' * (len(warnings) != 1)}: {first.message.partition(';')[0]}"
+    is least likely meant, if any may not be."""
+    count = f"{len(warnings)} warning{'s' * (len(warnings) != 1)}"
+    doubted = [each for each in warnings if each.kind in _SELDOM_MEANT or _is_unusual(each)]
+    if not doubted:
+        return count
+    first = min(doubted, key=lambda each: each.kind not in _SELDOM_MEANT)
+    return f"{count}: {first.message.partition(';')[0]}"
+
+
+def _is_unusual(finding: Finding) -> bool:
+    """Whether a choice is of no published encoder by itself, and not by what it stands beside."""
+    return finding.kind == "unusual-choice" and finding.about.get("choice") != COMBINATION
 
 
 def _numbers(part: PartResult) -> str:
