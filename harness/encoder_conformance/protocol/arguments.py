@@ -94,7 +94,7 @@ class MaskArgument(MaskInput):
     counted: bool = False
 
 
-MaskEffect = Literal["queries", "shifted"]
+MaskEffect = Literal["queries", "shifted", "part"]
 
 
 class UnusableMask(Frozen):
@@ -108,7 +108,8 @@ class UnusableMask(Frozen):
     given in another form.
 
     Of one that is `elsewhere`, `does` says what: a position that it flags attends to others otherwise, or to none
-    (`queries`); or the position `shift` further is hidden (`shifted`). None: it is neither.
+    (`queries`); or the position `shift` further is hidden (`shifted`); or the one that it flags is, in a `part` of
+    attention. None: it is none of these.
     """
 
     argument: str

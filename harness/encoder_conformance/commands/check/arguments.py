@@ -109,6 +109,10 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
             known = True
             hint = "a mask hides the key that it flags: is one position taken off, or put before the others?"
             message = f"{name} hides another position than it flags: that {mask.shift:+d} further ({mask.form})"
+        case "part" if described.not_read is None:
+            known = True
+            message = f"{name} hides what it flags in a part of attention alone ({mask.form})"
+            hint = "some scores still take it: is a head, or a layer, left without the mask, or is it added as 0 and 1?"
     severity: Severity = "error" if known else "warning"
     return _finding(severity, "mask-not-of-scores", f"{message}: it is judged without", hint, **about)
 

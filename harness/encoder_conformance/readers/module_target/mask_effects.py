@@ -1,4 +1,5 @@
-"""What a mask does that hides no position that it flags: it lies along the queries, or hides another position."""
+"""What a mask does that hides no position that it flags: it lies along the queries, hides another position, or hides what
+it flags in a part of attention."""
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from encoder_conformance.spec.axes import Array
 
 _SAME = 1e-5
 """Of the output's largest number: more than another order of the same sums leaves."""
+_LESS = 0.9
+"""The share of its influence on others that a flagged position may keep, and of that of any other, and is not hidden."""
 
 
 def effect_of(runner: LiveModule, found: InputSemantics, name: str, like: Array) -> tuple[MaskEffect | None, int]:
@@ -43,16 +46,22 @@ def _effect(
         before, after = (_output(runner, found, each, equal=True) for each in masks)
         of_weights = not np.isfinite(after[:, at]).all() or not _apart(before, after).any()
         return ("queries" if of_weights else None), 0
-    seen, left = (_influence(runner, found, each) for each in masks)
     others = ~np.eye(found.S, dtype=np.bool_)
-    hidden = [i for i in range(found.S) if seen[i][others[i]].any() and not left[i][others[i]].any()]
-    return ("shifted", hidden[0] - at) if len(hidden) == 1 and hidden != [at] else (None, 0)
+    seen, left = (_influence(runner, found, each) * others for each in masks)
+    hidden = [i for i in range(found.S) if (seen[i] > _SAME).any() and not (left[i] > _SAME).any()]
+    if len(hidden) == 1 and hidden != [at]:
+        return "shifted", hidden[0] - at
+    with np.errstate(all="ignore"):
+        kept = left.sum(1) / seen.sum(1)
+    return ("part" if kept[at] < _LESS * min(1.0, *np.delete(kept, at)) else None), 0
 
 
 def _influence(runner: LiveModule, found: InputSemantics, masks: Tensors) -> Array:
-    """[S, S], whether each position of x changes each of the output."""
+    """[S, S], how far each position of x changes each of the output, by its largest number."""
     plain = _output(runner, found, masks)
-    return np.stack([_apart(plain, _output(runner, found, masks, i)) for i in range(found.S)])
+    most = np.abs(plain[np.isfinite(plain)]).max(initial=0.0) or 1.0
+    moved = (_output(runner, found, masks, i) - plain for i in range(found.S))
+    return np.stack([np.abs(each).max((0, 2)) / most for each in moved])
 
 
 def _output(
