@@ -309,6 +309,7 @@ def test_a_mask_of_the_output_alone_hides_nothing_from_attention(name: str, use:
 
 
 _ALONG_QUERIES = "scores.masked_fill(~m[:, None, :, None], FILL)"
+_IN_A_HEAD = "torch.cat([scores[:, :1].masked_fill(~m[:, None, None, :], -torch.inf), scores[:, 1:]], 1)"
 _NEXT = "scores.masked_fill(~m.roll(1, 1)[:, None, None, :], -torch.inf)"
 
 
@@ -317,6 +318,7 @@ _NEXT = "scores.masked_fill(~m.roll(1, 1)[:, None, None, :], -torch.inf)"
     [
         (_ALONG_QUERIES.replace("FILL", "-1e9"), "hides queries, not keys: what it flags is still attended to"),
         of_a_release(_ALONG_QUERIES.replace("FILL", "-torch.inf"), "hides queries, not keys"),
+        (_IN_A_HEAD, "hides what it flags in a part of attention alone (bool [batch, sequence])"),
         of_a_release(_NEXT, "hides another position than it flags: that +1 further"),
     ],
 )
