@@ -35,6 +35,13 @@ def called_with_a_fault() -> keras.Layer:
     return layer
 
 
+class HasToBeTold(bare.Block):
+    """Whether it trains has no default, as in many layers of TensorFlow."""
+
+    def call(self, x: Any, training: bool, mask: Any = None) -> Any:
+        return super().call(x, mask, training)
+
+
 class OfAMask(bare.Block):
     """A mask that it needs, true at positions that are there."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import load_target
@@ -114,6 +115,13 @@ def test_weights_are_made_by_a_call_as_a_user_says_that_it_is(source: str, name:
     with framework.undisturbed():
         live, x = called_as_it_takes(framework.live(framework.built(module, lambda _: told)), told)
     assert live.run({"x": x})["output"].shape == x.shape
+
+
+def test_a_layer_that_has_to_be_told_whether_it_trains_is_examined() -> None:
+    pytest.importorskip("keras")
+    found = examine(importlib.import_module("called_keras").HasToBeTold())
+    assert found.layer is not None
+    assert not found.trains_unless_told
 
 
 def test_what_keras_caught_is_quoted_and_not_where_it_was_caught() -> None:
