@@ -12,7 +12,7 @@ from encoder_conformance.commands.check.verdict import closing
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.arguments import XArgument
 from encoder_conformance.protocol.findings import Finding
-from encoder_conformance.protocol.module_description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
 
@@ -126,3 +126,16 @@ def test_the_last_line_names_the_warning_that_is_least_likely_meant() -> None:
     ):
         [line] = [each.text for each in closing(part("", "float32", findings=findings)) if each.of == "checks"]
         assert line == due
+
+
+def test_an_output_that_is_wrong_alone_has_no_place_in_the_output_of_attention() -> None:
+    """Their stages end alike, and the line of `attention.output` has nothing to do with it."""
+    wrong = part("", "float32")
+    source = ModuleSource.model_construct(own="proj.weight")
+    described = wrong.described.model_copy(
+        update={"parameters": {"attention.output.weight": source}, "lines": {"proj.weight": "m.py:3"}}
+    )
+    for stage, due in (("output", []), ("attention_output", ["At: m.py:3"])):
+        found = [each.model_copy(update={"first_stage": stage}) for each in wrong.diagnoses]
+        shown = wrong.model_copy(update={"described": described, "diagnoses": tuple(found)})
+        assert [each.text for each in closing(shown) if each.of == "place"] == due

@@ -197,8 +197,10 @@ def _place(part: PartResult) -> str:
 
 
 def _of_stage(described: ModuleDescription, stage: str) -> Iterator[str]:
-    """The own parameters of a stage, and the keys of the layer that make it so."""
+    """The own parameters of a stage, and the keys of the layer that make it so; none of `output`, which all make."""
     step = stage.rpartition(".")[2]
+    if step == "output":
+        return
     of_ffn = {"ffn_hidden": "feed_forward.hidden", "ffn_output": "feed_forward.output"}
     part = {"attention_output": "attention.output", **of_ffn}.get(step, step)
     for name, own in described.own_names.items():
