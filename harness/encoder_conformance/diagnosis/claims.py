@@ -62,8 +62,8 @@ KINDS = {
     "in-line-alone": ClaimKind("In line where the output shows {shows} alone ({experiment})", "every"),
     "out-of-line-alone": ClaimKind("Out of line where the output shows {shows} alone ({experiment})", "one"),
     "right-up-to-positions": ClaimKind(
-        "Right in every case of up to {right} positions, and wrong in every one of {wrong} or more: look for a table, a "
-        "window or a mask of a fixed length",
+        "Right in every case of up to {right} positions, and wrong in every one of {wrong} or more: look for a table, "
+        "a window or a mask of a fixed length",
         "every",
     ),
     "right-up-to-items": ClaimKind(

@@ -1,8 +1,8 @@
 """Sees that every case that failed is longer, or has more items, than each that passed.
 
-That is no cause, but it says where to look: a table, a window or a buffer of a fixed size is right up to it. It is said
-only where nothing else that was asked tells the two apart: a pair of cases that failed and passed differs in size alone,
-and the other size does not account for it.
+That is no cause, but it says where to look: a table, a window or a buffer of a fixed size is right up to it. It is
+said only where nothing else that was asked tells the two apart: a case that failed and one that passed differ in size
+alone, and the other size does not account for it.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What is right up to a size and wrong beyond it is said to be, where no other thing that was asked tells the two apart."""
+"""What is right up to a size and wrong beyond it is said to be, where nothing else that was asked tells them apart."""
 
 import pytest
 
@@ -21,8 +21,8 @@ FEW, MANY = asked("no-mask", failed=False, batch=2), asked("no-mask", failed=Tru
 def test_a_length_from_which_on_all_is_wrong_is_said() -> None:
     [found] = sizes_apart([SHORT, asked("no-mask", failed=False, sequence=64), LONG])
     assert sentence(found) == (
-        "Right in every case of up to 64 positions, and wrong in every one of 300 or more: look for a table, a window or "
-        "a mask of a fixed length."
+        "Right in every case of up to 64 positions, and wrong in every one of 300 or more: look for a table, a window "
+        "or a mask of a fixed length."
     )
 
 
