@@ -269,7 +269,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
         "RotatedThenNormed": beyond(
-            "normed before their product otherwise than by qk-norm (E-27)", "a rotation by position", *MISTAKES
+            "normed before their product otherwise than by qk-norm (E-27)",
+            "a rotation by position",
+            "cases_attention.py:",
         ),
         "EpsilonsOutside": refused("query_heads_norm is no rms_norm exactly: 4.7e-07 off, relatively", *MISTAKES),
         "BiasTwice": beyond("a second bias is added to a linear map", "the same bias again", *MISTAKES),
