@@ -1,9 +1,10 @@
 """Layers in which one thing is not what its name or its owner says."""
 
 import torch
-from cases_plain import Plain
+from cases_attention import QKNormRMS, Rope
+from cases_plain import RMS, Plain
 from cases_steps import LayerScale
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -78,3 +79,74 @@ class GainOfTheOtherBranchCast(GainOfTheOtherBranch):
         scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
         weights = (scores if bias is None else scores + bias.to(scores.dtype)).float().softmax(-1)
         return weights.to(v.dtype) @ v
+
+
+class RotatedThenNormed(QKNormRMS):
+    """Norms of query and key behind the rotation, with a gain of each feature."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = Rope.rotate(self, q, k)
+        return self.q_norm(q), self.k_norm(k)
+
+
+class RMSOutside(RMS):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + self.epsilon)
+
+
+class EpsilonsOutside(QKNormRMS):
+    """Every norm adds its epsilon to the root: that of queries, whose features go apart behind it, like the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_norm, self.k_norm = RMSOutside(8), RMSOutside(8)
+
+    def norm(self) -> nn.Module:
+        return RMSOutside(self.D)
+
+
+class BiasTwice(Plain):
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().attend(x, ignore) + self.o.bias
+
+
+class SoftmaxTwice(Plain):
+    """A sink beside weights in place of scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sink = nn.Parameter(torch.zeros(self.H, 1, 1))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+        sunk = torch.cat([weights, self.sink.expand(*weights.shape[:3], 1)], -1)
+        return sunk.softmax(-1)[..., :-1] @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class FirstKeyHidden(Plain):
+    """No query attends to the first position, a class token."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).index_fill(-1, torch.tensor([0]), -1e9)
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class TableOf128(Rope):
+    """Angles of so many positions; those beyond have the last one's."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        at = torch.arange(q.shape[2]).clamp(max=127).to(q.dtype)
+        angles = at[:, None] * 10000.0 ** (-torch.arange(0, 8, 2, dtype=q.dtype) / 8)
+        cos, sin = angles.repeat(1, 2).cos(), angles.repeat(1, 2).sin()
+        return q * cos + self.turned(q) * sin, k * cos + self.turned(k) * sin
+
+    @staticmethod
+    def turned(t: Tensor) -> Tensor:
+        first, second = t.chunk(2, -1)
+        return torch.cat((-second, first), -1)

@@ -59,6 +59,7 @@ DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
 POOLED = "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_gathered.py:"
 STRANGERS = ("cases_strangers.py:",)
+MISTAKES = ("cases_mistakes.py:",)
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
@@ -267,6 +268,20 @@ DUE: dict[str, dict[str, Due]] = {
             ("✗", "closest"),
         ),
         "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
+        "RotatedThenNormed": beyond(
+            "normed before their product otherwise than by qk-norm (E-27)",
+            "a rotation by position",
+            "cases_attention.py:",
+        ),
+        "EpsilonsOutside": refused("query_heads_norm is no rms_norm exactly: 4.7e-07 off, relatively", *MISTAKES),
+        "BiasTwice": beyond("a second bias is added to a linear map", "the same bias again", *MISTAKES),
+        "SoftmaxTwice": beyond("the weights of attention are normalised twice", "an attention sink", *MISTAKES),
+        "FirstKeyHidden": beyond("as of a class token", "are overwritten with numbers (index_fill", *MISTAKES),
+        "TableOf128": Due(
+            1,
+            ("wrong in every one of 256 or more: look for a table",),
+            ("Last right stages", "At: "),
+        ),
         "OtherSigmoid": refused("the activation is x * sigmoid(1.072 * x), and no silu exactly"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),

@@ -261,6 +261,31 @@ def test_a_module_of_which_a_part_computes_in_bfloat16_is_told_so() -> None:
     assert "RuntimeTypeError" not in said(found)
 
 
+class NarrowScores(nnx.Module):
+    """The product of its queries and keys is in bfloat16, and a compiler leaves out the cast back."""
+
+    def __init__(self) -> None:
+        rngs = nnx.Rngs(0)
+        self.norm1, self.norm2 = nnx.LayerNorm(D, rngs=rngs), nnx.LayerNorm(D, rngs=rngs)
+        self.q, self.k, self.v, self.o = (nnx.Linear(D, D, rngs=rngs) for _ in range(4))
+        self.up, self.down = nnx.Linear(D, 24, rngs=rngs), nnx.Linear(24, D, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = self.norm1(x)
+        q, k, v = (m(y).reshape(*y.shape[:2], H, -1).swapaxes(1, 2) for m in (self.q, self.k, self.v))
+        product = q.astype(jnp.bfloat16) @ k.astype(jnp.bfloat16).swapaxes(2, 3)
+        weights = jax.nn.softmax(product.astype(jnp.float32) / jnp.sqrt(D // H), axis=-1)
+        x = x + self.o((weights @ v).swapaxes(1, 2).reshape(x.shape))
+        return x + self.down(jax.nn.gelu(self.up(self.norm2(x)), approximate=False))
+
+
+def test_a_cast_that_a_compiler_leaves_out_is_no_second_answer() -> None:
+    """Compiled and step by step it is as far apart as bfloat16 rounds."""
+    found = shown(NarrowScores())
+    assert found.other_answers == ()
+    assert "it casts to bfloat16 inside" in said(found)
+
+
 @pytest.mark.release
 def test_a_module_that_nnx_compiled_is_asked_and_the_one_in_it_is_read() -> None:
     found = shown(nnx.jit(JAX["Nnx"]()))

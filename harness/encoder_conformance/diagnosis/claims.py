@@ -61,6 +61,16 @@ KINDS = {
     "independent": ClaimKind("In {case} it does not depend on {on}", "every"),
     "in-line-alone": ClaimKind("In line where the output shows {shows} alone ({experiment})", "every"),
     "out-of-line-alone": ClaimKind("Out of line where the output shows {shows} alone ({experiment})", "one"),
+    "right-up-to-positions": ClaimKind(
+        "Right in every case of up to {right} positions, and wrong in every one of {wrong} or more: look for a table, "
+        "a window or a mask of a fixed length",
+        "every",
+    ),
+    "right-up-to-items": ClaimKind(
+        "Right in every case of up to {right} items, and wrong in every one of {wrong} or more: look for a buffer or a "
+        "mask of a fixed batch",
+        "every",
+    ),
     "left-out": ClaimKind("Not accounted for: {left}", "one"),
     "gradients-out": ClaimKind("Gradients out of line, from the output back: {names}", "one"),
     "gradients-right": ClaimKind("Right in every case: {names}", "every"),

@@ -123,9 +123,9 @@ def _first_out_of_line(null: Match) -> str | None:
 
 
 def _right_before(null: Match) -> tuple[str, ...]:
-    """Return the stages before the first one out of line that no case shows out of line."""
+    """Return the stages before the first one out of line, of a case that shows it so, that none shows out of line."""
     first = _first_out_of_line(null)
-    fit = next((fit for fit in null.with_stages_first if first in fit.stages), None)
+    fit = next((fit for fit in null.with_stages_first if fit.first_out_of_line == first), None)
     if first is None or fit is None:
         return ()
     out = {stage for each in null.fits for stage, fine in zip(each.stages, each.in_line, strict=True) if not fine}

@@ -23,6 +23,7 @@ from encoder_conformance.diagnosis.explanation import (
 )
 from encoder_conformance.diagnosis.lost import fault_of, lost, or_lost
 from encoder_conformance.diagnosis.selection import TRIED, choose, not_chosen, of_other_large_layers
+from encoder_conformance.diagnosis.sizes_apart import AskedSize, sizes_apart
 from encoder_conformance.diagnosis.telling_apart import told_apart
 from encoder_conformance.implementation.task import Task
 from encoder_conformance.judging.asking import UnjudgedAnswer
@@ -68,6 +69,7 @@ class Observations:
         self._lost: dict[str, dict[str, Fault]] = {}
         """Dtype → case → the fault of ours that kept a diagnosis from seeing it."""
         self._forward_outcomes: dict[tuple[str, Layer], set[Outcome]] = {}
+        self._sizes: dict[str, dict[str, AskedSize]] = {}
         self._one_at_a_time = threading.Lock()
 
     def note(self, task: Task, record: Record) -> None:
@@ -83,12 +85,22 @@ class Observations:
             with self._one_at_a_time:
                 outcomes = self._forward_outcomes.setdefault((task.dtype, _unnamed(task.case.layer)), set())
                 outcomes.add(record.outcome)
+                self._note_size(task, record.outcome)
         if task.check != "invariant" or task.case.situation.invariant != "determinism":
             return
         if record.outcome == Outcome.PASS or (record.outcome == Outcome.FAIL and record.tensors):
             with self._one_at_a_time:
                 same: Repeats = "same" if record.outcome == Outcome.PASS else "differ"
                 self._repeats.setdefault(task.dtype, set()).add(same)
+
+    def _note_size(self, task: Task, outcome: Outcome) -> None:
+        """Note what the size of a case has to do with its outcome; nothing where it was not answered."""
+        if outcome is not Outcome.FAIL and not outcome.is_in_line:
+            return
+        sizes, case = self._sizes.setdefault(task.dtype, {}), task.case
+        before = sizes.get(case.id)
+        failed = outcome is Outcome.FAIL or (before is not None and before.failed)
+        sizes[case.id] = AskedSize(_unnamed(case.layer), case.situation, failed)
 
     def forward_is_right(self, dtype: str, layer: Layer) -> bool:
         """Whether every output and stage that was asked of the layer in this format is in line, and some were."""
@@ -162,6 +174,9 @@ class Observations:
         """Explain what failed in a format; what was not seen, no explanation accounts for."""
         forward = self._told_apart(self._forward(of, kept, in_catalogue_alone=in_catalogue_alone), of.until)
         found = self._held_to_other_formats(self._with_gradients(forward, of.dtype))
+        if found.confidence in ("closest", "unknown"):
+            apart = sizes_apart(self._sizes.get(of.dtype, {}).values())
+            found = found.model_copy(update={"observed": (*apart, *found.observed)})
         unseen = sorted(self._lost.get(of.dtype, ()))
         return [as_closest(found, dict.fromkeys(unseen)) if unseen and found.confidence == "explained" else found]
 

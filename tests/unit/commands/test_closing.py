@@ -10,11 +10,13 @@ from encoder_conformance.commands.check.results import CheckResult, PartResult, 
 from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.verdict import closing
 from encoder_conformance.judging.records import Diagnosis, Record
+from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.protocol.arguments import XArgument
 from encoder_conformance.protocol.findings import Finding
-from encoder_conformance.protocol.module_description import ModuleDescription
+from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
+from encoder_conformance.spec.reason import Reason
 
 LAYER = load().layers["post-gelu"]
 X = XArgument(argument="x", layout="[batch, sequence, d_model]", d_model=8, evidence="")
@@ -129,3 +131,45 @@ def test_the_last_line_names_the_warning_that_is_least_likely_meant() -> None:
     ):
         [line] = [each.text for each in closing(part("", "float32", findings=findings)) if each.of == "checks"]
         assert line == due
+
+
+def test_an_output_that_is_wrong_alone_has_no_place_in_the_output_of_attention() -> None:
+    """Their stages end alike, and the line of `attention.output` has nothing to do with it."""
+    wrong = part("", "float32")
+    source = ModuleSource.model_construct(own="proj.weight")
+    described = wrong.described.model_copy(
+        update={"parameters": {"attention.output.weight": source}, "lines": {"proj.weight": "m.py:3"}}
+    )
+    for stage, due in (("output", []), ("attention_output", ["At: m.py:3"])):
+        found = [each.model_copy(update={"first_stage": stage}) for each in wrong.diagnoses]
+        shown = wrong.model_copy(update={"described": described, "diagnoses": tuple(found)})
+        assert [each.text for each in closing(shown) if each.of == "place"] == due
+
+
+def verdict_of(*records: Record) -> str:
+    [verdict] = [line.text for line in closing(part("", "float32", records=records)) if line.of == "verdict"]
+    return verdict
+
+
+def of_tensor(outcome: Outcome, **tensor: Any) -> Record:
+    judged = TensorVerdict(tensor="norm1", conforms=outcome is Outcome.PASS, **tensor)
+    return record("1", outcome, 0.5).model_copy(update={"rms": judged.rms, "tensors": (judged,)})
+
+
+def test_an_error_that_no_rounding_measures_has_no_number_of_it() -> None:
+    """1e300 σ is said of no error: σ is the least number of the format there."""
+    least = {"sigma": 2.0**-126, "rms": 1e36, "observed": 0.51, "expected": 0.5}
+    assert "checks pass, norm1 is 0.01 off where a right layer has no rounding at all." in verdict_of(
+        of_tensor(Outcome.FAIL, **least)
+    )
+    assert "largest error 3e6 σ" in verdict_of(of_tensor(Outcome.FAIL, **{**least, "sigma": 3e-9, "rms": 3e6}))
+
+
+def test_a_number_that_is_not_finite_is_said_beside_the_largest_error_of_the_others() -> None:
+    """Which were right: `largest error 0.50 σ` alone is that of a layer that passes."""
+    lost = of_tensor(Outcome.FAIL, problem=Reason(kind="non-finite", text="nan"))
+    said = verdict_of(lost, record("2", Outcome.PASS, 0.5))
+    not_finite = "some numbers are not finite where they should be, or the reverse"
+    assert f"1 of 2 checks pass, {not_finite}, largest error 0.50 σ" in said
+    other = of_tensor(Outcome.FAIL, problem=Reason(kind="shape", text="of another shape"))
+    assert verdict_of(other).endswith("0 of 1 checks pass.")

@@ -105,10 +105,10 @@ def test_it_is_not_said_of_a_layer_of_which_it_is_not(
 
 OF_ANSWERS = {
     "depends", "independent", "in-line-alone", "out-of-line-alone", "left-out", "gradients-out", "gradients-right",
-    "shape", "dtype", "filled",
+    "shape", "dtype", "filled", "right-up-to-positions", "right-up-to-items",
 }  # fmt: skip
-"""Claims about answers that were asked for, about gradients, and about answers that cannot be compared: those of
-`test_claims_of_answers`."""
+"""Claims about answers that were asked for, about gradients, and about answers that cannot be compared, of
+`test_claims_of_answers`; and about sizes, of `test_sizes_apart`."""
 
 
 def test_every_claim_that_can_be_false_has_both() -> None:

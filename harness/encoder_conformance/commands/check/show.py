@@ -1,19 +1,21 @@
 """Shows a check on the terminal: what was found with its evidence, then the verdict, and as what."""
 
+from collections.abc import Sequence
 from itertools import chain, groupby, islice, repeat
 
 from rich.console import Console
 from rich.table import Table
 
 from encoder_conformance.commands.check.covered import sizes_text
+from encoder_conformance.commands.check.error_size import error_size
 from encoder_conformance.commands.check.results import CheckResult, PartResult
 from encoder_conformance.commands.check.verdict import around, choices, closing
+from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.tally import Tally
 from encoder_conformance.protocol.arguments import MEANINGS
 from encoder_conformance.protocol.description import as_text
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import MapSearch, ModuleDescription
-from encoder_conformance.reports.run.matrix import format_sigma
 from encoder_conformance.reports.run.terminal import show_finding, show_line
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.spec.words import in_short
@@ -160,9 +162,8 @@ def _searched(search: MapSearch) -> str:
 def _show_judged(screen: Console, part: PartResult) -> None:
     assert part.layer is not None
     as_what = f"as {part.layer.layer}" if part.as_told else "as what was read"
-    rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
-    dtypes = ", ".join(part.described.dtypes)
-    _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}, largest rms {rms:.3g} σ")
+    dtypes, size = ", ".join(part.described.dtypes), error_size(part.records, "σ")
+    _row(screen, "judged", f"{as_what} in {dtypes}: {part.tally}{size and f', {size}'}")
     if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
         _row(screen, "way back", f"{', '.join(asked)}: as they should be")
     _show_asked(screen, part)
@@ -191,15 +192,12 @@ def _show_variants(screen: Console, part: PartResult) -> None:
     own = [record for record in part.records if record.check == "output" and record.dtype == "float32"]
     if own:
         apart = next((record.stage for record in part.records if record.stage), "")
-        largest = max((record.rms for record in own if record.rms is not None), default=None)
-        table.add_row(
-            "as it is", _counted(Tally.of(record.outcome for record in own)), _error(largest, "float32"), apart
-        )
+        table.add_row("as it is", _counted(Tally.of(record.outcome for record in own)), _error(own, "float32"), apart)
     for each in part.variants:
         if each.status == 2:
             table.add_row(each.word, "not judged", "", "")
         else:
-            table.add_row(each.word, _counted(each.tally), _error(each.rms, each.format), each.first_stage or "")
+            table.add_row(each.word, _counted(each.tally), _error(each.records, each.format), each.first_stage or "")
     screen.print(table)
 
 
@@ -207,8 +205,8 @@ def _counted(tally: Tally) -> str:
     return f"{tally.as_expected} of {tally.applicable}"
 
 
-def _error(rms: float | None, format: str) -> str:
-    return "no number" if rms is None else f"{format_sigma(rms)} σ of {format}"
+def _error(records: Sequence[Record], format: str) -> str:
+    return error_size(records, f"σ of {format}").removeprefix("largest error ") or "no number"
 
 
 def _show_asked(screen: Console, part: PartResult) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from encoder_conformance.commands.check.covered import up_to
+from encoder_conformance.commands.check.error_size import error_size
 from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
 from encoder_conformance.commands.check.unasked import drops_unasked
 from encoder_conformance.judging.records import Diagnosis
@@ -92,8 +93,8 @@ def of_variant(variant: VariantResult) -> str:
         case 0:
             return f"{variant.word}: the same, up to {_sizes(variant)}, forward alone."
         case 1:
-            tally, rms = variant.tally, variant.rms
-            size = "" if rms is None else f", largest error {format_sigma(rms)} σ of {variant.format}"
+            tally, size = variant.tally, error_size(variant.records, f"σ of {variant.format}")
+            size = size and f", {size}"
             stage = f"; first stage apart: {variant.first_stage}" if variant.first_stage else ""
             return f"{variant.word} is wrong: {tally.unexpected} of {tally.applicable} outputs differ{size}{stage}."
     return f"{variant.word} was not judged: {variant.problem or 'nothing could be asked'}."
@@ -135,11 +136,9 @@ def _is_unusual(finding: Finding) -> bool:
 
 def _numbers(part: PartResult) -> str:
     """How many checks passed, and how large the largest error is."""
-    rms = max((record.rms for record in part.records if record.rms is not None), default=0.0)
-    tally = part.tally
+    tally, size = part.tally, error_size(part.records, f"σ ({SIGMA})")
     declared = f", {tally.deviating} of them with declared deviations" if tally.deviating else ""
-    size = f"largest error {format_sigma(rms)} σ ({SIGMA})"
-    return f"{tally.as_expected} of {tally.applicable} checks pass{declared}, {size}"
+    return f"{tally.as_expected} of {tally.applicable} checks pass{declared}{size and f', {size}'}"
 
 
 def _but(part: PartResult) -> str:
@@ -207,8 +206,10 @@ def _place(part: PartResult) -> str:
 
 
 def _of_stage(described: ModuleDescription, stage: str) -> Iterator[str]:
-    """The own parameters of a stage, and the keys of the layer that make it so."""
+    """The own parameters of a stage, and the keys of the layer that make it so; none of `output`, which all make."""
     step = stage.rpartition(".")[2]
+    if step == "output":
+        return
     of_ffn = {"ffn_hidden": "feed_forward.hidden", "ffn_output": "feed_forward.output"}
     part = {"attention_output": "attention.output", **of_ffn}.get(step, step)
     for name, own in described.own_names.items():

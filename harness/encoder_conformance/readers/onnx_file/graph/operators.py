@@ -23,6 +23,8 @@ ELEMENTWISE = frozenset(
         "Mod",
     )
 )  # fmt: skip
+CURVED = frozenset(("Pow", "Abs", "Sqrt", "Erf", "Tanh", "Sigmoid", "Relu", "Gelu", "Swish"))
+"""Those of one value that are no linear map: what goes through one is a step of its own before it."""
 REDUCTIONS = frozenset(
     (
         "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceSumSquare", "ReduceL2", "ReduceL1",

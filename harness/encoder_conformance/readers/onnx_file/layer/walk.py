@@ -203,7 +203,9 @@ class Walk:
                 normed, operation = True, operation.of.operation.of.operation  # type: ignore[attr-defined]
             elif isinstance(operation, RowMap):
                 after = " before the norm, after" if normed else " after"
-                self.differ(map_text(operation) + after, step, operation, _feature(type(operation.form), step))
+                feature = _feature(type(operation.form), step)
+                feature = "qk_norm" if normed and feature == "rope" else feature
+                self.differ(map_text(operation) + after, step, operation, feature)
                 operation = operation.of.operation
             else:
                 break

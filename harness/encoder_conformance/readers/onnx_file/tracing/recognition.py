@@ -44,6 +44,8 @@ from encoder_conformance.spec.axes import Array, Elementwise
 
 CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
+_OF_AN_EPSILON = 1e-3
+"""The error, on ordinary rows, of a norm whose epsilon stands elsewhere than in a right one."""
 Function = Callable[..., Array]
 """Values of an operation, and optionally other values for named constants → the value that is recognised."""
 
@@ -70,12 +72,12 @@ def view_if_any(table: ValueTable, name: str) -> Value:
 
 
 def settle_norm(table: ValueTable, name: str) -> None:
-    """Makes of a value that is a norm exactly an operation of its own, before its elements go apart."""
+    """Makes of a value that is a norm, up to its epsilon, an operation of its own, before its elements go apart."""
     value = table.value(name)
     if isinstance(value, Expression) and value.rowwise and not value.reduced and len(value.operation.shape) == 2:
         with suppress(UnsupportedPattern):
             view = recognise(table, name, value)
-            if isinstance(view.operation, TracedNorm) and not view.operation.form.error:
+            if isinstance(view.operation, TracedNorm) and view.operation.form.error <= _OF_AN_EPSILON:
                 table.values[name] = view
 
 
@@ -102,7 +104,7 @@ def recognise(table: ValueTable, name: str, expression: Expression | Mixture) ->
     if isinstance(operation, Scores):
         return _softmax(table, name, expression, function)
     if isinstance(operation, Weights):
-        raise UnsupportedPattern("attention's weights are normalised once more")
+        raise UnsupportedPattern(f"at {name!r}", "second_softmax")
     return _norm(table, name, expression, function)
 
 
@@ -136,7 +138,7 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         gained = RowMap(operation.shape, name, _whole(operation), Gain(gains, source))
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
-        raise UnsupportedPattern(f"at {name!r}", "added")
+        raise _shifted(name, expression, observed - inputs)
     if isinstance(operation, TracedInput | Sum):
         raise UnsupportedPattern(f"a function of each element at {name!r}", "no_norm")
     found = activation_of(observed, inputs, name)
@@ -148,6 +150,18 @@ def _is_shift(added: Elementwise, beside_twice: Elementwise) -> bool:
     """Whether the same is added to an input and to twice that."""
     with np.errstate(all="ignore"):
         return bool(np.abs(added - beside_twice).max() <= CLOSE * np.abs(added).max())
+
+
+def _shifted(name: str, expression: Expression, added: Elementwise) -> UnsupportedPattern:
+    """What numbers show that are added: another bias of a map that has one, or positions."""
+    operation, F = expression.operation, expression.operation.shape[-1]
+    features, first, at = np.unique(expression.index % F, return_index=True, return_inverse=True)
+    each = added.reshape(-1)[first]
+    bias = operation.bias.value if isinstance(operation, Linear) and operation.bias is not None else None
+    if bias is None or bias.size != F or np.abs(each[at.reshape(-1)] - added.reshape(-1)).max() > CLOSE:
+        return UnsupportedPattern(f"at {name!r}", "added")
+    again = np.abs(each - bias.reshape(-1)[features]).max() <= CLOSE * np.abs(bias).max()
+    return UnsupportedPattern(f"{'the same bias again' if again else 'another'} at {name!r}", "second_bias")
 
 
 def _gains(expression: Expression, observed: Elementwise, inputs: Elementwise) -> Array | None:

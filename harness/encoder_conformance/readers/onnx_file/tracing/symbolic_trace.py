@@ -13,6 +13,7 @@ import onnx
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, node_label
 from encoder_conformance.readers.onnx_file.graph.operators import (
+    CURVED,
     ELEMENTWISE,
     FLOAT_TYPES,
     IDENTITIES,
@@ -67,6 +68,7 @@ _MORE_OF: Mapping[type[Operation], Feature] = {
     Sum: "padded",
     Linear: "own_keys",
     Scores: "no_softmax",
+    Weights: "second_softmax",
 }
 """What gets more of its like, that is not x's → what that shows."""
 
@@ -100,8 +102,13 @@ class SymbolicTrace(ValueTable):
 
     def _outputs(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         op = node.op_type
+        if op in CURVED or (op == "Mul" and len({*node.input}) == 1):
+            inputs = {name: self._settled(name) for name in inputs}
         mixed = {id(value.operation): value for value in inputs.values() if isinstance(value, Mixture)}
         own = {id(value.operation) for value in inputs.values() if isinstance(value, View | Expression)}
+        if mixed and own and not own <= mixed.keys():
+            inputs = {name: self._traced_again(name) for name in inputs}
+            mixed = {id(value.operation): value for value in inputs.values() if isinstance(value, Mixture)}
         if len(mixed) == 1 and own <= mixed.keys() and op in MOVES | IDENTITIES | ELEMENTWISE:
             return [*mixed.values()] * len(node.output)
         if op in MOVES:
@@ -122,7 +129,23 @@ class SymbolicTrace(ValueTable):
             settle_norm(self, node.input[0])
             return [Mixture(self.value(node.input[0]).operation)]  # type: ignore[union-attr]
         shown = OPERATORS.get(op)
+        if shown == "overwritten" and isinstance(_operation(inputs[node.input[0]]), Scores | Weights):
+            shown = "keys_overwritten"
         raise UnsupportedPattern("" if shown else f"{op} has no place in an encoder layer of the specification", shown)
+
+    def _settled(self, name: str) -> Value:
+        """The value, as an operation of its own where elements are mixed by one that is known, as by a rotation."""
+        value = self.value(name)
+        return view_if_any(self, name) if isinstance(value, Mixture) else value
+
+    def _traced_again(self, name: str) -> Value:
+        """The value; of what became an operation of its own since it was traced, where it was a mixture before."""
+        value, node = self.value(name), self.graph.producers.get(name)
+        made_of = [self.values[each] for each in node.input if each in self.values] if node is not None else []
+        if isinstance(value, Mixture) and any(isinstance(_operation(each), RowMap) for each in made_of):
+            assert node is not None
+            self._step(node)
+        return self.value(name)
 
     def _rearranged(self, node: onnx.NodeProto) -> list[Value]:
         data = data_inputs(node)
@@ -337,8 +360,13 @@ class SymbolicTrace(ValueTable):
 
 def _is_attention(value: Value) -> bool:
     """Whether it is what attention gives, before or behind its last map."""
-    operation = value.operation if isinstance(value, View | Expression) else None
+    operation = _operation(value)
     return isinstance(operation.of.operation if isinstance(operation, Linear) else operation, Context)
+
+
+def _operation(value: Value) -> Operation | None:
+    """The operation whose elements it is, or is computed of."""
+    return value.operation if isinstance(value, View | Expression | Mixture) else None
 
 
 def _is_by_position(constant: Array, beside: list[Value]) -> bool:

@@ -14,6 +14,7 @@ Feature = Literal[
     "padded", "skip_twice",
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
+    "overwritten", "keys_overwritten", "second_bias", "second_softmax",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -28,7 +29,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"multiply it into the linear map before it, which computes the same, or {_SOURCE}",
     ),
     "gated": ("the feed-forward network multiplies two maps otherwise than a gated one does (E-19)", _SOURCE),
-    "qk_norm": ("query and key are normed before their product otherwise than by qk-norm (E-27)", _SOURCE),
+    "qk_norm": (
+        "query and key are normed before their product otherwise than by qk-norm (E-27), which stands before rotary "
+        "positions",
+        _SOURCE,
+    ),
     "softcap": ("the scores are capped otherwise than by c · tanh(score / c) before the mask (E-30)", _SOURCE),
     "position_bias": (
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
@@ -60,6 +65,24 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "own_mask": (
         "some positions are hidden from some others by a pattern of its own; the specification's masks are given",
         f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
+    ),
+    "keys_overwritten": (
+        "scores or weights of some queries or keys are overwritten with numbers (index_fill, scatter, scores[…] = v), "
+        "as of a class token or a diagonal that is masked; in the specification only a mask that is given hides a key",
+        f"give the pattern by a mask [sequence, sequence], or {_SOURCE}",
+    ),
+    "overwritten": (
+        "some elements of what depends on x are overwritten (index_fill, scatter, x[…] = v); no step does that",
+        _SOURCE,
+    ),
+    "second_bias": (
+        "a second bias is added to a linear map that has one; in the specification a map has one (E-2)",
+        _SOURCE,
+    ),
+    "second_softmax": (
+        "the weights of attention are normalised twice, as by a softmax of a softmax, or with an attention sink beside "
+        "weights in place of scores; in the specification one softmax is taken, of the scores (E-5)",
+        _SOURCE,
     ),
     "self_hidden": (
         "each position is hidden from itself, as locality self-attention does; in the specification it sees itself, "
@@ -97,7 +120,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     ),
     "no_softmax": (
         "attention's weights are no softmax of the scores over the keys (E-5), as of a sigmoid, a ReLU, or a softmax "
-        "whose sum has a term more",
+        "whose sum has a term more (an attention sink)",
         _SOURCE,
     ),
     "head_scales": (
@@ -218,7 +241,8 @@ BEYOND: tuple[Feature, ...] = (
     *("added", "recurrence", "experts", "positions", "largest", "distance", "unkeyed", "talking_heads"),
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
-    *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled"),
+    *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
+    *("second_bias", "second_softmax"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -228,6 +252,7 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("If", "Loop", "Scan"), "control_flow"),
     **dict.fromkeys(("MoE", "QMoE"), "experts"),
     "TopK": "largest",
+    **dict.fromkeys(("ScatterND", "ScatterElements", "Scatter"), "overwritten"),
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
     "Pad": "padded",
     "BatchNormalization": "batch",
