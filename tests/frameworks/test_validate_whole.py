@@ -118,6 +118,39 @@ def decoder():
     return Decoder().eval()
 
 
+class PaddedDecoder(Decoder):
+    """What is hidden and what is later are filled alike; or what is hidden less, or not at all, as it may be `added`:
+    where no key is left they are uniform over all, or over what is hidden."""
+
+    def __init__(self, added=None):
+        super().__init__()
+        self.added = added
+
+    def forward(self, ids, attention_mask):
+        x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
+        q, k, v = (t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        later = torch.ones(ids.shape[1], ids.shape[1]).tril() == 0
+        s = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(later, -1e9)
+        if self.added is None:
+            s = s.masked_fill(attention_mask[:, None, None] == 0, -1e9)
+        else:
+            s = s + (1 - attention_mask[:, None, None].to(s.dtype)) * self.added
+        x = self.norm1(x + self.o((s.softmax(-1) @ v).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.down(F.relu(self.up(x))))
+
+
+def filled():
+    return PaddedDecoder().eval()
+
+
+def added():
+    return PaddedDecoder(-1e4).eval()
+
+
+def barely_added():
+    return PaddedDecoder(-1.0).eval()
+
+
 class Needing(Known):
     def forward(self, x, attention_mask):
         return super().forward(x, attention_mask)
@@ -186,6 +219,9 @@ if __name__ == "__main__":
     torch.onnx.export(right(), (ids, mask), "right.onnx", dynamo=False, **told)
     torch.onnx.export(shifted(), (ids, mask), "shifted.onnx", dynamo=False, **told)
     torch.onnx.export(unmasked(), (ids, mask), "unmasked.onnx", dynamo=False, **told)
+    told["output_names"] = ["y"]
+    torch.onnx.export(added(), (ids, mask), "added.onnx", dynamo=False, **told)
+    told["output_names"] = ["y", "first"]
     told["input_names"] = ["ids"]
     causal = {**told, "output_names": ["y"], "dynamic_axes": {"ids": axes["ids"], "y": axes["y"]}}
     torch.onnx.export(decoder(), (ids,), "decoder.onnx", dynamo=False, **causal)
@@ -280,6 +316,20 @@ def test_a_causal_file_from_token_ids_is_what_its_causal_source_is(against: Call
     status, found, said = against("decoder.onnx", "decoder")
     assert status == 0, said
     assert "whole-in-line" in {each["kind"] for each in found["findings"]}
+
+
+@pytest.mark.parametrize(("source", "status"), [("filled", 0), of_a_release("barely_added", 1)])
+def test_hidden_positions_that_see_hidden_ones_alone_are_left_to_each(
+    against: Callable, source: str, status: int
+) -> None:
+    """Padding on the left of a decoder: nothing says what its positions give, and nobody reads that."""
+    ended, found, said = against("added.onnx", source)
+    assert ended == status, said
+    left = [each for each in found["findings"] if "hidden positions that see hidden ones alone" in each["message"]]
+    if source == "filled":
+        assert {(each["severity"], each["kind"]) for each in left} == {("warning", "fully-masked-rows-differ")}
+        assert any(each["about"]["case"].endswith("padding on the left") for each in left)
+        assert found["whole"]["agrees"]
 
 
 @pytest.mark.parametrize(

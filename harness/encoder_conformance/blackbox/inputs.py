@@ -49,11 +49,18 @@ class WholeCase:
     kind: Kind = "ordinary"
     hidden: Bools | None = None
     """The positions [B, S] that are hidden, where a mask among the inputs hides some."""
+    is_causal: bool = False
+    """Whether no position sees a later one in what is asked."""
 
     @property
     def undefined(self) -> Bools | None:
-        """The items [B] of padding alone."""
-        return None if self.hidden is None else np.asarray(self.hidden.all(-1))
+        """The positions [B, S] that see hidden ones alone: all of an item of padding alone, and, where none sees a
+        later one, what stands before the first that is not hidden."""
+        if self.hidden is None:
+            return None
+        if self.is_causal:
+            return np.asarray(np.logical_and.accumulate(self.hidden, axis=-1))
+        return np.broadcast_to(self.hidden.all(-1, keepdims=True), self.hidden.shape)
 
 
 @dataclass(frozen=True)

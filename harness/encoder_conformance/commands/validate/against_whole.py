@@ -16,6 +16,7 @@ from encoder_conformance.blackbox.comparing import (
     undefined_apart,
     undefined_differ,
 )
+from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
 from encoder_conformance.commands.validate.evidence import ExaminedFile
@@ -66,6 +67,7 @@ def compare_whole(
     if problem := _unfit(found, cases[0], integers):
         return WholeComparison(name, not_compared=(problem,))
     cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
+    cases = as_causal(called, inputs, cases, found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -226,7 +228,7 @@ def compared(
                     without.setdefault(f"{name!r}: {why}", []).append(each.case.name)
                     continue
                 if (far := undefined_apart(*compared)) > LIMIT:
-                    undefined[each.case.name] = undefined_differ(each.case.name, name, far)
+                    undefined[each.case.name] = undefined_differ(each.case, name, far)
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
     said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(without)]
