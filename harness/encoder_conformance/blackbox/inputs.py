@@ -229,7 +229,8 @@ class WholeInputs:
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
-        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands."""
+        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands. An input may have
+        symbols of its own alone, as each of tf2onnx's has: where it has two, the first is the batch again."""
         found: dict[str, str] = {}
         for port in self.file.inputs:
             for place, size in enumerate(port.shape or ()):
@@ -237,7 +238,9 @@ class WholeInputs:
                     word = size.lower()
                     by_name = "batch" if any(each in word for each in _BATCH_WORDS) else ""
                     by_name = by_name or ("sequence" if any(each in word for each in _SEQUENCE_WORDS) else "")
-                    taken = "batch" in found.values()
+                    own = [each for each in port.shape or () if isinstance(each, str)]
+                    alone = len({*own}) > 1 and not any(each in found for each in own)
+                    taken = "batch" in found.values() and not alone
                     found[size] = by_name or ("batch" if place == 0 and not taken else "sequence")
         return found
 
