@@ -28,9 +28,7 @@ def hiding(source: Source, inputs: WholeInputs, precision: Precision) -> list[st
     return [name for name in named if _hides(source, name, case, others, precision)]
 
 
-def as_causal(
-    source: Source, inputs: WholeInputs, cases: Sequence[WholeCase], precision: Precision
-) -> list[WholeCase]:
+def as_causal(source: Source, inputs: WholeInputs, cases: Sequence[WholeCase], precision: Precision) -> list[WholeCase]:
     """The cases, in which hidden positions that see hidden ones alone are known where the source lets none see a later
     one: asked where some item begins with a hidden position."""
     plain = next((each for each in cases if each.hidden is None and each.sequence > 1), None)

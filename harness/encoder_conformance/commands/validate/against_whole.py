@@ -66,8 +66,7 @@ def compare_whole(
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers):
         return WholeComparison(name, not_compared=(problem,))
-    cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
-    cases = as_causal(called, inputs, cases, found.widest)
+    cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -79,8 +78,8 @@ def compare_whole(
     if (left := [run for run in runs if run not in first]) and (answered.apart or not answered.verdicts):
         files += answers_of(left, file, asked, logs, progress)  # is it the file, or a runtime?
         answered, left = compared(name, expected, files, found.failed), []
-    notes = (*answered.notes, *_notes(answered, called, found, inputs), *_left_out(left))
-    notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
+    masks = masks_apart(answered, called, file, runs, inputs)
+    notes = (*answered.notes, *_notes(answered, called, found, inputs), *_left_out(left), *masks)
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
 

@@ -12,7 +12,8 @@ from encoder_conformance.commands.validate.against import SourceAnswers, compare
 from encoder_conformance.commands.validate.evidence import Answers, Compared
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.implementation.interpreter import Ready
-from encoder_conformance.judging.asking import JudgedAnswer, judged
+from encoder_conformance.judging.asking import JudgedAnswer
+from encoder_conformance.judging.loop import judged_as
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.plan import plan
@@ -70,11 +71,8 @@ def _judged_anew(
     tasks = {(task.case.id, task.dtype, task.check): task for task in plan(known, cases)}
     for key, each in failed.items():
         task = replace(tasks[key[0], each.task.dtype, each.task.check], rounded_as=each.task.rounded_as)
-        if isinstance(each.answer.result, Mapping) and task.opt_out is None:
-            answer = replace(each.answer, task=task)
-            yield key, JudgedAnswer(answer, judged(answer))
-        else:
-            yield key, each
+        is_judged = isinstance(each.answer.result, Mapping) and task.opt_out is None
+        yield key, judged_as(each, task) if is_judged else each
 
 
 def _failed(answer: JudgedAnswer) -> bool:
