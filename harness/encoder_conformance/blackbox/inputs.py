@@ -229,8 +229,8 @@ class WholeInputs:
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
-        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands. An input may have
-        symbols of its own alone, as each of tf2onnx's has: where it has two, the first is the batch again."""
+        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands. An input may
+        have symbols of its own alone, as each of tf2onnx's has: where it has two, the first is the batch again."""
         found: dict[str, str] = {}
         for port in self.file.inputs:
             for place, size in enumerate(port.shape or ()):
