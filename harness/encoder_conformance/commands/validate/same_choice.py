@@ -14,6 +14,7 @@ from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.judging.asking import JudgedAnswer
 from encoder_conformance.judging.loop import judged_as
+from encoder_conformance.judging.records import Record
 from encoder_conformance.protocol.findings import PhaseFinding
 from encoder_conformance.spec.outcome import EXPECTED
 from encoder_conformance.subjects.plan import plan
@@ -50,7 +51,7 @@ def same_choice(source: Subject, answers: Answers, theirs: SourceAnswers) -> Sam
         return None
     for run, of_run in zip(runs, rejudged, strict=True):
         run.answers.update(of_run)
-    outcomes = {(record.case, record.check): record for record in found.records}
+    outcomes: dict[tuple[str, str], Record] = {(record.case, record.check): record for record in found.records}
     anew = {key: replace(each, record=outcomes[key]) for key, each in theirs.by_check.items()}
     message = f"in the file as in {source.name}: {found.finding.message}"
     said = PhaseFinding(phase="source", **{**dict(found.finding), "message": message})
