@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from encoder_conformance.blackbox.inputs import WholeCase
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding
@@ -39,8 +40,8 @@ def paired(file: Outputs, source: Outputs) -> tuple[dict[str, str], list[str]]:
 def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = None) -> tuple[float | None, str, bool]:
     """The rms of an output's error in σ, or the problem; and whether it has numbers where the source has none.
 
-    `found` and `right` [*shape]; where the shapes are not the same, that is the problem. `undefined` [B]: items of
-    padding alone, whose numbers nothing says: that there are any is compared.
+    `found` and `right` [*shape]; where the shapes are not the same, that is the problem. `undefined` [B, S]:
+    positions that see padding alone, whose numbers nothing says: that there are any is compared.
     """
     if found.shape != right.shape:
         return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
@@ -53,8 +54,8 @@ def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = N
     if mine.size and not both.any():
         return None, "nothing to compare: the source has no finite number", False
     more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
-    if _is_of_items(mine, undefined):
-        both[undefined] = False
+    if (left := _left_open(mine, undefined)) is not None:
+        both[left] = False
     error = float(np.sqrt(np.mean(np.square(mine[both] - theirs[both])))) if both.any() else 0.0
     return error / sigma if sigma else (0.0 if error == 0.0 else float(np.finfo(np.float64).max)), "", more
 
@@ -74,24 +75,33 @@ def tells_nothing(right: Array, sigma: float, largest: float) -> bool:
 
 
 def undefined_apart(found: Array, right: Array, sigma: float, undefined: Bools | None) -> float:
-    """How far items of padding alone [B] are apart, in σ; 0 without any, or where they have no numbers."""
-    if found.shape != right.shape or not _is_of_items(found, undefined):
+    """How far positions [B, S] that see padding alone are apart, in σ; 0 without any, or where they have no numbers."""
+    left = _left_open(found, undefined)
+    if found.shape != right.shape or left is None:
         return 0.0
-    rms, problem, _ = judged(found[undefined], right[undefined], sigma)
+    rms, problem, _ = judged(found[left], right[left], sigma)
     return 0.0 if problem or rms is None else rms
 
 
-def undefined_differ(case: str, output: str, rms: float) -> Finding:
+def undefined_differ(case: WholeCase, output: str, rms: float) -> Finding:
     """That they are, which is nobody's mistake and may surprise somebody."""
-    message = f"{case}: an item of padding alone gives other numbers in {output!r} (rms {rms:.3g} σ)"
+    of_items = case.hidden is not None and bool(case.hidden.all(-1).any())
+    who = "an item of padding alone gives" if of_items else "hidden positions that see hidden ones alone give"
+    message = f"{case.name}: {who} other numbers in {output!r} (rms {rms:.3g} σ)"
     hint = "nothing says what it should give: keep such items out of the batch"
-    about = {"case": case, "output": output, "rms": rms}
+    hint = hint if of_items else "nothing says what they should give: read no output where padding is"
+    about = {"case": case.name, "output": output, "rms": rms}
     return Finding(severity="warning", kind="fully-masked-rows-differ", message=message, hint=hint, about=about)
 
 
-def _is_of_items(output: Array, undefined: Bools | None) -> bool:
-    """Whether some items are undefined, and the first axis of an output [*shape] is that of items."""
-    return undefined is not None and bool(undefined.any()) and output.shape[:1] == undefined.shape
+def _left_open(output: Array, undefined: Bools | None) -> Bools | None:
+    """Of which positions of an output [B, S, ...], or items of any other [B, ...], nothing says what they should be;
+    None: of none."""
+    if undefined is None:
+        return None
+    of_positions = output.ndim > 2 and output.shape[:2] == undefined.shape
+    left = undefined if of_positions else np.asarray(undefined.all(-1))
+    return left if left.any() and output.shape[: left.ndim] == left.shape else None
 
 
 def kind_of_problem(found: Array, right: Array) -> FindingKind:

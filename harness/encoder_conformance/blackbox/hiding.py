@@ -1,6 +1,7 @@
-"""Masks of a source that a file does not take: arguments that are seen to hide positions."""
+"""What hides positions from others in a source: arguments that a file does not take, and a causal mask inside."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +26,28 @@ def hiding(source: Source, inputs: WholeInputs, precision: Precision) -> list[st
         return []
     others = inputs.refilled(case)
     return [name for name in named if _hides(source, name, case, others, precision)]
+
+
+def as_causal(source: Source, inputs: WholeInputs, cases: Sequence[WholeCase], precision: Precision) -> list[WholeCase]:
+    """The cases, in which hidden positions that see hidden ones alone are known where the source lets none see a later
+    one: asked where some item begins with a hidden position."""
+    plain = next((each for each in cases if each.hidden is None and each.sequence > 1), None)
+    left = any(each.hidden is not None and each.hidden[:, 0].any() for each in cases)
+    if plain is None or not left or not _sees_no_later(source, inputs, plain, precision):
+        return [*cases]
+    return [replace(each, is_causal=True) for each in cases]
+
+
+def _sees_no_later(source: Source, inputs: WholeInputs, case: WholeCase, precision: Precision) -> bool:
+    """Whether other inputs in the second half change nothing in the first, of an output that they do change."""
+    later = np.broadcast_to(np.arange(case.sequence) >= case.sequence // 2, (case.batch, case.sequence))
+    others = inputs.refilled(replace(case, hidden=later))
+    one, two = (source.outputs(given, precision) for given in (case.inputs, others))
+    if isinstance(one, Failure) or isinstance(two, Failure):
+        return False
+    of_positions = {name: value for name, value in one.items() if value.ndim > 2 and value.shape[:2] == later.shape}
+    before, after = (dict(_by_output(of_positions, two, places)) for places in (later, ~later))
+    return any(far <= _SAME and after.get(name, 0.0) >= _OTHER for name, far in before.items())
 
 
 def _hides(source: Source, name: str, case: WholeCase, others: Mapping[str, Array], precision: Precision) -> bool:

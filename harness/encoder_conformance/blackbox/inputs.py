@@ -49,11 +49,18 @@ class WholeCase:
     kind: Kind = "ordinary"
     hidden: Bools | None = None
     """The positions [B, S] that are hidden, where a mask among the inputs hides some."""
+    is_causal: bool = False
+    """Whether no position sees a later one in what is asked."""
 
     @property
     def undefined(self) -> Bools | None:
-        """The items [B] of padding alone."""
-        return None if self.hidden is None else np.asarray(self.hidden.all(-1))
+        """The positions [B, S] that see hidden ones alone: all of an item of padding alone, and, where none sees a
+        later one, what stands before the first that is not hidden."""
+        if self.hidden is None:
+            return None
+        if self.is_causal:
+            return np.asarray(np.logical_and.accumulate(self.hidden, axis=-1))
+        return np.broadcast_to(self.hidden.all(-1, keepdims=True), self.hidden.shape)
 
 
 @dataclass(frozen=True)
@@ -222,7 +229,8 @@ class WholeInputs:
 
     @cached_property
     def _symbols(self) -> dict[str, str]:
-        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands."""
+        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands. An input may
+        have symbols of its own alone, as each of tf2onnx's has: where it has two, the first is the batch again."""
         found: dict[str, str] = {}
         for port in self.file.inputs:
             for place, size in enumerate(port.shape or ()):
@@ -230,7 +238,9 @@ class WholeInputs:
                     word = size.lower()
                     by_name = "batch" if any(each in word for each in _BATCH_WORDS) else ""
                     by_name = by_name or ("sequence" if any(each in word for each in _SEQUENCE_WORDS) else "")
-                    taken = "batch" in found.values()
+                    own = [each for each in port.shape or () if isinstance(each, str)]
+                    alone = len({*own}) > 1 and not any(each in found for each in own)
+                    taken = "batch" in found.values() and not alone
                     found[size] = by_name or ("batch" if place == 0 and not taken else "sequence")
         return found
 

@@ -1,6 +1,7 @@
 """The loop that asks a subject, judges its answers, and keeps what a diagnosis needs of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from encoder_conformance.implementation.task import Task
@@ -42,6 +43,12 @@ def judge(
         record = judged(answer)
         observe(observer, answer, record)
         yield JudgedAnswer(answer, record)
+
+
+def judged_as(answer: JudgedAnswer, task: Task) -> JudgedAnswer:
+    """An answer that was judged, judged as that to a task of the same check and case, with other deviations."""
+    unjudged = replace(answer.answer, task=task)
+    return JudgedAnswer(unjudged, judged(unjudged))
 
 
 def observe(observer: Observer, answer: UnjudgedAnswer, record: Record) -> None:

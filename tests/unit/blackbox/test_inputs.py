@@ -24,6 +24,11 @@ def test_those_of_two_names_are_not(x: tuple[str | int, ...]) -> None:
     assert (3, 1, 16) in sizes(*x, mask=x[:2])
 
 
+def test_inputs_that_share_no_name_have_the_same_items_and_positions() -> None:
+    """tf2onnx numbers the free dimensions of each input: the mask of three items had as many as one has positions."""
+    assert (3, 1, 16) in sizes("unk__1", "unk__2", 16, mask=("unk__3", "unk__4"))
+
+
 def test_what_is_fixed_stays() -> None:
     assert {shape[:2] for shape in sizes(2, 5, 16, mask=(2, 5))} == {(2, 5)}
 

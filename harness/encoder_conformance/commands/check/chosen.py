@@ -75,7 +75,8 @@ def chosen(
     if not failed or not fitting:
         return None
     right_else = _gradients_hold(records)
-    read = [each.value for each in subject.as_module.facts if each.key == FORMULA and each.value in CHOICES]
+    facts = subject.description.facts if subject.description is not None else ()
+    read = [each.value for each in facts if each.key == FORMULA and each.value in CHOICES]
     for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
         own = own_gradients or (right_else and _FORMULAS.isdisjoint(names))
         if found := judged_with(names, subject, cases, records, expected, own_gradients=own):

@@ -16,6 +16,7 @@ from encoder_conformance.blackbox.comparing import (
     undefined_differ,
 )
 from encoder_conformance.blackbox.first_apart import FirstApart
+from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source, where_apart
 from encoder_conformance.commands.diff.interface import interface_findings
@@ -49,6 +50,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
     progress.begin("are they the same twice", 2)
     _, measure = (_measure(side, source, cases[0], progress) for side, source in ((first, one), (second, two)))
     cases += measure.first_taken(inputs.long_cases())
+    cases = as_causal(two, inputs, cases, measure.widest)
     progress.begin("asking both", len(cases))
     expected = measure.expected(cases, progress)
     if measure.changed:
@@ -167,7 +169,7 @@ def _apart(
             compared = answer[name], each.outputs[theirs], each.sigma[theirs], each.case.undefined
             rms, problem, has_more = judged(*compared)
             if (far := undefined_apart(*compared)) > LIMIT:
-                undefined.append(undefined_differ(each.case.name, name, far))
+                undefined.append(undefined_differ(each.case, name, far))
             if has_more:  # no better than B, as an export may be than its source: it is another module
                 found.append(_problem(each, name, "no finite number in B where A has a number", "no-numbers"))
             elif problem:

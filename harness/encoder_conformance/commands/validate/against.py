@@ -1,8 +1,8 @@
 """A file against its source: opens that for the time of a validation, and asks it what the file was asked."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from encoder_conformance.commands.validate.evidence import Answers, Compared, ExaminedFile, distinct
 from encoder_conformance.diagnosis.observations import Observations
@@ -35,24 +35,37 @@ def opened(
         yield replace(file, request=stated), source
 
 
-def compared_with(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> list[Compared]:
-    """The answers that the first run that works and the source both gave, compared.
+@dataclass(frozen=True)
+class SourceAnswers:
+    """What the source answers to the `cases` that the file was asked, by case and check, and what a diagnosis needs of
+    that."""
 
-    Both are given the file's own parameters, so that what differs is the computation.
-    """
-    run = answers.first_working
-    if run is None or source.session is None:
-        return []
-    cases = distinct({phase: cases for phase, cases in answers.cases.items() if phase != "properties"})
-    progress.begin(f"asking {source.name}", len(cases))
-    dtype = _format_of(source, file.dtype)
-    in_format = (replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)})) for case in cases)
-    asked = (task for task in source.tasks(in_format, (dtype,)) if task.check in ("output", "stages"))
+    cases: Sequence[Case]
+    by_check: Mapping[tuple[str, str], JudgedAnswer]
+    seen: Observations
+
+
+def asked_alike(source: Subject, file: ExaminedFile, answers: Answers, progress: Progress) -> SourceAnswers | None:
+    """The source asked what the file was, with the file's own parameters, so that what differs is the computation; None
+    where no run of the file works or the source computes nothing."""
+    if answers.first_working is None or source.session is None:
+        return None
+    every_case = distinct({phase: cases for phase, cases in answers.cases.items() if phase != "properties"})
+    progress.begin(f"asking {source.name}", len(every_case))
+    dtype, seen = _format_of(source, file.dtype), Observations()
+    cases = [replace(case, situation=case.situation.model_copy(update={"dtypes": (dtype,)})) for case in every_case]
+    asked = (task for task in source.tasks(cases, (dtype,)) if task.check in ("output", "stages"))
     theirs: dict[tuple[str, str], JudgedAnswer] = {}
-    for answer in judge(source, asked, lambda case: answers.expected[case.id], Observations()):
+    for answer in judge(source, asked, lambda case: answers.expected[case.id], seen):
         theirs[answer.task.case.id, answer.task.check] = answer
         progress.step(f"{source.name} {answer.task.case.id}")
-    return list(_compared(cases, run.answers, theirs))
+    return SourceAnswers(cases, theirs, seen)
+
+
+def compared(answers: Answers, theirs: SourceAnswers) -> list[Compared]:
+    """The answers that the first run that works and the source both gave, compared."""
+    run = answers.first_working
+    return [] if run is None else list(_compared(theirs.cases, run.answers, theirs.by_check))
 
 
 def _compared(

@@ -16,6 +16,7 @@ from encoder_conformance.blackbox.comparing import (
     undefined_apart,
     undefined_differ,
 )
+from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
 from encoder_conformance.commands.validate.evidence import ExaminedFile
@@ -65,7 +66,7 @@ def compare_whole(
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers):
         return WholeComparison(name, not_compared=(problem,))
-    cases += [*found.first_taken(inputs.long_cases(few=few)), *own]
+    cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -77,8 +78,8 @@ def compare_whole(
     if (left := [run for run in runs if run not in first]) and (answered.apart or not answered.verdicts):
         files += answers_of(left, file, asked, logs, progress)  # is it the file, or a runtime?
         answered, left = compared(name, expected, files, found.failed), []
-    notes = (*answered.notes, *_notes(answered, called, found, inputs), *_left_out(left))
-    notes = (*notes, *masks_apart(answered, called, file, runs, inputs))
+    masks = masks_apart(answered, called, file, runs, inputs)
+    notes = (*answered.notes, *_notes(answered, called, found, inputs), *_left_out(left), *masks)
     first_apart = first_step_apart(answered, called, file, runs, inputs, few=few)
     return replace(answered, notes=notes, first_apart=first_apart)
 
@@ -226,7 +227,7 @@ def compared(
                     without.setdefault(f"{name!r}: {why}", []).append(each.case.name)
                     continue
                 if (far := undefined_apart(*compared)) > LIMIT:
-                    undefined[each.case.name] = undefined_differ(each.case.name, name, far)
+                    undefined[each.case.name] = undefined_differ(each.case, name, far)
                 verdicts.append(WholeVerdict(run, each.case.name, name, rms, problem))
                 better += [each.case.name] if has_more else []
     said = [*_raised(failed), *_lone(unpaired, shown, first.outputs), *undefined.values(), *_nothing(without)]

@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from encoder_conformance.blackbox.inputs import WholeCase
-from encoder_conformance.commands.validate.against import compared_with, opened
+from encoder_conformance.commands.validate.against import asked_alike, compared, opened
 from encoder_conformance.commands.validate.against_saved import compare_saved, saved
 from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.asking import RuntimeAsking, answers_of_runtimes
 from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
+from encoder_conformance.commands.validate.same_choice import same_choice
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.errors import InputError
-from encoder_conformance.subjects.subject import SubjectRequest
+from encoder_conformance.platform.progress import Progress
+from encoder_conformance.subjects.subject import Subject, SubjectRequest
 
 
 def beside_source(
@@ -54,9 +56,29 @@ def beside_source(
         if origin.not_asked and session is not None:  # it holds a large model
             session.close()
         answers = answers_of_runtimes(held, runs, asking)
-        compared = compared_with(origin, held, answers, progress) if answers else ()
-        judged = ValidationEvidence(held, answers, origin, compared, whole)
+        judged = ValidationEvidence(held, answers, origin, whole=whole)
+        judged = _compared(judged, origin, progress, states=_is_stated(subject))
         return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+
+
+def _is_stated(subject: ExaminedFile) -> bool:
+    """Whether the user said what it should be, or it is judged with a deviation already."""
+    return subject.request.layer is not None or bool(subject.request.deviations)
+
+
+def _compared(judged: ValidationEvidence, source: Subject, progress: Progress, *, states: bool) -> ValidationEvidence:
+    """With the answers of its source beside its own, where it has any. `states`: nothing is left to choose."""
+    answers = judged.answers
+    theirs = asked_alike(source, judged.subject, answers, progress) if answers else None
+    if answers is None or theirs is None:
+        return judged
+    is_apart = judged.whole is not None and bool(judged.whole.apart)
+    choice = None if states or is_apart else same_choice(source, answers, theirs)
+    if choice is None:
+        return replace(judged, compared=compared(answers, theirs))
+    request = replace(judged.subject.request, deviations=choice.names)
+    subject = replace(judged.subject, request=request)
+    return replace(judged, subject=subject, compared=choice.compared, choice=choice.finding)
 
 
 def _is_faulty(subject: ExaminedFile) -> bool:

@@ -190,7 +190,8 @@ class Compared:
 class ValidationEvidence:
     """`answers` is None where the file cannot be judged as a layer. `compared`: what the file and its `source` both
     answered. `whole`: both from the first input to the last output; None: no source was named. `unopened`: why the
-    source was not compared stage by stage. `rounding`: of a file of integers, `not_rounded` why it was not measured."""
+    source was not compared stage by stage. `rounding`: of a file of integers, `not_rounded` why it was not measured.
+    `choice`: that both are right but for a choice that a layer has no key for, and were judged as that."""
 
     subject: ExaminedFile
     answers: Answers | None
@@ -200,6 +201,7 @@ class ValidationEvidence:
     unopened: str = ""
     rounding: Rounding | None = None
     not_rounded: str = ""
+    choice: PhaseFinding | None = None
 
     @property
     def description(self) -> FileDescription:

@@ -42,7 +42,7 @@ def mask_missing(name: str, source: Source, inputs: WholeInputs, precision: Prec
 
 
 def _padded_apart(whole: WholeComparison) -> WholeCase | None:
-    """The smallest case with padding in which they are apart, and no item is padding alone."""
+    """The smallest case with padding in which they are apart, and no position sees padding alone."""
     apart = {each.case for each in whole.apart if each.run.name not in whole.wrong_runs and not each.problem}
     padded = [each for each in whole.cases if each.name in apart and each.undefined is not None]
     asked = [each for each in padded if each.undefined is not None and not each.undefined.any()]

@@ -14,8 +14,8 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, 
 from encoder_conformance.spec.axes import Array
 
 _MANY, _FILLED = 92, 128
-"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128. The
-other is a multiple of what a module may fill a sequence up to (8, 16, 64), so that nothing is filled."""
+"""Positions: of so many the distances are more numbers than an exporter folds, 8192, and show all buckets up to 128.
+The other is a multiple of what a module may fill a sequence up to (8, 16, 64), so that nothing is filled."""
 
 
 _LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded"}

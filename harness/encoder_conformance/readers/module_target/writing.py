@@ -103,8 +103,8 @@ def _takes(map: ElementMap) -> Iterator[tuple[str, str | None]]:
 
 
 def _part(source: str, whole: Array, elements: Array) -> str | None:
-    """The `Take` of a part of one parameter [in, out] or [out], as of a head, tried in the same way. `elements`: those of
-    the own parameter, of any shape."""
+    """The `Take` of a part of one parameter [in, out] or [out], as of a head, tried in the same way. `elements`: those
+    of the own parameter, of any shape."""
     count = whole.size // elements.size
     for transpose, axis, index in product((False, True), range(whole.ndim), range(count)):
         part = index, count, axis

@@ -21,7 +21,7 @@ def assess(evidence: ValidationEvidence) -> Assessment:
         why = f"its stages were not compared: {evidence.unopened}" if evidence.unopened else ""
         return Assessment(not_asked=why if unread else "no source was named (--against)")
     found = [*_said(source), *_unmapped(evidence, source), *_changed(evidence, source)]
-    found += _differences(evidence, source, compared)
+    found += [*_differences(evidence, source, compared), *([evidence.choice] if evidence.choice else [])]
     return Assessment(_summary(evidence, source, compared), found)
 
 
