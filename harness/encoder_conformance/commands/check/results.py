@@ -53,8 +53,8 @@ class VariantResult(Frozen):
 
 
 UnaskedKind = Literal[
-    "argument", "mask-form", "packed-rows", "positions-beyond", "other-positions", "gradients", "stages", "padded-stages",
-    "way-back", "dropout", "other-configuration", "initialisation",
+    "argument", "mask-form", "packed-rows", "positions-beyond", "other-positions", "gradients", "stages",
+    "padded-stages", "way-back", "dropout", "other-configuration", "initialisation",
 ]  # fmt: skip
 
 

@@ -1,5 +1,5 @@
-"""What a mask does that hides no position that it flags: it lies along the queries, hides another position, or hides what
-it flags in a part of attention."""
+"""What a mask does that hides no position that it flags: it lies along the queries, hides another position, or hides
+what it flags in a part of attention."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from encoder_conformance.spec.axes import Array
 _SAME = 1e-5
 """Of the output's largest number: more than another order of the same sums leaves."""
 _LESS = 0.9
-"""The share of its influence on others that a flagged position may keep, and of that of any other, and is not hidden."""
+"""The share of its influence on others, and of what any other keeps of that, below which a position is hidden in part."""
 
 
 def effect_of(runner: LiveModule, found: InputSemantics, name: str, like: Array) -> tuple[MaskEffect | None, int]:
