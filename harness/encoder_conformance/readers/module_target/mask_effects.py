@@ -14,7 +14,7 @@ from encoder_conformance.spec.axes import Array
 _SAME = 1e-5
 """Of the output's largest number: more than another order of the same sums leaves."""
 _LESS = 0.9
-"""A position that keeps less than this share of its influence, and of what any other keeps of its, is hidden in part."""
+"""A position that keeps less than this share of its influence, and of what any other keeps, is hidden in part."""
 
 
 def effect_of(runner: LiveModule, found: InputSemantics, name: str, like: Array) -> tuple[MaskEffect | None, int]:
