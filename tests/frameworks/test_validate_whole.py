@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -570,7 +571,7 @@ def test_a_source_that_is_no_float64_is_compared_in_float32_and_that_is_said() -
 
     class Narrow(Source):
         def __init__(self) -> None:
-            self.held = "float32"
+            self.held, self.request = "float32", SimpleNamespace(target="narrow")
 
         def outputs(self, inputs: Any, precision: str, seed: int | None = None) -> Any:
             wide = precision == "float64"

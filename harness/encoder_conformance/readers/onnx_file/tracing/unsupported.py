@@ -29,11 +29,7 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         f"multiply it into the linear map before it, which computes the same, or {_SOURCE}",
     ),
     "gated": ("the feed-forward network multiplies two maps otherwise than a gated one does (E-19)", _SOURCE),
-    "qk_norm": (
-        "query and key are normed before their product otherwise than by qk-norm (E-27), which stands before rotary "
-        "positions",
-        _SOURCE,
-    ),
+    "qk_norm": ("query and key are normed before their product otherwise than by qk-norm (E-27)", _SOURCE),
     "softcap": ("the scores are capped otherwise than by c · tanh(score / c) before the mask (E-30)", _SOURCE),
     "position_bias": (
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
