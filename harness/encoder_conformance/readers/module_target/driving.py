@@ -47,7 +47,7 @@ class ModuleAdapter(Adapter):
         B, S = x.shape[:2]
         stages = {}
         for stage, place in self.places.items():
-            values = seen[place.module, place.side, place.index]
+            values = seen[place.key]
             by_heads = len(axes_of(stage).split()) == 4
             shape = values.shape if by_heads else (B, S, values.size // (B * S))
             stages[stage] = place.of(values, shape)

@@ -35,6 +35,11 @@ class Place:
     index: int
     swapped: bool
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Under which a call that is watched shows its tensor."""
+        return self.module, self.side, self.index
+
     def of(self, values: Array, shape: tuple[int, ...]) -> Array:
         """The stage [*shape] out of the values of a module."""
         turned = values.swapaxes(0, 1) if self.swapped else values
@@ -73,7 +78,7 @@ def _of_any_size(found: Mapping[str, Place], seen: Seen, bench: Bench, lengths: 
         with suppress(ExecutionError):  # it is asked at no such size
             calls.append((there.semantics, there.module.watched(there.feeds(there.x()), shown)[0]))
     for stage, place in found.items():
-        key, axes = (place.module, place.side, place.index), 1 + (step_of(stage) in LAST_AXIS_IS_KEYS)
+        key, axes = place.key, 1 + (step_of(stage) in LAST_AXIS_IS_KEYS)
         size = seen[key].size / (small.B * small.S**axes)
         if all(key in other and other[key].size == size * at.B * at.S**axes for at, other in calls):
             yield stage
@@ -90,7 +95,7 @@ def _with_a_bias(bench: Bench, layer: Layer, places: Collection[Place]) -> bool:
     given = Masks(None, None, bias=bias, sequence=semantics.S)
     plain, _ = bench.module.watched(bench.feeds(x))
     biased, _ = bench.module.watched(module_feeds(semantics, x, given, heads, always_causal=bench.always_causal))
-    keys = {(place.module, place.side, place.index) for place in places}
+    keys = {place.key for place in places}
     return any(not np.allclose(plain[key], biased[key], rtol=_CLOSE[bench.dtype]) for key in keys)
 
 
@@ -119,10 +124,9 @@ def _moves_rows(
     except (ExecutionError, NotImplementedError):
         return False  # no mask can say it
     stages = bench.oracle(layer, x, parameters, valid)
-    keys = {stage: (place.module, place.side, place.index) for stage, place in places.items()}
-    if not seen.keys() >= set(keys.values()):
+    if not seen.keys() >= {place.key for place in places.values()}:
         return True  # what hides padding goes another way
-    shown = ((place, seen[keys[stage]], stages[stage]) for stage, place in places.items())
+    shown = ((place, seen[place.key], stages[stage]) for stage, place in places.items())
     return any(_has_other_rows(place, values, stage, valid, _CLOSE[bench.dtype]) for place, values, stage in shown)
 
 
