@@ -348,6 +348,12 @@ class NeedsWidth(Fused):
         super().__init__(d=width, h=heads, f=2 * width)
 
 
+class NeedsForm(NeedsWidth):
+    def __init__(self, width: int, form: str) -> None:
+        super().__init__(width)
+        self.form = form
+
+
 def half() -> nn.Module:
     return Fused().half()
 

@@ -334,7 +334,7 @@ def test_a_decoder_s_layer_is_said_to_be_causal(conform: Callable) -> None:
 
 BAD = {
     "Fusd": "did you mean Fused",
-    "NeedsWidth": "--arg width=…",
+    "NeedsForm": "--arg width=64 --arg form=…",
     "number": "is int, and no module of PyTorch",
     "Raising": "this layer never works",
     "convolution": "is a convolution",

@@ -97,7 +97,7 @@ def interpreters_option(what: str) -> Callable[..., Any]:
 
 def arguments_option(what: str) -> Callable[..., Any]:
     """--arg NAME=VALUE, which the command gets as `arguments`, a dict. `what`: whose argument."""
-    example = "for example --arg d_model=64"
+    example = "for example --arg d_model=64 or --arg 'cfg=Config(dim=64)'"
     return _pairs_option("--arg", "arguments", "NAME=VALUE", f"Argument of {what}.", example, empty=True)
 
 

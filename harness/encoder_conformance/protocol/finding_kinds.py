@@ -45,8 +45,8 @@ FindingKind = Literal[
     "tensors-not-parameters", "weight-not-finite", "parameter-without-source", "parameter-holds-another",
     "parameter-transposed", "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
-    "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "moved-to-cpu", "ways-of-calling-differ",
-    "training-by-default",
+    "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "arguments-supposed", "moved-to-cpu",
+    "ways-of-calling-differ", "training-by-default",
     "formats-asked", "no-float64", "float64-no-more-exact", "answers-not-repeatable", "answers-depend-on-earlier-calls",
     "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
@@ -206,6 +206,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "given-in-wrapper": "it was given in a wrapper, which is asked, too",
     "part-of-wrapper": "the whole was given in a wrapper, and the part is asked outside it",
     "model-made-narrower": "the model was made at smaller sizes than its defaults",
+    "arguments-supposed": "it was made with arguments that nobody gave: sizes, as their names suggest",
     "moved-to-cpu": "a copy on the CPU is judged",
     "ways-of-calling-differ": "it answers otherwise when it is called in another way",
     "training-by-default": "called without a word about training, it is in training",

@@ -52,7 +52,7 @@ class ModuleWorker:
         """The same, of the part that is requested, and own vectors of the module [n] that are of none of them, by name,
         as far as its framework tells."""
         answer = self._ask(
-            Examine(**self._named, at=None, listed=True, layer=None, resize=False, narrow=self.request.narrow)
+            Examine(**self._named, at=None, listed=True, layer=None, resize=False, sizes_free=self.request.sizes_free)
         )
         within = "" if self.request.at is None else f"{self.request.at}."
         return [path for path in answer[0].get("candidates", []) if path.startswith(within)], answer[1]
@@ -70,7 +70,7 @@ class ModuleWorker:
             dtypes=self.request.dtypes,
             given=dict(self.request.given),
             inputs=self.request.inputs,
-            narrow=self.request.narrow,
+            sizes_free=self.request.sizes_free,
             like=like,
         )
         found, own = self._ask(asked)

@@ -95,7 +95,7 @@ class JudgedModule(pytest.Collector):
             folder=config.invocation_params.dir,
             level=config.getoption("conform_level"),
             declared=declared_from(each.deviation for each in known.deviations) if known else (),
-            narrow=True,
+            sizes_free=True,
         )
         return request.stating(layer, "--conform judges encoder layers")
 

@@ -26,7 +26,7 @@ from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.loading import load_target, narrower
+from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.told import told_by
@@ -50,7 +50,7 @@ class ModuleTarget(ModuleAdapter):
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # before the target imports JAX, if it does
             os.environ.update({name.upper(): str(value) for name, value in options_of_kept_programs().items()})
-        self.opened: tuple[str, ModuleFramework, Any] | None = None
+        self.opened: tuple[str, Loaded] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
         self.before: list[ExaminedBefore] = []
@@ -88,10 +88,11 @@ class ModuleTarget(ModuleAdapter):
     def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
         """The description, and as tensors the own values and the source of an adapter. Raises BadTarget."""
         said = ""
-        if message["narrow"]:
+        if message["sizes_free"]:
             arguments, said = narrower(message["target"], message["arguments"], Path(message["folder"]))
             message = {**message, "arguments": arguments}
-        framework, module = self.loaded_target(message)
+        framework, module, supposed = self.loaded_target(message)
+        message = {**message, "arguments": {**message["arguments"], **supposed}}
         assert self.parts is not None
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
@@ -107,6 +108,9 @@ class ModuleTarget(ModuleAdapter):
         found = self.read(whole, message)
         found.left_out = tuple(each for each in framework.wrappers(module) if each not in found.module.wrappers)
         found.notes += (noted("model-made-narrower", said, arguments=message["arguments"]),) if said else ()
+        if supposed:
+            made = f"it was made with {as_options(supposed)}, as the names of its arguments suggest"
+            found.notes += (noted("arguments-supposed", made, arguments=dict(supposed)),)
         self.examination = found
         if message["at"]:
             self.before = [*self.before, ExaminedBefore(message["at"], whole, found)][-_REMEMBERED:]
@@ -174,15 +178,16 @@ class ModuleTarget(ModuleAdapter):
             return {"description": {"problem": problem.model_dump(mode="json")}}, {}
         return {"description": {}}, {}
 
-    def loaded_target(self, message: dict[str, Any]) -> tuple[ModuleFramework, Any]:
+    def loaded_target(self, message: dict[str, Any]) -> Loaded:
         """The module that a request names, made once for all that name it. Raises BadTarget."""
         key = json.dumps([message["target"], message["arguments"]])
         if Path(message["folder"]).is_dir():  # whose relative files are those of the user
             os.chdir(message["folder"])
         if self.opened is None or self.opened[0] != key:
-            self.opened = key, *load_target(message["target"], message["arguments"], Path(message["folder"]))
-            self.parts, self.whole = self.opened[1].parts(self.opened[2]), None
-        return self.opened[1:]
+            free = message.get("sizes_free", False)
+            made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing=free)
+            self.opened, self.parts, self.whole = (key, made), made.framework.parts(made.module), None
+        return self.opened[1]
 
     def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """The outputs of the whole module, or of the part that is named."""
@@ -209,7 +214,7 @@ class ModuleTarget(ModuleAdapter):
     def whole_given(self, message: dict[str, Any]) -> tuple[WholeModule, dict[str, str]]:
         """The whole module, or its part, and input → argument. Raises ValueError for what names none."""
         try:
-            framework, module = self.loaded_target(message)
+            framework, module, _ = self.loaded_target(message)
             if self.whole is None or self.whole[0] != message["at"]:
                 self.whole = message["at"], framework.whole(at(framework.tree, module, message["at"]))
             whole = self.whole[1]

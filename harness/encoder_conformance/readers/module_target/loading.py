@@ -1,107 +1,54 @@
 """Finds the module that a target names: `package.module:name`, `file.py:name` or `hf:NAME`, and makes it."""
 
-import ast
 import difflib
 import importlib
 import importlib.util
 import inspect
-import io
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
-from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames
+from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
+from encoder_conformance.readers.module_target.importing import imported, without_input
 from encoder_conformance.readers.module_target.installing import install
+from encoder_conformance.readers.module_target.making import names_of, parameters_of, supposed, value_of
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
-_UNDER_MAIN = "put that under `if __name__ == '__main__':`"
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
 
 
-def load_target(target: str, arguments: Mapping[str, str], folder: Path) -> tuple[ModuleFramework, Any]:
-    """The module, and whose it is. Raises BadTarget.
+class Loaded(NamedTuple):
+    """A module, whose it is, and the arguments it was made with that nobody said: name → expression."""
 
-    `arguments` are Python literals, or else words. Paths and packages are those of `folder`.
+    framework: ModuleFramework
+    module: Any
+    supposed: Mapping[str, str] = MappingProxyType({})
+
+
+def load_target(target: str, arguments: Mapping[str, str], folder: Path, *, supposing: bool = False) -> Loaded:
+    """The module that a target names. Raises BadTarget.
+
+    `arguments` are Python literals, expressions of the target's own names, or else words. Paths and packages are those
+    of `folder`. `supposing`: required arguments that are missing are what their names say that they may be.
     """
     source, _, name = target.rpartition(":")
-    values = {key: value_of(text) for key, text in arguments.items()}
     if target.startswith(LIVE):
-        return _made(without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE)))), "it", values)
+        return _made(without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE)))), "it", arguments)
     if source == "hf":
+        values = {key: value_of(text) for key, text in arguments.items()}
         return _made(_from_transformers(name, values, folder), name, {})
     if not (source and name):
         raise BadTarget(f"{target!r} names no module", "write package.module:name, file.py:name or hf:NAME")
     sys.path.insert(0, str(folder))
-    found = _attribute(_imported(source, folder), name, source)
-    return _made(found, name, values)
-
-
-def without_input(work: Callable[[], Any]) -> Any:
-    """Run somebody's code with an empty standard input: its own is the protocol's."""
-    stdin, sys.stdin = sys.stdin, io.StringIO()
-    try:
-        return work()
-    except EOFError as error:
-        problem = f"it asks for input, and nobody is there: {last_frames(error)}"
-        raise BadTarget(problem, _UNDER_MAIN) from None
-    except BadTarget:
-        raise
-    except ModuleNotFoundError as error:
-        raise BadTarget(last_frames(error), _to_add(error)) from None
-    except (Exception, SystemExit) as error:
-        ends_import = isinstance(error, SystemExit) and is_at_import(error)
-        raise BadTarget(last_frames(error), _UNDER_MAIN if ends_import else "") from None
-    finally:
-        sys.stdin = stdin
-
-
-def _to_add(error: ModuleNotFoundError) -> str:
-    """The command that adds what an import did not find; "" where a package that is there lacks a part."""
-    top = (error.name or "").partition(".")[0]
-    return f"{install(top)}, unless it is a file of yours" if top and top not in sys.modules else ""
-
-
-def value_of(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def _imported(source: str, folder: Path) -> Any:
-    if not source.endswith(".py"):
-        if not without_input(lambda: _is_there(source)):
-            hint = f"it is looked for in {folder} and among what is installed; if it is a package: {install(source)}"
-            raise BadTarget(f"there is no module {source!r}", hint)
-        return without_input(lambda: importlib.import_module(source))
-    path = (folder / source).resolve()
-    if not path.is_file():
-        raise BadTarget(f"there is no file {source!r}", f"it is looked for in {folder}")
-    sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec and spec.loader
-    module, loader = importlib.util.module_from_spec(spec), spec.loader
-    sys.modules[path.stem] = module
-    without_input(lambda: loader.exec_module(module))
-    return module
-
-
-def _is_there(source: str) -> bool:
-    """Whether there is a module of this name. Raises what a package around it raises as it is imported."""
-    try:
-        return importlib.util.find_spec(source) is not None
-    except ValueError:
-        return False
-    except ModuleNotFoundError as error:
-        if error.name and (source == error.name or source.startswith(f"{error.name}.")):
-            return False
-        raise
+    return _made(_attribute(imported(source, folder), name, source), name, arguments, supposing)
 
 
 def _attribute(module: Any, name: str, source: str) -> Any:
@@ -126,35 +73,55 @@ def _modules_in(found: Any) -> list[str]:
     ][:8]
 
 
-def _made(found: Any, name: str, arguments: Mapping[str, Any]) -> tuple[ModuleFramework, Any]:
+def _made(found: Any, name: str, arguments: Mapping[str, str], supposing: bool = False) -> Loaded:
     if framework := framework_of(found):
         if arguments:
             raise BadTarget(f"{name} is a module already, and takes no --arg", "name the class that makes it")
-        return framework, found
+        return Loaded(framework, found)
     if not callable(found):
         problem = f"{name} is {type(found).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX"
         raise BadTarget(problem, "nor a class or function that makes one")
-    _check_arguments(found, name, arguments)
-    made = without_input(lambda: found(**arguments))
+    _refuse_unknown(found, name, arguments)
+    chosen = supposed(found, arguments)
+    if not (supposing and all(chosen.values())):
+        _refuse_missing(name, chosen)
+    names = names_of(found)
+    values = {key: value_of(text, names) for key, text in {**arguments, **chosen}.items()}
+    try:
+        made = without_input(lambda: found(**values))
+    except BadTarget as error:
+        raise _told_of(error, chosen) from None
     if framework := framework_of(made):
-        return framework, made
+        return Loaded(framework, made, chosen)
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX")
 
 
-def _check_arguments(found: Any, name: str, arguments: Mapping[str, Any]) -> None:
-    try:
-        parameters = inspect.signature(found).parameters.values()
-    except (TypeError, ValueError):
-        return
-    free = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+def _refuse_unknown(found: Any, name: str, arguments: Mapping[str, str]) -> None:
+    """Raises BadTarget for an argument that it does not take."""
+    parameters = parameters_of(found)
     names = [p.name for p in parameters]
     unknown = [each for each in arguments if each not in names]
-    if unknown and not any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters):
+    if names and unknown and not any(p.kind == inspect.Parameter.VAR_KEYWORD for p in parameters):
         raise BadTarget(f"{name} has no argument {unknown[0]!r}", f"it has {', '.join(names)}")
-    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in free and p.name not in arguments]
-    if needed:
-        hint = " ".join(f"--arg {each}=…" for each in needed)
-        raise BadTarget(f"{name} needs {', '.join(needed)}", f"give {hint}, or name a function that makes it without")
+
+
+def _refuse_missing(name: str, chosen: Mapping[str, str]) -> None:
+    """Raises BadTarget where something required is missing, of which `chosen` says what it may be."""
+    if chosen:
+        hint = f"give {as_options(chosen)}, or name a function without arguments that returns the module"
+        raise BadTarget(f"{name} needs {', '.join(chosen)}", hint)
+
+
+def as_options(arguments: Mapping[str, str]) -> str:
+    """As somebody types them in a shell."""
+    return " ".join(f"--arg {name}={shlex.quote(text) if text else '…'}" for name, text in arguments.items())
+
+
+def _told_of(error: BadTarget, chosen: Mapping[str, str]) -> BadTarget:
+    """The error of a module that could not be made with what was supposed, which says so."""
+    if not chosen:
+        return error
+    return BadTarget(error.problem, f"it was made with {as_options(chosen)}, as these names suggest: say what it takes")
 
 
 def _from_transformers(name: str, arguments: Mapping[str, Any], folder: Path) -> Any:

@@ -9,7 +9,7 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from encoder_conformance.readers.module_target.errors import BadTarget, error_line, last_frames
-from encoder_conformance.readers.module_target.loading import value_of
+from encoder_conformance.readers.module_target.making import value_of
 from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import listed

@@ -25,7 +25,7 @@ class WrittenAdapter(ModuleAdapter):
     signature: ClassVar[Signature]
 
     def start(self, device: str, threads: int) -> Environment:
-        framework, module = load_target(self.target, self.arguments, Path(self.folder))
+        framework, module, _ = load_target(self.target, self.arguments, Path(self.folder))
         part = framework.parts(module).at(self.at) if self.at else None
         told = Told(self.signature.arrangement.beside)
         live = framework.live(framework.built(part or at(framework.tree, module, self.at), lambda _: told))

@@ -1,0 +1,100 @@
+"""Imports the file or module that a target names, in its package where it has one."""
+
+import ast
+import importlib
+import importlib.util
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
+
+from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames
+from encoder_conformance.readers.module_target.installing import install
+
+_T = TypeVar("_T")
+_UNDER_MAIN = "put that under `if __name__ == '__main__':`"
+
+
+def imported(source: str, folder: Path) -> ModuleType:
+    """The module of a dotted name or of a file, which are those of `folder`. Raises BadTarget."""
+    if not source.endswith(".py"):
+        if not without_input(lambda: _is_there(source)):
+            hint = f"it is looked for in {folder} and among what is installed; if it is a package: {install(source)}"
+            raise BadTarget(f"there is no module {source!r}", hint)
+        return without_input(lambda: importlib.import_module(source))
+    path = (folder / source).resolve()
+    if not path.is_file():
+        raise BadTarget(f"there is no file {source!r}", f"it is looked for in {folder}")
+    package = _package_of(path)
+    sys.path[:0] = [str(path.parent), *([str(package.parent)] if package else [])]
+    if package and _levels_above(path):
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        return without_input(lambda: importlib.import_module(name.removesuffix(".__init__")))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    sys.modules[path.stem] = module
+    without_input(lambda: loader.exec_module(module))
+    return module
+
+
+def _package_of(path: Path) -> Path | None:
+    """The folder of the outermost package that a file is in; None for a file that is in none.
+
+    A package has an __init__.py; and so high as the relative imports of the file reach (`from ..a` two folders), a
+    folder is one without it.
+    """
+    levels = min(_levels_above(path), len(path.parents) - 1)
+    package = path.parents[levels - 1] if levels else None
+    around = package.parent if package else path.parent
+    while (around / "__init__.py").is_file():
+        package, around = around, around.parent
+    return package
+
+
+def _levels_above(path: Path) -> int:
+    """How many packages its relative imports reach (`from .a` 1, `from ..a` 2); 0 without any."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return 0  # running it says what is wrong
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+def _is_there(source: str) -> bool:
+    """Whether there is a module of this name. Raises what a package around it raises as it is imported."""
+    try:
+        return importlib.util.find_spec(source) is not None
+    except ValueError:
+        return False
+    except ModuleNotFoundError as error:
+        if error.name and (source == error.name or source.startswith(f"{error.name}.")):
+            return False
+        raise
+
+
+def without_input(work: Callable[[], _T]) -> _T:
+    """Run somebody's code with an empty standard input: its own is the protocol's."""
+    stdin, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        return work()
+    except EOFError as error:
+        problem = f"it asks for input, and nobody is there: {last_frames(error)}"
+        raise BadTarget(problem, _UNDER_MAIN) from None
+    except BadTarget:
+        raise
+    except ModuleNotFoundError as error:
+        raise BadTarget(last_frames(error), _to_add(error)) from None
+    except (Exception, SystemExit) as error:
+        ends_import = isinstance(error, SystemExit) and is_at_import(error)
+        raise BadTarget(last_frames(error), _UNDER_MAIN if ends_import else "") from None
+    finally:
+        sys.stdin = stdin
+
+
+def _to_add(error: ModuleNotFoundError) -> str:
+    """The command that adds what an import did not find; "" where a package that is there lacks a part."""
+    top = (error.name or "").partition(".")[0]
+    return f"{install(top)}, unless it is a file of yours" if top and top not in sys.modules else ""

@@ -1,0 +1,244 @@
+"""What a class or function is called with to make a module: what the user says, and what its required arguments mean
+by their names, as `d_model`, `nhead` and `config` do."""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.importing import without_input
+
+_FREE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+_OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
+_SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
+"""What a name may begin with, and says nothing of what it is."""
+_HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
+_WIDTH = re.compile(
+    r"d_?model|(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
+    r"n_?embe?d?|n_state|width|(in_|out_|num_)?(features|channels)|size|units|" + _HIDDEN
+)
+_FEED_FORWARD = re.compile(
+    r"d_?ff(n)?|d_?(inner|hid(den)?)|dim_?feed_?forward|linear_units|inner|" + _HIDDEN + "|"
+    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
+)
+_MEANT = (
+    (_FEED_FORWARD, "96"),
+    (_WIDTH, "64"),
+    (re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)"), "2"),
+    (re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?"), "4"),
+    (re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)"), "16"),
+    (re.compile(r"(mlp|ffn?|expansion|widening)_?(ratio|mult|factor)|forward_expansion"), "2"),
+    (re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)"), "2"),
+    (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
+    (re.compile(r"(.*_)?eps(ilon)?"), "1e-05"),
+    (re.compile(r"vocab(ulary)?_?(size|dim)|n_?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
+    (re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?"), "'gelu'"),
+    (re.compile(r"(\w+_)?bias|norm(alize)?_(before|first)|pre_?(norm|ln)"), "True"),
+    (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
+    (re.compile(r"chunk_size_feed_forward"), "0"),
+    (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
+    (re.compile(r"device"), "'cpu'"),
+)  # fmt: skip
+"""What a required argument of such a name is given, the first that fits: a layer of 4 heads and 64 features, whose
+sizes can be told apart."""
+_Known = Mapping[re.Pattern[str], str]
+_OF_RANDOMNESS = {"rngs": "nnx.Rngs(0)", "key": "jax.random.PRNGKey(0)", "rng": "jax.random.PRNGKey(0)"}
+"""What Flax NNX, Equinox and plain JAX draw parameters with."""
+_MODULES = {"jax": "jax", "nnx": "flax.nnx"}
+"""Names that each argument may use where they are imported."""
+_PARTS = (
+    (re.compile(r"(\w+_)?(attn|attention|mha)"), re.compile(r".*Attention")),
+    (re.compile(r"(\w+_)?(feed_?forward|ffn?|mlp)"), re.compile(r".*(FeedForward|Feed_Forward|FFN|MLP|Mlp)\w*")),
+)
+"""Names of arguments that are modules, and of the classes that these may be."""
+
+
+def value_of(text: str, names: Mapping[str, Any] | None = None) -> Any:
+    """The value of an argument: a Python literal, an expression of `names` as in `cfg=Config(dim=64)`, or a word.
+
+    A name alone is a word. Raises BadTarget for a call of what is not among the names.
+    """
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        pass
+    try:
+        expression = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return text
+    if names is None or not isinstance(expression, (ast.Call, ast.Attribute)):
+        return text
+    if _root(expression) not in names:
+        if isinstance(expression, ast.Attribute):
+            return text
+        hint = "an argument uses the names that the target's file defines or imports"
+        raise BadTarget(f"{text}: the file of the target has no {_root(expression)!r}", hint)
+    return without_input(lambda: eval(text, dict(names)))
+
+
+def _root(expression: ast.expr) -> str:
+    while isinstance(expression, (ast.Call, ast.Attribute)):
+        expression = expression.func if isinstance(expression, ast.Call) else expression.value
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def names_of(found: Any) -> dict[str, Any]:
+    """The names that the arguments of a class or function may use: those of the file that defines it, SimpleNamespace,
+    and what draws parameters."""
+    own = sys.modules.get(getattr(found, "__module__", None) or "")
+    imported = {name: sys.modules[module] for name, module in _MODULES.items() if module in sys.modules}
+    return {"SimpleNamespace": SimpleNamespace, **imported, **(vars(own) if own else {})}
+
+
+def parameters_of(found: Any) -> list[inspect.Parameter]:
+    """What it is called with; [] where its signature is not to be had. Raises nothing."""
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+        if inspect.isclass(found) and all(
+            p.kind in _FREE for p in parameters
+        ):  # Flax NNX calls __init__ by a metaclass
+            parameters = list(inspect.signature(found.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return parameters
+
+
+def needed(found: Any, given: Mapping[str, Any]) -> list[inspect.Parameter]:
+    """The arguments without which it cannot be called, less those given."""
+    missing = (p for p in parameters_of(found) if p.name not in given)
+    return [p for p in missing if p.default is p.empty and p.kind not in _FREE]
+
+
+def supposed(found: Any, given: Mapping[str, str]) -> dict[str, str]:
+    """Required argument → what its name or class says that it may be, as the text of an expression; "" for one that
+    says nothing. What is given stands for all of its kind: `--arg dim=32` for the width of each part, too."""
+    known = dict(_MEANT)
+    for name, text in given.items():
+        known |= dict.fromkeys(_kinds_of(name)[:1], text)
+    return _of_names({p.name: p for p in needed(found, given)}, found, known, ())
+
+
+def _kinds_of(name: str) -> list[re.Pattern[str]]:
+    """The patterns of the table that a name fits, the likeliest first."""
+    short = _SIDE.sub("", name, count=1)
+    return [pattern for pattern, _ in _MEANT if pattern.fullmatch(short)]
+
+
+def _of_names(
+    parameters: Mapping[str, inspect.Parameter | None], found: Any, known: _Known, outer: tuple[Any, ...]
+) -> dict[str, str]:
+    """`known`: the table, with what is given. `outer`: the classes that are being made, of which none is an argument of
+    itself."""
+    kinds = {name: _kinds_of(name) for name in parameters}
+    widths = [name for name, found_kinds in kinds.items() if _WIDTH in found_kinds]
+    if all(_FEED_FORWARD in kinds[name] for name in widths):  # `hidden_size` is that of x, unless another is
+        kinds |= {name: [_WIDTH] for name in widths[:1]}
+    return {
+        name: (_of_class(parameter, found, known, outer) if parameter else "")
+        or next((known[kind] for kind in kinds[name]), "")
+        for name, parameter in parameters.items()
+    }
+
+
+def _of_class(parameter: inspect.Parameter, found: Any, known: _Known, outer: tuple[Any, ...]) -> str:
+    """What an argument is by its class, or by the one class that its name fits; "" for one that is of none."""
+    name, names = parameter.name, names_of(found)
+    if name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names:
+        return _OF_RANDOMNESS[name]
+    kind = _annotated(parameter, names) or _part(name, found, names)
+    if (
+        inspect.isclass(kind)
+        and kind not in (*outer, found)
+        and _is_known(kind, found)
+        and (said := _name(kind, names))
+    ):
+        return _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
+    if kind is None and _OF_CONFIGURATION.fullmatch(name):
+        attributes = dict.fromkeys(_read_of(found, name, ()))
+        return _called("SimpleNamespace", _of_names(attributes, found, known, outer)) if attributes else ""
+    return ""
+
+
+def _is_known(kind: type, found: Any) -> bool:
+    """Whether a class is of the same package, or a configuration: `nn.Module` says nothing of what it may be."""
+    return kind.__module__.partition(".")[0] == found.__module__.partition(".")[0] or kind.__name__.endswith("Config")
+
+
+def _part(name: str, found: Any, names: Mapping[str, Any]) -> Any:
+    """The one class of its file that an argument without annotation may be, by its name."""
+    for pattern, of_class in _PARTS:
+        if pattern.fullmatch(name):
+            kinds = [each for each in names.values() if inspect.isclass(each) and of_class.fullmatch(each.__name__)]
+            own = [each for each in dict.fromkeys(kinds) if _is_known(each, found) and each is not found]
+            return own[0] if len(own) == 1 else None
+    return None
+
+
+def _called(name: str, arguments: Mapping[str, str]) -> str:
+    return (
+        f"{name}({', '.join(f'{each}={text}' for each, text in arguments.items())})" if all(arguments.values()) else ""
+    )
+
+
+def _annotated(parameter: inspect.Parameter, names: Mapping[str, Any]) -> Any:
+    """The annotation of an argument; None where it has none, or one that cannot be evaluated."""
+    if not isinstance(parameter.annotation, str):
+        return None if parameter.annotation is parameter.empty else parameter.annotation
+    try:
+        return eval(parameter.annotation, dict(names))
+    except Exception:  # of a name that is there for type checkers alone
+        return None
+
+
+def _name(kind: type, names: Mapping[str, Any]) -> str:
+    """How a file calls a class: by a name of its own, or as an attribute of a module; "" where it does neither."""
+    own = next((name for name, value in names.items() if value is kind), "")
+    holders = (name for name, value in names.items() if inspect.ismodule(value))
+    held = (name for name in holders if getattr(names[name], kind.__name__, None) is kind)
+    return own or next((f"{name}.{kind.__name__}" for name in held), "")
+
+
+def _read_of(found: Any, name: str, seen: tuple[Any, ...]) -> Iterator[str]:
+    """The attributes that a class or function reads of its argument, and those that what it hands it on to reads."""
+    if found in seen or not (tree := _tree_of(found)):
+        return
+    names = names_of(found)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_named(node.value, name):
+            yield node.attr
+        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        if isinstance(node, ast.Call) and callable(called) and (handed := _parameter_given(node, name, called)):
+            yield from _read_of(called, handed, (*seen, found))
+    for base in getattr(found, "__bases__", ()):
+        if base.__module__ == found.__module__:
+            yield from _read_of(base, name, (*seen, found))
+
+
+def _tree_of(found: Any) -> ast.AST | None:
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(found)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+
+
+def _is_named(value: ast.expr, name: str) -> bool:
+    """Whether it is this argument, or what `self` keeps it as."""
+    if isinstance(value, ast.Attribute):
+        return value.attr == name and isinstance(value.value, ast.Name) and value.value.id == "self"
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def _parameter_given(call: ast.Call, name: str, called: Any) -> str:
+    """Under which name a call hands an argument on; "" where it does not."""
+    for keyword in call.keywords:
+        if keyword.arg and _is_named(keyword.value, name):
+            return keyword.arg
+    at = next((at for at, value in enumerate(call.args) if _is_named(value, name)), None)
+    parameters = needed(called, {})
+    return parameters[at].name if at is not None and at < len(parameters) else ""

@@ -1,0 +1,192 @@
+"""A class is made with what the user says, with what the names of its required arguments say, or refused with both."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
+from encoder_conformance.readers.module_target.loading import Loaded, load_target  # noqa: E402
+
+MODULES = {
+    "somebodys_encoders/__init__.py": "",
+    "somebodys_encoders/sizes.py": """
+        from dataclasses import dataclass
+
+        @dataclass
+        class Config:
+            dim: int = 48
+            heads: int = 4
+    """,
+    "somebodys_encoders/layers/block.py": """
+        from __future__ import annotations
+        from torch import nn
+        from ..sizes import Config
+        from . import parts
+
+        class Block(nn.TransformerEncoderLayer):
+            def __init__(self, cfg: Config):
+                super().__init__(cfg.dim, cfg.heads, 96, batch_first=True)
+
+        class OfConfig(nn.Module):
+            def __init__(self, config):
+                super().__init__()
+                self.config = config
+                self.layer = parts.Layer(config.n_embd, config.n_head)
+                self.mlp = MLP(config)
+            def forward(self, x):
+                return self.layer(x)
+
+        class MLP(nn.Module):
+            def __init__(self, c):
+                super().__init__()
+                self.up = nn.Linear(c.n_embd, c.intermediate_size)
+
+        class OfParts(nn.Module):
+            def __init__(self, *, size: int, self_attn, layer: parts.Layer, act_layer: nn.Module):
+                super().__init__()
+    """,
+    "somebodys_encoders/layers/parts.py": """
+        from torch import nn
+
+        import somebodys_encoders.sizes
+
+        class Layer(nn.TransformerEncoderLayer):
+            def __init__(self, hidden, n_heads):
+                super().__init__(hidden, n_heads, 96, batch_first=True)
+    """,
+    "alone.py": """
+        from torch import nn
+
+        class Block(nn.Module):
+            def __init__(self, size, self_attn, feed_forward, dropout):
+                super().__init__()
+                self.attention, self.feed_forward = self_attn, feed_forward
+                self.norm1, self.norm2 = nn.LayerNorm(size), nn.LayerNorm(size)
+            def forward(self, x):
+                x = self.norm1(x + self.attention(x))
+                return self.norm2(x + self.feed_forward(x))
+
+        class MultiHeadedAttention(nn.Module):
+            def __init__(self, h, d_model):
+                super().__init__()
+                self.inner = nn.MultiheadAttention(d_model, h, batch_first=True)
+            def forward(self, x):
+                return self.inner(x, x, x, need_weights=False)[0]
+
+        class PositionwiseFeedForward(nn.Sequential):
+            def __init__(self, d_model, d_ff):
+                super().__init__(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+
+        class Odd(nn.Module):
+            def __init__(self, dim, heads):
+                super().__init__()
+                assert dim % 48 == 0, "dim has to be a multiple of 48"
+
+        def activated(act):
+            assert act is nn.GELU
+            return nn.TransformerEncoderLayer(64, 4, 96, activation=act())
+    """,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    for name, text in MODULES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(dedent(text))
+    before, modules = list(sys.path), {*sys.modules}
+    yield tmp_path
+    sys.path[:] = before
+    for each in {*sys.modules} - modules:
+        del sys.modules[each]
+
+
+def _made(target: str, folder: Path, **arguments: str) -> Loaded:
+    return load_target(target, arguments, folder, supposing=True)
+
+
+BLOCK = "somebodys_encoders/layers/block.py"
+PARTS = {
+    "size": "64",
+    "self_attn": "MultiHeadedAttention(h=4, d_model=64)",
+    "feed_forward": "PositionwiseFeedForward(d_model=64, d_ff=96)",
+    "dropout": "0.1",
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "supposed"),
+    [
+        (f"{BLOCK}:Block", {"cfg": "Config()"}),
+        (f"{BLOCK}:OfConfig", {"config": "SimpleNamespace(n_embd=64, intermediate_size=96, n_head=4)"}),
+        ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
+        ("alone.py:Block", PARTS),
+    ],
+)
+def test_what_is_required_is_what_its_name_says(target: str, supposed: dict[str, str], folder: Path) -> None:
+    """Of a file with relative imports the package is imported, wherever the command was given."""
+    made = _made(target, folder)
+    assert made.supposed == supposed
+    again = load_target(target, supposed, folder)  # as an adapter that was written does
+    assert [each.shape for each in again.module.parameters()] == [each.shape for each in made.module.parameters()]
+
+
+def test_what_is_given_stands_for_the_same_size_of_a_part(folder: Path) -> None:
+    made = _made("alone.py:Block", folder, size="32")
+    assert made.supposed["self_attn"] == "MultiHeadedAttention(h=4, d_model=32)"
+
+
+def test_a_class_without_annotation_that_says_enough_is_refused_with_what_is_known(folder: Path) -> None:
+    with pytest.raises(BadTarget, match="OfParts needs size, self_attn, layer, act_layer") as refused:
+        _made(f"{BLOCK}:OfParts", folder)
+    known = "give --arg size=64 --arg self_attn=… --arg layer='parts.Layer(hidden=64, n_heads=4)' --arg act_layer=…"
+    assert known in refused.value.hint
+
+
+def test_nothing_is_supposed_of_a_source_that_holds_given_numbers(folder: Path) -> None:
+    with pytest.raises(BadTarget, match="Odd needs dim, heads"):
+        load_target("alone.py:Odd", {}, folder)
+
+
+def test_a_module_that_refuses_what_was_supposed_is_quoted_with_it(folder: Path) -> None:
+    with pytest.raises(BadTarget, match="multiple of 48") as refused:
+        _made("alone.py:Odd", folder)
+    assert "it was made with --arg dim=64 --arg heads=4" in refused.value.hint
+    with pytest.raises(BadTarget) as refused:
+        load_target("alone.py:Odd", {"dim": "64", "heads": "4"}, folder)
+    assert not refused.value.hint
+
+
+def test_an_argument_is_an_expression_of_the_target_s_names(folder: Path) -> None:
+    assert _made(f"{BLOCK}:Block", folder, cfg="Config(dim=32)").module.self_attn.embed_dim == 32
+    assert _made("alone.py:activated", folder, act="nn.GELU").supposed == {}
+    with pytest.raises(BadTarget, match="the file of the target has no 'Settings'"):
+        _made(f"{BLOCK}:Block", folder, cfg="Settings(dim=32)")
+    with pytest.raises(BadTarget, match="unexpected keyword argument 'width'"):
+        _made(f"{BLOCK}:Block", folder, cfg="Config(width=32)")
+
+
+def test_a_check_says_with_what_the_module_was_made(conform: Callable, folder: Path) -> None:
+    ended = conform(
+        "check",
+        f"{folder}/{BLOCK}:Block",
+        "--dtype",
+        "float32",
+        "--write-adapter",
+        str(folder / "written"),
+        "--out",
+        str(folder / "o"),
+    )
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert "it was made with --arg cfg='Config()', as the names of its arguments suggest" in ended.stdout
+    part = json.loads((folder / "o" / "check.json").read_text())["parts"][0]
+    assert part["layer"]["d_model"] == 48
+    layer = folder / "written" / "written-layer.yaml"
+    run = conform("run", "--impl", str(folder / "written"), "--layer", str(layer), "--jobs", "1", "--dtype", "float32")
+    assert run.status == 0, run.stdout + run.stderr
