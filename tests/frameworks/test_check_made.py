@@ -83,6 +83,10 @@ MODULES = {
             def __init__(self, d_model, d_ff):
                 super().__init__(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
 
+        class Encoder(nn.Module):
+            def __init__(self, block, num_layers):
+                super().__init__()
+
         class Odd(nn.Module):
             def __init__(self, dim, heads):
                 super().__init__()
@@ -127,6 +131,7 @@ PARTS = {
         (f"{BLOCK}:OfConfig", {"config": "SimpleNamespace(n_embd=64, intermediate_size=96, n_head=4)"}),
         ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
         ("alone.py:Block", PARTS),
+        ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),
     ],
 )
 def test_what_is_required_is_what_its_name_says(target: str, supposed: dict[str, str], folder: Path) -> None:
@@ -147,6 +152,12 @@ def test_a_class_without_annotation_that_says_enough_is_refused_with_what_is_kno
         _made(f"{BLOCK}:OfParts", folder)
     known = "give --arg size=64 --arg self_attn=… --arg layer='parts.Layer(hidden=64, n_heads=4)' --arg act_layer=…"
     assert known in refused.value.hint
+
+
+def test_a_file_without_a_name_is_told_its_classes(folder: Path) -> None:
+    with pytest.raises(BadTarget) as refused:
+        _made("alone.py", folder)
+    assert "write alone.py:NAME, of Block, MultiHeadedAttention, PositionwiseFeedForward" in refused.value.hint
 
 
 def test_nothing_is_supposed_of_a_source_that_holds_given_numbers(folder: Path) -> None:

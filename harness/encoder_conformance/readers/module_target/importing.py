@@ -56,11 +56,20 @@ def _package_of(path: Path) -> Path | None:
 
 def _levels_above(path: Path) -> int:
     """How many packages its relative imports reach (`from .a` 1, `from ..a` 2); 0 without any."""
+    return max((node.level for node in ast.walk(_tree_of(path)) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+def classes_of(path: Path) -> list[str]:
+    """The classes that a file defines, which is not run."""
+    return [node.name for node in ast.iter_child_nodes(_tree_of(path)) if isinstance(node, ast.ClassDef)]
+
+
+def _tree_of(path: Path) -> ast.AST:
+    """The syntax of a file, empty for one that is no Python: running it says what is wrong."""
     try:
-        tree = ast.parse(path.read_bytes())
+        return ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
-        return 0  # running it says what is wrong
-    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+        return ast.Module([], [])
 
 
 def _is_there(source: str) -> bool:

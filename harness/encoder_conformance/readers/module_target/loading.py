@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
-from encoder_conformance.readers.module_target.importing import imported, without_input
+from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.making import names_of, parameters_of, supposed, value_of
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
+_NAMED = 8
+"""Classes that a hint names."""
 _REQUIRED = re.compile(r"requires the (\S+) library")
 """What transformers says of a library that a model needs."""
 
@@ -46,9 +48,17 @@ def load_target(target: str, arguments: Mapping[str, str], folder: Path, *, supp
         values = {key: value_of(text) for key, text in arguments.items()}
         return _made(_from_transformers(name, values, folder), name, {})
     if not (source and name):
-        raise BadTarget(f"{target!r} names no module", "write package.module:name, file.py:name or hf:NAME")
+        raise BadTarget(f"{target!r} names no module", _to_name(target, folder))
     sys.path.insert(0, str(folder))
     return _made(_attribute(imported(source, folder), name, source), name, arguments, supposing)
+
+
+def _to_name(target: str, folder: Path) -> str:
+    """How a target is written; of a file alone the classes that it defines."""
+    path = folder / target.rstrip(":")
+    classes = classes_of(path) if path.suffix == ".py" and path.is_file() else []
+    of_file = f"write {path.name}:NAME, of {', '.join(classes[:_NAMED])}"
+    return of_file if classes else "write package.module:name, file.py:name or hf:NAME"
 
 
 def _attribute(module: Any, name: str, source: str) -> Any:
@@ -70,7 +80,7 @@ def _modules_in(found: Any) -> list[str]:
         name
         for name, value in vars(found).items()
         if framework_of(value) is not None or (inspect.isclass(value) and value.__module__ == found.__name__)
-    ][:8]
+    ][:_NAMED]
 
 
 def _made(found: Any, name: str, arguments: Mapping[str, str], supposing: bool = False) -> Loaded:

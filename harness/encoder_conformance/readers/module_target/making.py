@@ -55,6 +55,7 @@ _MODULES = {"jax": "jax", "nnx": "flax.nnx"}
 _PARTS = (
     (re.compile(r"(\w+_)?(attn|attention|mha)"), re.compile(r".*Attention")),
     (re.compile(r"(\w+_)?(feed_?forward|ffn?|mlp)"), re.compile(r".*(FeedForward|Feed_Forward|FFN|MLP|Mlp)\w*")),
+    (re.compile(r"(encoder_)?(layer|block)"), re.compile(r".*(EncoderLayer|Block)")),
 )
 """Names of arguments that are modules, and of the classes that these may be."""
 
