@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
-from encoder_conformance.readers.module_target.loading import Loaded, load_target  # noqa: E402
+from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target  # noqa: E402
 
 MODULES = {
     "somebodys_encoders/__init__.py": "",
@@ -59,6 +59,18 @@ MODULES = {
         class Layer(nn.TransformerEncoderLayer):
             def __init__(self, hidden, n_heads):
                 super().__init__(hidden, n_heads, 96, batch_first=True)
+    """,
+    "a_repository/src/models/vision.py": """
+        from src.sizes import make
+
+        def layer(n_heads, activation):
+            return make(n_heads, activation)
+    """,
+    "a_repository/src/sizes.py": """
+        from torch import nn
+
+        def make(heads, activation):
+            return nn.TransformerEncoderLayer(64, heads, 96, activation=activation)
     """,
     "alone.py": """
         from torch import nn
@@ -140,6 +152,11 @@ def test_what_is_required_is_what_its_name_says(target: str, supposed: dict[str,
     assert made.supposed == supposed
     again = load_target(target, supposed, folder)  # as an adapter that was written does
     assert [each.shape for each in again.module.parameters()] == [each.shape for each in made.module.parameters()]
+
+
+def test_a_package_of_the_repository_around_a_file_is_found(folder: Path) -> None:
+    made = _made("a_repository/src/models/vision.py:layer", folder)
+    assert as_options(made.supposed) == "--arg n_heads=4 --arg activation=gelu"
 
 
 def test_what_is_given_stands_for_the_same_size_of_a_part(folder: Path) -> None:

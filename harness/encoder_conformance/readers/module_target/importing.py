@@ -5,7 +5,8 @@ import importlib
 import importlib.util
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
@@ -28,7 +29,8 @@ def imported(source: str, folder: Path) -> ModuleType:
     if not path.is_file():
         raise BadTarget(f"there is no file {source!r}", f"it is looked for in {folder}")
     package = _package_of(path)
-    sys.path[:0] = [str(path.parent), *([str(package.parent)] if package else [])]
+    around = [package.parent] if package else []
+    sys.path[:0] = [str(each) for each in dict.fromkeys([path.parent, *around, *_roots_of(path)])]
     if package and _levels_above(path):
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
         return without_input(lambda: importlib.import_module(name.removesuffix(".__init__")))
@@ -52,6 +54,16 @@ def _package_of(path: Path) -> Path | None:
     while (around / "__init__.py").is_file():
         package, around = around, around.parent
     return package
+
+
+def _roots_of(path: Path) -> Iterator[Path]:
+    """The folders around a file that hold a package which it imports by its whole name: a repository's, for one."""
+    nodes = list(ast.walk(_tree_of(path)))
+    names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+    for top in dict.fromkeys(name.partition(".")[0] for name in names):
+        if PathFinder.find_spec(top) is None:
+            yield from [each for each in path.parents if (each / top).is_dir()][:1]
 
 
 def _levels_above(path: Path) -> int:

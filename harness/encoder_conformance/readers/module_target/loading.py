@@ -124,7 +124,13 @@ def _refuse_missing(name: str, chosen: Mapping[str, str]) -> None:
 
 def as_options(arguments: Mapping[str, str]) -> str:
     """As somebody types them in a shell."""
-    return " ".join(f"--arg {name}={shlex.quote(text) if text else '…'}" for name, text in arguments.items())
+    return " ".join(f"--arg {name}={_typed(text)}" for name, text in arguments.items())
+
+
+def _typed(text: str) -> str:
+    """An expression as a shell's word; `…` in the place of one that nobody knows."""
+    value = value_of(text)
+    return shlex.quote(value if isinstance(value, str) else text) if text else "…"
 
 
 def _told_of(error: BadTarget, chosen: Mapping[str, str]) -> BadTarget:

@@ -36,7 +36,7 @@ _MEANT = (
     (re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)"), "2"),
     (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
     (re.compile(r"(.*_)?eps(ilon)?"), "1e-05"),
-    (re.compile(r"vocab(ulary)?_?(size|dim)|n_?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
     (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
     (re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?"), "'gelu'"),
     (re.compile(r"(\w+_)?bias|norm(alize)?_(before|first)|pre_?(norm|ln)"), "True"),
