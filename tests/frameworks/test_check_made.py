@@ -218,3 +218,11 @@ def test_a_check_says_with_what_the_module_was_made(conform: Callable, folder: P
     layer = folder / "written" / "written-layer.yaml"
     run = conform("run", "--impl", str(folder / "written"), "--layer", str(layer), "--jobs", "1", "--dtype", "float32")
     assert run.status == 0, run.stdout + run.stderr
+
+
+def test_two_modules_are_made_alike_and_compared(conform: Callable, folder: Path) -> None:
+    (folder / "other.py").write_text((folder / "alone.py").read_text().replace("ReLU", "GELU"))
+    ended = conform("diff", f"{folder}/alone.py:Block", f"{folder}/other.py:Block", "--out", str(folder / "o"))
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "A: it was made with --arg size=64" in ended.stdout
+    assert "They differ, first at ffn_activation" in ended.stdout

@@ -123,10 +123,10 @@ class Examine(_Message):
     `target`, `arguments` and `at` are those of the command; `folder` is where it was given. `listed`: only tell which
     parts may be layers. `layer`: what it should be, if the user says so; with `resize` at the module's own sizes.
     `dtypes`: the formats that it is to be asked in; none: float64 and float32. `given`: argument of the call → what it
-    is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument. `sizes_free`: hf:TYPE, whose
-    defaults are wide, is made narrower, and a class gets sizes for what it requires. `like`: a part that is one that
-    was examined so before, but for its numbers, is described as that, which answers in its place; a whole of many
-    parameters is refused, for its layers are read.
+    is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument. `narrow`: hf:TYPE, whose
+    defaults are wide, is made narrower. `supposing`: a class gets what the names of its required arguments say. `like`:
+    a part that is one that was examined so before, but for its numbers, is described as that, which answers in its
+    place; a whole of many parameters is refused, for its layers are read.
     """
 
     op: Literal["examine"] = "examine"
@@ -140,7 +140,8 @@ class Examine(_Message):
     dtypes: tuple[DtypeName, ...] = ()
     given: dict[str, str] = Field(default_factory=dict)
     inputs: str | None = None
-    sizes_free: bool = False
+    narrow: bool = False
+    supposing: bool = False
     like: bool = False
 
 

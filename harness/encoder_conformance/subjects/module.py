@@ -51,9 +51,7 @@ class ModuleWorker:
     def layers(self) -> tuple[list[str], Mapping[str, Array]]:
         """The same, of the part that is requested, and own vectors of the module [n] that are of none of them, by name,
         as far as its framework tells."""
-        answer = self._ask(
-            Examine(**self._named, at=None, listed=True, layer=None, resize=False, sizes_free=self.request.sizes_free)
-        )
+        answer = self._ask(Examine(**self._named, **self._chosen, at=None, listed=True, layer=None, resize=False))
         within = "" if self.request.at is None else f"{self.request.at}."
         return [path for path in answer[0].get("candidates", []) if path.startswith(within)], answer[1]
 
@@ -63,6 +61,7 @@ class ModuleWorker:
         layer, resize = self.request.layer, self.request.resize
         asked = Examine(
             **self._named,
+            **self._chosen,
             at=at,
             listed=False,
             layer=layer,
@@ -70,7 +69,6 @@ class ModuleWorker:
             dtypes=self.request.dtypes,
             given=dict(self.request.given),
             inputs=self.request.inputs,
-            sizes_free=self.request.sizes_free,
             like=like,
         )
         found, own = self._ask(asked)
@@ -128,6 +126,11 @@ class ModuleWorker:
     def _named(self) -> dict[str, Any]:
         request = self.request
         return {"target": request.target, "arguments": dict(request.arguments), "folder": str(request.folder)}
+
+    @property
+    def _chosen(self) -> dict[str, bool]:
+        """What may be chosen in the place of what nobody said."""
+        return {"narrow": self.request.narrow, "supposing": self.request.supposing}
 
     def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
         self._part = _NONE

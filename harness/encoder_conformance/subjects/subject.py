@@ -35,8 +35,8 @@ class SubjectRequest:
     it should be, of which `resize` takes the choices alone. `dtypes`: the formats to look at a module in; none: float64
     and float32. `pythons`: implementation → the interpreter to start it with. `given`: argument of a module's call →
     what it is given; `inputs`: a file of such arguments. `limits`: of its worker; `seconds`: to look into it, and for
-    each answer; None: the manifest's. `sizes_free`: hf:TYPE, whose defaults are wider than a check can carry, is made
-    narrower, and a class gets sizes for the arguments that it requires, which is said of it.
+    each answer; None: the manifest's. `narrow`: hf:TYPE, whose defaults are wider than a check can carry, is made
+    narrower; `supposing`: a class gets what the names of its required arguments say. Both are said of it.
     """
 
     target: str
@@ -51,7 +51,8 @@ class SubjectRequest:
     inputs: str | None = None
     limits: WorkerLimits | None = None
     seconds: float | None = None
-    sizes_free: bool = False
+    narrow: bool = False
+    supposing: bool = False
 
 
 @dataclass(frozen=True)

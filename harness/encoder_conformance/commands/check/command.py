@@ -117,7 +117,7 @@ def check(
     """
     refuse_pickle(target)
     limits = WorkerLimits(memory) if memory else None
-    request = CheckRequest(target, limits=limits, sizes_free=True, **asked).with_attention(attention)
+    request = CheckRequest(target, limits=limits, narrow=True, supposing=True, **asked).with_attention(attention)
     request = request.stating(layer, "`check` judges encoder layers")
     if adapter is not None:
         refuse_folder(adapter)

@@ -114,7 +114,7 @@ def check(
         declared=declared_from(deviations),
         also=variants_from(also),
         jobs=jobs or os.cpu_count() or 1,
-        sizes_free=True,
+        narrow=True,
     ).stating(None if layer is None else str(layer), "`check` judges encoder layers")
     result = _judged_apart(request, module, arguments or {})
     return CheckReport(result.model_copy(update={"target": request.target}))

@@ -95,7 +95,8 @@ class JudgedModule(pytest.Collector):
             folder=config.invocation_params.dir,
             level=config.getoption("conform_level"),
             declared=declared_from(each.deviation for each in known.deviations) if known else (),
-            sizes_free=True,
+            narrow=True,
+            supposing=True,
         )
         return request.stating(layer, "--conform judges encoder layers")
 

@@ -86,7 +86,7 @@ def _layer_of_transformers(
     there, or is no layer that the layer language can say.
     """
     target, _, path = text.partition("@")
-    module = ModuleWorker(SubjectRequest(target=target, folder=folder, pythons=pythons, sizes_free=True), log)
+    module = ModuleWorker(SubjectRequest(target=target, folder=folder, pythons=pythons, narrow=True), log)
     with contextlib.closing(module):
         at = path or next(iter(module.listed()), None)
         described = module.subject(at, f"--layer {text}").as_module

@@ -89,7 +89,7 @@ def _compared(
         progress.begin("starting both", 2)
 
         def opening(named: str, log: str) -> Subject:
-            request = SubjectRequest(named, layer=stated.layer, resize=stated.resize)
+            request = SubjectRequest(named, layer=stated.layer, resize=stated.resize, supposing=True)
             subject = (open_module if as_boxes else open_subject)(request, logs / log)
             opened.callback(subject.close)
             progress.step(named)

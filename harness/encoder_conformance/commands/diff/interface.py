@@ -14,7 +14,8 @@ def interface_findings(first: Description | None, second: Description | None, dt
     """An implementation has no description: it is given what its manifest says. `dtype`: the format of both."""
     for side, described in (("A", first), ("B", second)):
         if isinstance(described, ModuleDescription):
-            for finding in (*answering_findings(described, (dtype,)), *argument_findings(described)):
+            made = [note for note in described.notes if note.kind == "arguments-supposed"]
+            for finding in (*made, *answering_findings(described, (dtype,)), *argument_findings(described)):
                 about = {**finding.about, "side": side}
                 yield finding.model_copy(update={"message": f"{side}: {finding.message}", "about": about})
     if first is not None and second is not None:

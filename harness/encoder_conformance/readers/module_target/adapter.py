@@ -88,7 +88,7 @@ class ModuleTarget(ModuleAdapter):
     def examined(self, message: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
         """The description, and as tensors the own values and the source of an adapter. Raises BadTarget."""
         said = ""
-        if message["sizes_free"]:
+        if message["narrow"]:
             arguments, said = narrower(message["target"], message["arguments"], Path(message["folder"]))
             message = {**message, "arguments": arguments}
         framework, module, supposed = self.loaded_target(message)
@@ -184,8 +184,8 @@ class ModuleTarget(ModuleAdapter):
         if Path(message["folder"]).is_dir():  # whose relative files are those of the user
             os.chdir(message["folder"])
         if self.opened is None or self.opened[0] != key:
-            free = message.get("sizes_free", False)
-            made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing=free)
+            supposing = message.get("supposing", False)
+            made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing=supposing)
             self.opened, self.parts, self.whole = (key, made), made.framework.parts(made.module), None
         return self.opened[1]
 
