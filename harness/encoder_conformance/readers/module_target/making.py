@@ -41,7 +41,7 @@ _MEANT = (
     (re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?"), "'gelu'"),
     (re.compile(r"(\w+_)?bias|norm(alize)?_(before|first)|pre_?(norm|ln)"), "True"),
     (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
-    (re.compile(r"chunk_size_feed_forward"), "0"),
+    (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
     (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
     (re.compile(r"device"), "'cpu'"),
 )  # fmt: skip
