@@ -4,6 +4,7 @@ import torch
 from cases_attention import QKNormRMS, Rope
 from cases_plain import RMS, Plain
 from cases_steps import LayerScale
+from cases_strangers import Head, HeadByHead
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -150,3 +151,47 @@ class TableOf128(Rope):
     def turned(t: Tensor) -> Tensor:
         first, second = t.chunk(2, -1)
         return torch.cat((-second, first), -1)
+
+
+class SoftmaxForgotten(Plain):
+    """Scores are taken for weights."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class HeadWithoutSoftmax(Head):
+    def forward(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.maps(x)
+        return (q @ k.mT * k.shape[-1] ** -0.5) @ v
+
+
+class SoftmaxForgottenHeadByHead(HeadByHead):
+    kind = HeadWithoutSoftmax
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class ActivationBehindTheNetwork(Plain):
+    """Each map of the network is followed by its activation, the last one too."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return F.relu(self.down(F.relu(self.up(x))))
+
+
+class ActivatedKeys(Plain):
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q, F.relu(k)
+
+
+class HeadOfActivatedKeys(Head):
+    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query(x), F.relu(self.key(x)), self.value(x)
+
+
+class ActivatedHeadByHead(HeadByHead):
+    kind = HeadOfActivatedKeys

@@ -276,6 +276,13 @@ DUE: dict[str, dict[str, Due]] = {
         "EpsilonsOutside": refused("query_heads_norm is no rms_norm exactly: 4.7e-07 off, relatively", *MISTAKES),
         "BiasTwice": beyond("a second bias is added to a linear map", "the same bias again", *MISTAKES),
         "SoftmaxTwice": beyond("the weights of attention are normalised twice", "an attention sink", *MISTAKES),
+        "SoftmaxForgotten": beyond("attention's weights are no softmax of the scores", *MISTAKES),
+        "SoftmaxForgottenHeadByHead": without(
+            "more products", "attention's weights are no softmax of the scores", *MISTAKES
+        ),
+        "ActivationBehindTheNetwork": beyond("an activation stands behind a map", "relu(linear(", *MISTAKES),
+        "ActivatedKeys": beyond("an activation stands behind a map", "relu(linear(", "cases_plain.py:"),
+        "ActivatedHeadByHead": without("more products", "an activation stands behind a map", "_mistakes.py:"),
         "FirstKeyHidden": beyond("as of a class token", "are overwritten with numbers (index_fill", *MISTAKES),
         "TableOf128": Due(
             1,
