@@ -119,7 +119,8 @@ def test_a_wrong_way_back_is_named(name: str) -> None:
 def test_what_writes_into_a_mask_is_named_with_its_line() -> None:
     answer = answers(MADE["WritesMask"]())["written-into"]
     assert "(logical_not_ in backward_modules.py:" in answer.message
-    assert answer.source is not None and answer.source.file == "backward_modules.py"
+    assert answer.source is not None
+    assert answer.source.file == "backward_modules.py"
 
 
 @pytest.mark.parametrize(("name", "dtype"), thinned([*RIGHT], ["float64", "float32"]))

@@ -108,9 +108,8 @@ def written_by(module: nn.Module, path: str, call: Callable[[], object]) -> str:
     prefix, _, name = path.rpartition(".")
     part = module.get_submodule(prefix)
     value = getattr(part, name, None)
-    if isinstance(value, Tensor):
-        if found := write_into(value, call):
-            return found
+    if isinstance(value, Tensor) and (found := write_into(value, call)):
+        return found
     return _assigned(part, name)
 
 
