@@ -267,6 +267,12 @@ DUE: dict[str, dict[str, Due]] = {
             ("with slf_attn_mask (true = ignore) and without", "mask: a mask that hides nothing, bool"),
             ("✗", "closest"),
         ),
+        "AssertsItsMask": right("attn_mask: a mask that hides nothing", "with attn_mask (true = ignore)"),
+        "AssertsPairs": refused("it takes no x without attn_mask", "--with attn_mask=VALUE and --inputs FILE"),
+        "ValueBiasForgotten": Due(
+            1, ("v_bias is read nowhere, and sounds like attention.value.bias",), ("attention.key.bias, which",)
+        ),
+        "TwoMasksAreAdded": right("with attn_mask (numbers that are added)", "pos_bias"),
         "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
         "RotatedThenNormed": beyond(
             "normed before their product otherwise than by qk-norm (E-27)",
