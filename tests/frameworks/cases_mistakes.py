@@ -246,3 +246,12 @@ class TwoMasksAreAdded(Plain):
         assert of_all is None or of_all.ndim == 2
         assert of_each is None or of_each.ndim == 4
         return sum((each for each in self.added if each is not None), torch.zeros(()))  # type: ignore[return-value]
+
+
+class SumsInAnOrderThatIsDrawn(Plain):
+    """Two calls are equal but for roundoff, as where queries are drawn, and all of a short sequence are."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        order = torch.randint(2**40, (q.shape[2],)).argsort()
+        mean = v[:, :, order].mean(2, keepdim=True)
+        return super().core(q, k, v, ignore) + mean

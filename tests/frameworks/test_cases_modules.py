@@ -190,6 +190,7 @@ DUE: dict[str, dict[str, Due]] = {
         "Skewed": beyond("a column to its scores, to shift them by distance", "cases_gathered.py:"),
         "MasksOfThreeForms": right("post-norm", "self_attn_bias", "self_attn_mask", "key_padding_mask"),
         "OfValuesKeysAndQueries": right("it is called with keys: x again; queries: x again", "mask (true = attend)"),
+        "AttendsToASource": right("it is called with source: x again", "source_mask (true = attend)"),
         "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
     },
     "cases_strangers": {
@@ -273,6 +274,7 @@ DUE: dict[str, dict[str, Due]] = {
             1, ("v_bias is read nowhere, and sounds like attention.value.bias",), ("attention.key.bias, which",)
         ),
         "TwoMasksAreAdded": right("with attn_mask (numbers that are added)", "pos_bias"),
+        "SumsInAnOrderThatIsDrawn": without("an item of the batch changes another", *POOLED[:1], *MISTAKES),
         "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
         "RotatedThenNormed": beyond(
             "normed before their product otherwise than by qk-norm (E-27)",
