@@ -273,7 +273,7 @@ DUE: dict[str, dict[str, Due]] = {
         "ValueBiasForgotten": Due(
             1, ("v_bias is read nowhere, and sounds like attention.value.bias",), ("attention.key.bias, which",)
         ),
-        "TwoMasksAreAdded": right("with attn_mask (numbers that are added)", "pos_bias"),
+        "TwoMasksAreAdded": right("with attn_mask and pos_bias and without"),
         "SumsInAnOrderThatIsDrawn": without("an item of the batch changes another", *POOLED[:1], *MISTAKES),
         "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
         "RotatedThenNormed": beyond(
