@@ -111,3 +111,14 @@ class AttendsToASource(PlainPost):
         message = self.core(q, k, v, None if source_mask is None else ~source_mask)
         x = self.norm1(x + self.o(message.transpose(1, 2).flatten(2)))
         return self.norm2(x + self.ffn(x))
+
+
+class ReadsBothSideBySide(Plain):
+    """The feed-forward network reads x and what attention gives, one behind the other."""
+
+    def make_ffn(self) -> None:
+        self.up, self.down = nn.Linear(2 * self.D, self.HIDDEN), nn.Linear(self.HIDDEN, self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        message = self.norm1(self.attend(x, ignore))
+        return x + self.norm2(self.ffn(torch.cat([x, message], -1)))

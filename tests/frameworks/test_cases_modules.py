@@ -191,6 +191,7 @@ DUE: dict[str, dict[str, Due]] = {
         "MasksOfThreeForms": right("post-norm", "self_attn_bias", "self_attn_mask", "key_padding_mask"),
         "OfValuesKeysAndQueries": right("it is called with keys: x again; queries: x again", "mask (true = attend)"),
         "AttendsToASource": right("it is called with source: x again", "source_mask (true = attend)"),
+        "ReadsBothSideBySide": beyond("are put side by side (concatenated)", "cases_gathered.py:"),
         "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
     },
     "cases_strangers": {

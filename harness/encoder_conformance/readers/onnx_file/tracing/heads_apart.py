@@ -53,7 +53,7 @@ def _maps(operations: Sequence[Operation]) -> tuple[Operation, list[int]]:
                 return replace(first, shape=shape, of=_all_of(inner)), starts[:-1]
     linear = [each for each in operations if isinstance(each, Linear) and each.heads == 1]
     if len(linear) < len(operations) or not all(_is_beside(*two) for two in pairwise(linear)):
-        raise UnsupportedPattern("Concat of different things")
+        raise UnsupportedPattern("Concat of different things", "side_by_side")
     biases = [each.bias for each in linear if each.bias is not None]
     weight, bias = _beside([each.weight for each in linear]), _beside(biases) if biases else None
     return Linear(shape, first.name, linear[0].of, weight, bias, 1, linear[0].taken), starts[:-1]

@@ -15,6 +15,7 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
+    "side_by_side",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -138,6 +139,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "map alone is followed by one (E-10)",
         _SOURCE,
     ),
+    "side_by_side": (
+        "values that are not the heads of one attention are put side by side (concatenated); in the specification "
+        "heads alone are",
+        _SOURCE,
+    ),
     "skip_twice": (
         "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
         _SOURCE,
@@ -243,7 +249,7 @@ BEYOND: tuple[Feature, ...] = (
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
-    *("second_bias", "second_softmax", "activated"),
+    *("second_bias", "second_softmax", "activated", "side_by_side"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
