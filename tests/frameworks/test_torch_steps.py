@@ -98,6 +98,10 @@ def by_heads(layer: Layer, q: Tensor, k: Tensor, v: Tensor, of: Any = plain) -> 
     return torch.cat([of(layer, *(each[:, h, None] for each in (q, k, v))) for h in range(H)], 1)
 
 
+def in_branches(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return sum((plain(layer, each, k, v) for each in (q, v)), torch.zeros(()))  # type: ignore[return-value]
+
+
 def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return plain(layer, q, k, v) * layer.gate.tanh()
 
@@ -119,6 +123,7 @@ def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (by_heads, ()),
         (partial(by_heads, of=fused), ()),
         (partial(by_heads, of=unweighed), ("no_softmax",)),
+        (in_branches, ("products",)),
         (partial(by_heads, of=landmarks), ("products", "blocks")),
         (biased, ("bias_of_x",)),
         (biased_and_fused, ("bias_of_x",)),

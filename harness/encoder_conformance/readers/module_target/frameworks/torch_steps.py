@@ -132,8 +132,10 @@ class _Operators(SeesOperators):
     def are_heads(self) -> bool:
         """Whether the products are one attention's, head by head: the same code, of parts that make up x's features."""
         times = {*self._alike.values()}
-        widths = {shapes[-1][-1] for _, *shapes in self._alike}  # type: ignore[index]
-        return len(self._alike) == _ATTENTION and len(times) == 1 and self._width // max(times) in widths
+        last = [shapes[-1] for _, *shapes in self._alike]
+        of_items = all(shape[:-2].numel() == self._positions[0] for shape in last)  # type: ignore[index]
+        widths = {shape[-1] for shape in last}  # type: ignore[index]
+        return len(last) == _ATTENTION and of_items and len(times) == 1 and self._width // max(times) in widths
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
