@@ -101,3 +101,24 @@ class OfValuesKeysAndQueries(PlainPost):
         context = torch.einsum("nhql,nhld->nhqd", [torch.softmax(scores / q.shape[-1] ** 0.5, dim=3), v])
         x = self.norm1(self.o(context.transpose(1, 2).flatten(2)) + queries)
         return self.norm2(self.ffn(x) + x)
+
+
+class AttendsToASource(PlainPost):
+    """What its owner gives x again for in half of the layers, and another sequence in the others."""
+
+    def forward(self, x: Tensor, source: Tensor, source_mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        q, k, v = self.split(self.q(x)), self.split(self.k(source)), self.split(self.v(source))
+        message = self.core(q, k, v, None if source_mask is None else ~source_mask)
+        x = self.norm1(x + self.o(message.transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.ffn(x))
+
+
+class ReadsBothSideBySide(Plain):
+    """The feed-forward network reads x and what attention gives, one behind the other."""
+
+    def make_ffn(self) -> None:
+        self.up, self.down = nn.Linear(2 * self.D, self.HIDDEN), nn.Linear(self.HIDDEN, self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        message = self.norm1(self.attend(x, ignore))
+        return x + self.norm2(self.ffn(torch.cat([x, message], -1)))

@@ -4,6 +4,7 @@ import torch
 from cases_attention import QKNormRMS, Rope
 from cases_plain import RMS, Plain
 from cases_steps import LayerScale
+from cases_strangers import Head, HeadByHead
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -150,3 +151,107 @@ class TableOf128(Rope):
     def turned(t: Tensor) -> Tensor:
         first, second = t.chunk(2, -1)
         return torch.cat((-second, first), -1)
+
+
+class SoftmaxForgotten(Plain):
+    """Scores are taken for weights."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class HeadWithoutSoftmax(Head):
+    def forward(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.maps(x)
+        return (q @ k.mT * k.shape[-1] ** -0.5) @ v
+
+
+class SoftmaxForgottenHeadByHead(HeadByHead):
+    kind = HeadWithoutSoftmax
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class ActivationBehindTheNetwork(Plain):
+    """Each map of the network is followed by its activation, the last one too."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return F.relu(self.down(F.relu(self.up(x))))
+
+
+class ActivatedKeys(Plain):
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return q, F.relu(k)
+
+
+class HeadOfActivatedKeys(Head):
+    def maps(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.query(x), F.relu(self.key(x)), self.value(x)
+
+
+class ActivatedHeadByHead(HeadByHead):
+    kind = HeadOfActivatedKeys
+
+
+class AssertsItsMask(Plain):
+    """A mask that has a default of None, which it refuses."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        assert attn_mask is not None
+        return self.layer(x, attn_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        assert ignore is not None
+        return torch.where(ignore[:, None, None, :], -torch.inf, 0.0)
+
+
+class AssertsPairs(AssertsItsMask):
+    """A bias for each item's and head's scores, of which no form is tried."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        assert ignore is not None
+        return ignore.unflatten(0, (-1, self.H, 1))[:, :, 0, 0]
+
+
+class ValueBiasForgotten(Plain):
+    """Biases of their own of query and value, and none of the key, as in BEiT; zeros stand in the value's place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(self.D, 3 * self.D, bias=False)
+        self.q_bias, self.v_bias = (nn.Parameter(torch.zeros(self.D)) for _ in range(2))
+        del self.q, self.k, self.v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        none = torch.zeros_like(self.q_bias)
+        q, k, v = F.linear(x, self.qkv.weight, torch.cat((self.q_bias, none, none))).chunk(3, -1)
+        return self.o(self.core(self.split(q), self.split(k), self.split(v), ignore).transpose(1, 2).flatten(2))
+
+
+class TwoMasksAreAdded(Plain):
+    """One of all items and heads, and one of each: a bias of each head's scores is in the second."""
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, attn_mask: Tensor | None = None, pos_bias: Tensor | None = None
+    ) -> Tensor:
+        self.added = attn_mask, pos_bias
+        return self.layer(x)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        of_all, of_each = self.added
+        assert of_all is None or of_all.ndim == 2
+        assert of_each is None or of_each.ndim == 4
+        return sum((each for each in self.added if each is not None), torch.zeros(()))  # type: ignore[return-value]
+
+
+class SumsInAnOrderThatIsDrawn(Plain):
+    """Two calls are equal but for roundoff, as where queries are drawn, and all of a short sequence are."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        order = torch.randint(2**40, (q.shape[2],)).argsort()
+        mean = v[:, :, order].mean(2, keepdim=True)
+        return super().core(q, k, v, ignore) + mean

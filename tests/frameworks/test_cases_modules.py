@@ -190,6 +190,8 @@ DUE: dict[str, dict[str, Due]] = {
         "Skewed": beyond("a column to its scores, to shift them by distance", "cases_gathered.py:"),
         "MasksOfThreeForms": right("post-norm", "self_attn_bias", "self_attn_mask", "key_padding_mask"),
         "OfValuesKeysAndQueries": right("it is called with keys: x again; queries: x again", "mask (true = attend)"),
+        "AttendsToASource": right("it is called with source: x again", "source_mask (true = attend)"),
+        "ReadsBothSideBySide": beyond("are put side by side (concatenated)", "cases_gathered.py:"),
         "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
     },
     "cases_strangers": {
@@ -267,6 +269,13 @@ DUE: dict[str, dict[str, Due]] = {
             ("with slf_attn_mask (true = ignore) and without", "mask: a mask that hides nothing, bool"),
             ("✗", "closest"),
         ),
+        "AssertsItsMask": right("attn_mask: a mask that hides nothing", "with attn_mask (true = ignore)"),
+        "AssertsPairs": refused("it takes no x without attn_mask", "--with attn_mask=VALUE and --inputs FILE"),
+        "ValueBiasForgotten": Due(
+            1, ("v_bias is read nowhere, and sounds like attention.value.bias",), ("attention.key.bias, which",)
+        ),
+        "TwoMasksAreAdded": right("with attn_mask and pos_bias and without"),
+        "SumsInAnOrderThatIsDrawn": without("an item of the batch changes another", *POOLED[:1], *MISTAKES),
         "OfOneResolution": Due(0, ("This is a correct", "72 positions"), ("✗",)),
         "RotatedThenNormed": beyond(
             "normed before their product otherwise than by qk-norm (E-27)",
@@ -276,6 +285,13 @@ DUE: dict[str, dict[str, Due]] = {
         "EpsilonsOutside": refused("query_heads_norm is no rms_norm exactly: 4.7e-07 off, relatively", *MISTAKES),
         "BiasTwice": beyond("a second bias is added to a linear map", "the same bias again", *MISTAKES),
         "SoftmaxTwice": beyond("the weights of attention are normalised twice", "an attention sink", *MISTAKES),
+        "SoftmaxForgotten": beyond("attention's weights are no softmax of the scores", *MISTAKES),
+        "SoftmaxForgottenHeadByHead": without(
+            "more products", "attention's weights are no softmax of the scores", *MISTAKES
+        ),
+        "ActivationBehindTheNetwork": beyond("an activation stands behind a map", "relu(linear(", *MISTAKES),
+        "ActivatedKeys": beyond("an activation stands behind a map", "relu(linear(", "cases_plain.py:"),
+        "ActivatedHeadByHead": without("more products", "an activation stands behind a map", "_mistakes.py:"),
         "FirstKeyHidden": beyond("as of a class token", "are overwritten with numbers (index_fill", *MISTAKES),
         "TableOf128": Due(
             1,

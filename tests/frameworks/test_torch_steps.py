@@ -90,6 +90,18 @@ def of_some_experts(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return plain(layer, q, k, v) * by_expert.sum(-1, keepdim=True)
 
 
+def unweighed(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return q @ k.transpose(-1, -2) @ v
+
+
+def by_heads(layer: Layer, q: Tensor, k: Tensor, v: Tensor, of: Any = plain) -> Tensor:
+    return torch.cat([of(layer, *(each[:, h, None] for each in (q, k, v))) for h in range(H)], 1)
+
+
+def in_branches(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return sum((plain(layer, each, k, v) for each in (q, v)), torch.zeros(()))  # type: ignore[return-value]
+
+
 def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return plain(layer, q, k, v) * layer.gate.tanh()
 
@@ -107,6 +119,12 @@ def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         (blocks, ("blocks",)),
         (landmarks, ("products", "blocks")),
         (gated, ("one_gain",)),
+        (unweighed, ("no_softmax",)),
+        (by_heads, ()),
+        (partial(by_heads, of=fused), ()),
+        (partial(by_heads, of=unweighed), ("no_softmax",)),
+        (in_branches, ("products",)),
+        (partial(by_heads, of=landmarks), ("products", "blocks")),
         (biased, ("bias_of_x",)),
         (biased_and_fused, ("bias_of_x",)),
         (once_more, ("sums",)),

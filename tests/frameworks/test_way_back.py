@@ -116,6 +116,13 @@ def test_a_wrong_way_back_is_named(name: str) -> None:
         assert words in found[question]
 
 
+def test_what_writes_into_a_mask_is_named_with_its_line() -> None:
+    answer = answers(MADE["WritesMask"]())["written-into"]
+    assert "(logical_not_ in backward_modules.py:" in answer.message
+    assert answer.source is not None
+    assert answer.source.file == "backward_modules.py"
+
+
 @pytest.mark.parametrize(("name", "dtype"), thinned([*RIGHT], ["float64", "float32"]))
 def test_a_right_one_is_asked_everything_and_passes(name: str, dtype: str) -> None:
     torch.manual_seed(0)

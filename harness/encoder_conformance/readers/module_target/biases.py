@@ -57,10 +57,11 @@ def _reclaimed(
     Returns the map, what is absent still, and the own parameters that are not read.
     """
     shapes, unread = shapes_of(layer), {}
+    sizes = {name: int(np.prod(shapes[name])) for name in absent}
     for name in absent:
-        size = int(np.prod(shapes[name]))
-        own = best_named((each for each in map.unused() if map.own.shapes[each] == (size,)), name)
-        if own is not None and score(own, name) >= SOUNDS:
+        alike = [other for other in absent if sizes[other] == sizes[name]]
+        own = best_named((each for each in map.unused() if map.own.shapes[each] == (sizes[name],)), name)
+        if own is not None and score(own, name) >= max(SOUNDS, *(score(own, other) for other in alike)):
             map = replace(map, elements={**map.elements, name: map.own.elements(own)})
             unread[name] = own
     still = tuple(name for name in absent if name not in unread)

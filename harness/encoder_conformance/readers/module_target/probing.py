@@ -18,6 +18,8 @@ from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
 from encoder_conformance.spec.axes import Array
 
+OF_NONE = "NoneType", "is not None"
+"""In what a module raises that computes with an argument which was left at None, or asserts that it was not."""
 _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
 _WIDTHS = 4
@@ -70,7 +72,7 @@ def _taking_none(runner: LiveModule, said: str) -> BadTarget:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         return BadTarget(problem, said, "takes-no-x")
     if unmasked := next((name for name in runner.signature.masks if _is_about(name, said)), None):
-        hint = f"a layer takes x alone: give {unmasked} a default that allows every key"
+        hint = to_be_said(signature, f"give {unmasked} a default that allows every key", unmasked)
         problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {said}"
         return BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
     if "cuda" in said.lower():
@@ -90,9 +92,10 @@ def not_given(signature: Signature) -> list[str]:
     return [name for name, value in signature.fixed.items() if value is None and name not in beside]
 
 
-def to_be_said(signature: Signature, first: str = "") -> str:
-    """What a user does: what comes `first`, and how to say what an argument is given of which nothing is known."""
-    missing = not_given(signature) or list(signature.arrangement.beside)
+def to_be_said(signature: Signature, first: str = "", *needed: str) -> str:
+    """What a user does: what comes `first`, and how to say what an argument is given of which nothing is known.
+    `needed`: those that have a default."""
+    missing = not_given(signature) or needed or list(signature.arrangement.beside)
     hook = "say what it is given by def conform_inputs(batch, sequence) in its file, which gives a dict"
     said = f"{hook}; conform check also has --with {missing[0]}=VALUE and --inputs FILE" if missing else ""
     return "; or ".join(each for each in (first, said) if each)
@@ -100,7 +103,10 @@ def to_be_said(signature: Signature, first: str = "") -> str:
 
 def _is_about(name: str, problem: str) -> bool:
     """Whether a call failed for None was given for an argument, which the last line of its frames reads."""
-    return "NoneType" in problem and re.search(rf"\b{re.escape(name)}\b", problem.rpartition(": ")[2]) is not None
+    return (
+        any(words in problem for words in OF_NONE)
+        and re.search(rf"\b{re.escape(name)}\b", problem.rpartition(": ")[2]) is not None
+    )
 
 
 def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:

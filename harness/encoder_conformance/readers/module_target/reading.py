@@ -18,7 +18,9 @@ _MANY, _FILLED = 92, 128
 The other is a multiple of what a module may fill a sequence up to (8, 16, 64), so that nothing is filled."""
 
 
-_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded"}
+_LEAST_TELLING: set[Feature] = {"side_by_side"}
+"""What is found in a graph where heads are read of which one part is no layer's."""
+_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded", *_LEAST_TELLING}
 """What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is."""
 _TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "batch", "relative"}
 """Parts that no layer has, whatever else is there."""
@@ -58,7 +60,8 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
     if exported.layer is not None or {*exported.features} - _LESS_TELLING:
         return exported
     seen = module.beyond({"x": x})
-    if not (named := [each for each in seen if not exported.features or each in _TELLING]):
+    telling = {*exported.features} - _LEAST_TELLING
+    if not (named := [each for each in seen if not telling or each in _TELLING]):
         return exported
     feature, where = named[0], seen[named[0]]
     problem = f"{NO_LAYER}{SENTENCES[feature][0]}"

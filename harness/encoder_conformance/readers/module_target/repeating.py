@@ -11,12 +11,15 @@ _SAME = 1e-5
 
 
 def chance_in(module: LiveModule, feeds: Feeds) -> Chance | None:
-    """How two answers to one question differ; None if they are the same.
+    """How two answers to one question differ; None if they are the same, but for roundoff.
 
-    Where they are drawn of the framework's random numbers the module draws the same ones in every call from here on.
+    Where they are drawn of the framework's random numbers the module draws the same ones in every call from here on: an
+    order of sums that is drawn, too, since whatever changes with x is told from what does not to the bit.
     """
     apart = _apart(module, feeds)
     if apart <= _SAME:
+        module.seeded = apart > 0
+        module.seeded = module.seeded and _apart(module, feeds) == 0
         return None
     try:
         (first, _), (second, _) = module.watched(feeds), module.watched(feeds)

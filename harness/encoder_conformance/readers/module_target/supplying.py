@@ -16,7 +16,7 @@ from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
-from encoder_conformance.readers.module_target.probing import drawn, first_x, probe_of, usual_x, widths_of
+from encoder_conformance.readers.module_target.probing import OF_NONE, drawn, first_x, probe_of, usual_x, widths_of
 from encoder_conformance.readers.module_target.supplies import PAIR, TURNS, Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -29,8 +29,6 @@ _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
 """Those of which one is quoted where all fail."""
-_OF_NONE = "NoneType"
-"""In what a module raises that computes with an argument which was left at None."""
 _MOST_OF_FORM = 40
 """Those that are tried in each rarer form of x: every mask."""
 _SPOKEN: Mapping[str, tuple[str, ...]] = {
@@ -45,7 +43,7 @@ _SPOKEN: Mapping[str, tuple[str, ...]] = {
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
     "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
     "condition": ("cond", "temb", "t_emb", "time_emb", "style", "vec", "c"),
-    "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries"),
+    "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
 }
 """What an argument is given first, by words in its name; one letter is the whole name."""
 _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
@@ -177,8 +175,9 @@ def _masks_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
         try:
             module.run({"x": drawn((BATCH, SEQUENCE, d_model))})
         except ExecutionError as error:
-            known = module.signature.fixed
-            return tuple(name for name in module.signature.masks if name not in known) if _OF_NONE in str(error) else ()
+            known, said = module.signature.fixed, str(error)
+            if any(words in said for words in OF_NONE):
+                return tuple(name for name in module.signature.masks if name not in known)
     return ()
 
 

@@ -108,13 +108,17 @@ def written_by(module: nn.Module, path: str, call: Callable[[], object]) -> str:
     prefix, _, name = path.rpartition(".")
     part = module.get_submodule(prefix)
     value = getattr(part, name, None)
-    if isinstance(value, Tensor):
-        writes = _Writes(value)
-        with writes:
-            call()
-        if writes.found:
-            return writes.found
+    if isinstance(value, Tensor) and (found := write_into(value, call)):
+        return found
     return _assigned(part, name)
+
+
+def write_into(tensor: Tensor, call: Callable[[], object]) -> str:
+    """The first operator of a call that writes into a tensor, and where, as of `written_by`; "" where none is seen."""
+    writes = _Writes(tensor)
+    with writes:
+        call()
+    return writes.found
 
 
 class _Writes(SeesOperators):

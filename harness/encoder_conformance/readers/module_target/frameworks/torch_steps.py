@@ -1,5 +1,6 @@
 """What a PyTorch layer does that no layer of the specification does, seen by its operators and what depends on x."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from traceback import extract_stack
@@ -22,10 +23,11 @@ _OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("lstm", "gru", "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell"), "recurrence"),
 }
 """An operator → what it shows, where it takes what depends on x."""
+_SOFTMAX = {"_softmax", "_safe_softmax", "exp"}
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
     "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "bias_of_x",
-    "products", "blocks", "one_gain", "sums",
+    "no_softmax", "products", "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
 _SUMS = 2
@@ -41,6 +43,11 @@ class _Operators(SeesOperators):
         self.found = dict[Feature, str]()
         self.products = 0
         self.third = ""
+        self._softmax = False
+        """Whether one was taken of what depends on x."""
+        self._width = x.shape[-1]
+        self._alike = Counter[tuple[object, ...]]()
+        """The code and shapes of a product → how often it was taken."""
         self._positions = x.shape[0], x.shape[1:-1].numel()
         self._scores = dict[int, Tensor]()
         """Products of what depends on x, and what is made of them but for a product with the values."""
@@ -88,8 +95,12 @@ class _Operators(SeesOperators):
             yield "positions" if depending[0].shape[dim] == self._positions[1] else "experts"
         elif name == "convolution" and any(size > 1 for size in given[1].shape[2:]):
             yield "convolution"
+        elif name in _SOFTMAX:
+            self._softmax = True
         elif "attention" in name and len(depending) > 1:
-            yield from self._of_products(_ATTENTION, depending[1].shape[-2])
+            self._softmax = True
+            for product in range(_ATTENTION):
+                yield from self._of_products(depending[1].shape[-2], (product, *(each.shape for each in depending[:3])))
             if any(self._is_of_scores(each) for each in depending[3:]):
                 yield "bias_of_x"
         elif name == "add" and any(id(each) in self._scores for each in depending):
@@ -100,19 +111,31 @@ class _Operators(SeesOperators):
             if len(given) > 2 and id(given[0]) in self._dependent:
                 yield "bias_of_x"
             if id(one) in self._dependent and id(two) in self._dependent:
-                yield from self._of_products(1, two.shape[-1])
+                if id(one) in self._scores and self._is_of_scores(one) and not self._softmax:
+                    yield "no_softmax"
+                yield from self._of_products(two.shape[-1], (one.shape, two.shape))
             elif not {each.untyped_storage().data_ptr() for each in (one, two)} & self._weights:
                 yield "relative"
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
             yield "one_gain"
 
-    def _of_products(self, count: int, keys: int) -> Iterator[Feature]:
-        """So many more products of what depends on x; the first is the scores, of so many keys."""
+    def _of_products(self, keys: int, shapes: tuple[object, ...]) -> Iterator[Feature]:
+        """One more product of what depends on x, of these shapes; the first is the scores, of so many keys."""
         if not self.products and keys < self._positions[1] and keys not in self._positions:
             yield "blocks"
-        self.products += count
+        self.products += 1
+        code = code_in(extract_stack(), ("torch",))
+        self._alike[code, *shapes] += 1
         if self.products == _ATTENTION + 1:
-            self.third = code_in(extract_stack(), ("torch",))
+            self.third = code
+
+    def are_heads(self) -> bool:
+        """Whether the products are one attention's, head by head: the same code, of parts that make up x's features."""
+        times = {*self._alike.values()}
+        last = [shapes[-1] for _, *shapes in self._alike]
+        of_items = all(shape[:-2].numel() == self._positions[0] for shape in last)  # type: ignore[index]
+        widths = {shape[-1] for shape in last}  # type: ignore[index]
+        return len(last) == _ATTENTION and of_items and len(times) == 1 and self._width // max(times) in widths
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
@@ -130,7 +153,8 @@ def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> Mappin
         sums, layers = sums_in(module, lambda: run(x)), max(1, seen.products // _ATTENTION)
         if sums > _SUMS * layers:
             seen.found["sums"] = ""
-        if seen.products > _ATTENTION and (seen.products % _ATTENTION or sums < _SUMS * layers):  # else it is a stack
+        is_stack = not seen.products % _ATTENTION and sums >= _SUMS * layers
+        if seen.products > _ATTENTION and not is_stack and not (sums == _SUMS and seen.are_heads()):
             seen.found["products"] = seen.third
     return {each: seen.found[each] for each in _ORDER if each in seen.found}
 

@@ -1,6 +1,8 @@
 """The way back of PyTorch: by views of an incoming gradient, without a gradient of x, and what is written into."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +11,10 @@ from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackQuestion
 from encoder_conformance.readers.module_target.errors import error_line
+from encoder_conformance.readers.module_target.frameworks.torch_state import write_into
 from encoder_conformance.readers.module_target.live import Feeds
 from encoder_conformance.spec.axes import Array
 
@@ -91,7 +95,17 @@ class TorchWayBack:
         names = self._written(backward=False) or self._written(backward=True)
         if not names:
             return WayBackAnswer(name="written-into", outcome="pass")
-        return _failed("written-into", f"it writes into {' and '.join(names)}, which the caller goes on with")
+        found = self._write_into(names[0])
+        at = f" ({found})" if found else ""
+        text = f"it writes into {' and '.join(names)}, which the caller goes on with{at}"
+        return _failed("written-into", text).model_copy(update={"source": _line_of(found)})
+
+    def _write_into(self, name: str) -> str:
+        """What writes into an input in a call, and where; "" for what is written on the way back, or unseen."""
+        x, masks = self._inputs(grad=False)
+        with suppress(Exception), torch.no_grad():
+            return write_into({"x": x, **masks}[name], lambda: self.call(x, masks))
+        return ""
 
     def _written(self, *, backward: bool) -> list[str]:
         (x, masks), seed = self._inputs(grad=backward), self._seed()
@@ -170,6 +184,12 @@ class TorchWayBack:
         apart = {name: float((found[name] - value).norm()) / max(sizes[name], least) for name, value in right.items()}
         worst = max(apart, key=lambda name: np.nan_to_num(apart[name], nan=np.inf))
         return float(np.nan_to_num(apart[worst], nan=np.inf)), worst
+
+
+def _line_of(found: str) -> SourceLine | None:
+    """Of `add_ in layer.py:12, forward: x += 1`."""
+    place = re.search(r" in (\S+:\d+),", found)
+    return SourceLine.of(place[1]) if place else None
 
 
 def _changed(tensors: Mapping[str, Tensor], given: Feeds) -> Iterator[str]:

@@ -15,13 +15,15 @@ class UnsupportedMask(NotImplementedError):
 
 def mask_feeds(semantics: InputSemantics, masks: Masks, B: int, S: int, num_heads: int) -> Tensors:
     """Every mask input of the file for this run; raises UnsupportedMask."""
+    full = B, num_heads, S, S
     padded = [mask for mask in semantics.masks if mask.polarity and "Q" not in mask.letters]
     attending = [mask for mask in semantics.masks if mask.polarity and "Q" in mask.letters]
-    biased = next((mask for mask in attending if mask.polarity and mask.polarity.meaning == "additive"), None)
-    hiders = [*(mask for mask in attending if mask is not biased), *([biased] if biased else [])]
-    full = B, num_heads, S, S
-    feeds = {mask.name: _open(mask, full) for mask in semantics.masks}
     valid, allowed, bias = masks.valid(), masks.joined(num_heads), masks.added(num_heads)
+    biases = [mask for mask in attending if mask.polarity and mask.polarity.meaning == "additive"]
+    holding = (mask for mask in biases if bias is not None and not _lacking(_broadcast(bias, full), mask))
+    biased = next(holding, next(iter(biases), None))
+    hiders = [*(mask for mask in attending if mask is not biased), *([biased] if biased else [])]
+    feeds = {mask.name: _open(mask, full) for mask in semantics.masks}
     apart = replace(masks, padding=None).joined(num_heads)
     if valid is not None:
         for mask in padded:

@@ -152,7 +152,7 @@ class Walk:
             reader = self.readers.get(step.makes)
             there = formula(found) + at + (f", read for '{reader}'" if reader else "")
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
-            raise UnsupportedPattern(message, "parallel" if _is_side_by_side(found) else None)
+            raise UnsupportedPattern(message, _instead(found))
 
     def take_if_there(self, step: Step) -> None:
         """Takes a step that a layer may leave out, or that no operation shows by itself."""
@@ -329,6 +329,13 @@ def _beside(known: Operation, operation: Operation) -> Feature | None:
         return None
     others = [side for side in known.sides if side is not operation]
     return "parallel" if any(isinstance(_body(side), Context) for side in others) else "sums"
+
+
+def _instead(found: Operation) -> Feature | None:
+    """What is known by a name where a step is missing."""
+    if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
+        return "activated"
+    return "parallel" if _is_side_by_side(found) else None
 
 
 def _is_side_by_side(found: Operation) -> bool:

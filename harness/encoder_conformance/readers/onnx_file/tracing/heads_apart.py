@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Activation,
     Context,
     Linear,
     Operation,
@@ -44,18 +45,26 @@ def _maps(operations: Sequence[Operation]) -> tuple[Operation, list[int]]:
         return first, [0] * len(operations)
     starts = [0, *np.cumsum([each.shape[-1] for each in operations])]
     shape = first.shape[0], int(starts[-1])
-    if isinstance(first, RowMap) and isinstance(first.form, Rotation):
-        turned = [each for each in operations if isinstance(each, RowMap) and each.form == first.form]
-        if len(turned) == len(operations) and all(_is_whole(each.of) for each in turned):
-            inner, inner_starts = _maps([each.of.operation for each in turned])
+    if isinstance(first, Activation | RowMap):
+        alike = [each for each in operations if isinstance(each, Activation | RowMap) and _does_as(first, each)]
+        if len(alike) == len(operations) and all(_is_whole(each.of) for each in alike):
+            inner, inner_starts = _maps([each.of.operation for each in alike])
             if inner_starts == starts[:-1]:
-                return RowMap(shape, first.name, _all_of(inner), first.form), starts[:-1]
+                return replace(first, shape=shape, of=_all_of(inner)), starts[:-1]
     linear = [each for each in operations if isinstance(each, Linear) and each.heads == 1]
     if len(linear) < len(operations) or not all(_is_beside(*two) for two in pairwise(linear)):
-        raise UnsupportedPattern("Concat of different things")
+        raise UnsupportedPattern("Concat of different things", "side_by_side")
     biases = [each.bias for each in linear if each.bias is not None]
     weight, bias = _beside([each.weight for each in linear]), _beside(biases) if biases else None
     return Linear(shape, first.name, linear[0].of, weight, bias, 1, linear[0].taken), starts[:-1]
+
+
+def _does_as(one: Activation | RowMap, other: Activation | RowMap) -> bool:
+    """Whether both apply the same activation to each feature, or the same rotation to each head's."""
+    if isinstance(one, Activation) and isinstance(other, Activation):
+        return (one.function, one.formula) == (other.function, other.formula)
+    rotated = isinstance(one, RowMap) and isinstance(one.form, Rotation)
+    return rotated and isinstance(other, RowMap) and one.form == other.form  # type: ignore[union-attr]
 
 
 def _is_beside(one: Linear, other: Linear) -> bool:

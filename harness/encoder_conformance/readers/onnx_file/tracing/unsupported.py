@@ -14,7 +14,8 @@ Feature = Literal[
     "padded", "skip_twice",
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
-    "overwritten", "keys_overwritten", "second_bias", "second_softmax",
+    "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
+    "side_by_side",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -133,6 +134,16 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "its activation is none that a layer may have: relu, gelu, gelu_tanh, silu and quick_gelu are known (E-10)",
         _SOURCE,
     ),
+    "activated": (
+        "an activation stands behind a map that has none in the specification; there the feed-forward network's first "
+        "map alone is followed by one (E-10)",
+        _SOURCE,
+    ),
+    "side_by_side": (
+        "values that are not the heads of one attention are put side by side (concatenated); in the specification "
+        "heads alone are",
+        _SOURCE,
+    ),
     "skip_twice": (
         "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
         _SOURCE,
@@ -238,7 +249,7 @@ BEYOND: tuple[Feature, ...] = (
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
-    *("second_bias", "second_softmax"),
+    *("second_bias", "second_softmax", "activated", "side_by_side"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
