@@ -19,10 +19,11 @@ from encoder_conformance.blackbox.comparing import (
 from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
+from encoder_conformance.blackbox.order_of_inputs import settle_order
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
-from encoder_conformance.commands.validate.where_apart import first_step_apart, mask_missing, masks_apart
+from encoder_conformance.commands.validate.where_apart import first_step_apart, mask_missing, masks_apart, opened_file
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
@@ -66,6 +67,8 @@ def compare_whole(
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers):
         return WholeComparison(name, not_compared=(problem,))
+    if (own_run := opened_file(called, file, runs)) is not None:
+        settle_order(called, own_run, cases, found.widest)
     cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
@@ -122,10 +125,9 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
 
 def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
     """What was guessed of the inputs, what the source is no measure for, and what was not asked of either."""
-    if source.given:
-        said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
-        message = f"the source was given {said}, in order: their names are not the file's"
-        yield noted("inputs-given-by-order", message, given=source.given)
+    if said := source.how_given:
+        about = {"given": source.given, "in_order": source.in_order}
+        yield noted("inputs-given-by-order", f"the source was given {said}", **about)
     if measure.widest != "float64":
         yield noted("no-float64", "the source was compared in float32: it has no float64, or no numbers in it")
     for name, count, rows in inputs.rows_asked(whole.cases):
