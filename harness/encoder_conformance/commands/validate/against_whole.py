@@ -69,6 +69,8 @@ def compare_whole(
         return WholeComparison(name, not_compared=(problem,))
     if (own_run := opened_file(called, file, runs)) is not None:
         settle_order(called, own_run, cases, found.widest)
+    if called.order and (problem := found.unfit(cases[0])):  # as it is given them from here on
+        return WholeComparison(name, not_compared=(problem,))
     cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)

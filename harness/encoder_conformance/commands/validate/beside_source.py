@@ -1,15 +1,15 @@
 """A file beside its source: what is measured of the two, and what a source that was not opened leaves."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.commands.validate.against import asked_alike, compared, opened
 from encoder_conformance.commands.validate.against_saved import compare_saved, saved
 from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.asking import RuntimeAsking, answers_of_runtimes
-from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.same_choice import same_choice
@@ -44,7 +44,12 @@ def beside_source(
                 why = "; ".join((problem.problem, *whole.why_not))
                 raise InputError(why, where=problem.where, hint=problem.hint) from None
             answers = answers_of_runtimes(subject, runs, asking)
-            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem)
+
+            def compare(far: list[WholeCase]) -> WholeComparison:
+                return compare_whole((source, session), subject, runs, logs, progress, far)
+
+            is_alike = _is_as_its_source(answers, whole, subject, compare)
+            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem, as_source=is_alike)
             return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
@@ -59,6 +64,17 @@ def beside_source(
         judged = ValidationEvidence(held, answers, origin, whole=whole)
         judged = _compared(judged, origin, progress, states=_is_stated(subject))
         return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+
+
+def _is_as_its_source(
+    answers: Answers | None, whole: WholeComparison, subject: ExaminedFile, compare: Callable[[list[WholeCase]], WholeComparison]
+) -> bool:
+    """Whether what is out of line in the file is so in its source, which is not opened: it has the same outputs, also
+    far from zero, where most that is out of line is. What is cut out of a file takes no values of the user's."""
+    if answers is None or not whole.agrees or all(run.conforms for run in answers.working):
+        return False
+    far = WholeInputs.of(subject.description).far_case()
+    return far is None or compare([far]).agrees
 
 
 def _is_stated(subject: ExaminedFile) -> bool:

@@ -191,6 +191,7 @@ class ValidationEvidence:
     """`answers` is None where the file cannot be judged as a layer. `compared`: what the file and its `source` both
     answered. `whole`: both from the first input to the last output; None: no source was named. `unopened`: why the
     source was not compared stage by stage. `rounding`: of a file of integers, `not_rounded` why it was not measured.
+    `as_source`: its numbers are those of a source that is not opened, also where its values are far from zero.
     `choice`: that both are right but for a choice that a layer has no key for, and were judged as that."""
 
     subject: ExaminedFile
@@ -202,6 +203,7 @@ class ValidationEvidence:
     rounding: Rounding | None = None
     not_rounded: str = ""
     choice: PhaseFinding | None = None
+    as_source: bool = False
 
     @property
     def description(self) -> FileDescription:
