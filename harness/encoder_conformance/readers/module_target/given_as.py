@@ -99,10 +99,10 @@ def given_as(inputs: Mapping[str, Array], arguments: Sequence[Argument], *, free
     """
     needed = [each for each in arguments if each.needed]
     arrays = [each for each in arguments if not each.by_name]
-    if len(inputs) > 1 and len(needed) == 1 and len(arrays) < len(inputs) and not free:
+    found = dict(_by_name(inputs, arguments))
+    if len(inputs) > 1 and len(needed) == 1 and len(arrays) < len(inputs) and not free and not found:
         holder = needed[0].name
         return GivenAs({name: f"{holder}[{name}]" for name in inputs}, holder=holder)
-    found = dict(_by_name(inputs, arguments))
     found |= _by_meaning(_without(inputs, found), _left(arguments, found))
     others = _without(inputs, found)
     in_order = _in_order(others, [each for each in _left(arguments, found) if not each.by_name])
