@@ -88,7 +88,8 @@ class Unclear(Base):
 
 if __name__ == "__main__":
     ids, mask, types = torch.ones(3, 2, 5, dtype=torch.int64)
-    for names, path in ((["input_ids", "attention_mask", "token_type_ids"], "named.onnx"), (["a1", "b1", "c1"], "plain.onnx")):
+    named = ["input_ids", "attention_mask", "token_type_ids"]
+    for names, path in ((named, "named.onnx"), (["a1", "b1", "c1"], "plain.onnx")):
         told = {"input_names": names, "output_names": ["hidden", "pooled"], "opset_version": 17, "dynamo": False}
         axes = {name: {0: "batch", 1: "sequence"} for name in names}
         torch.onnx.export(Exported().eval(), (ids, mask, types), path, dynamic_axes=axes, **told)

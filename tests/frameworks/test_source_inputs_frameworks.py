@@ -43,7 +43,8 @@ FED = {name: np.ones((2, 5), "i4") for name in ("input_ids", "attention_mask")}
 
 
 def ports():
-    return [keras.Input((None,), dtype="int32", name="input_ids"), keras.Input((None,), dtype="bool", name="attention_mask")]
+    kinds = {"input_ids": "int32", "attention_mask": "bool"}
+    return [keras.Input((None,), dtype=kind, name=name) for name, kind in kinds.items()]
 
 
 class Subclassed(keras.Model):
@@ -85,7 +86,7 @@ if __name__ == "__main__":
     function = tf.function(lambda ids, mask: {"hidden": model(ids, mask)}, input_signature=told)
     tf2onnx.convert.from_function(function, input_signature=told, opset=17, output_path="model.onnx")
 '''
-JAX = '''
+JAX = """
 import equinox as eqx
 import flax.linen as nn
 import jax
@@ -160,7 +161,8 @@ def apply(p, mask, ids):
 
 
 def function():
-    return apply, {"words": jax.random.normal(jax.random.key(0), (50, 16)), "q": jax.random.normal(jax.random.key(1), (16, 16)) / 4}
+    words, q = (jax.random.normal(jax.random.key(rows), (rows, 16)) / 2 for rows in (50, 16))
+    return apply, {"words": words, "q": q}
 
 
 if __name__ == "__main__":
@@ -174,7 +176,7 @@ if __name__ == "__main__":
     }
     for name, call in calls.items():
         onnx.save(to_onnx(call, inputs=given, opset=18), f"{name}.onnx")
-'''
+"""
 
 
 @pytest.fixture(scope="module")

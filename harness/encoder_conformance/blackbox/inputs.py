@@ -22,8 +22,7 @@ _LONG = (300, 128, 64)
 _MASK_WORDS = ("mask", "padding", "valid")
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
-_FAR = 512.0
-_SEEN = 0.7
+_SEEN, _FAR = 0.7, 512.0
 """Of the keys, by each query, where a mask tells queries apart."""
 _FEW_ROWS = 64
 """Of a table: any numbers below are all of them, soon."""
@@ -66,7 +65,7 @@ class WholeCase:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What is asked: a size, the positions [B, S] that are hidden, and the factor of floating-point values.
+    """What is asked: a size, the positions [B, S] that are hidden, factor and offset of floating-point values.
     `by_query`: masks of each query, [B, S, S], hide other keys from each."""
 
     name: str
@@ -84,7 +83,12 @@ class _Shape:
     @property
     def kind(self) -> Kind:
         """One position by itself, and an item of padding alone, are no inputs of any user."""
-        if self.scale != 1.0 or self.offset or self.sequence == 1 or (self.hidden is not None and self.hidden.all(-1).any()):
+        if (
+            self.scale != 1.0
+            or self.offset
+            or self.sequence == 1
+            or (self.hidden is not None and self.hidden.all(-1).any())
+        ):
             return "out of range"
         return "padded" if self.is_padded else "ordinary"
 
@@ -130,8 +134,7 @@ class WholeInputs:
         return None if hidden is None else self._drawn(_Shape("padded", batch, sequence, hidden), sequence)
 
     def far_case(self) -> WholeCase | None:
-        """One whose values are far from zero beside how they spread, in which a variance as E[x²] − E[x]² is lost; None
-        for a file without values."""
+        """One in which a variance as E[x²] − E[x]² is lost; None for a file without values."""
         batch, sequence = self._fitting(*_WIDE)
         shape = _Shape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=_FAR)
         return self._drawn(shape, sequence) if self._values else None

@@ -68,7 +68,6 @@ class Source:
         answer = self.session.trace(Trace(**self._named, inputs=tuple(named), precision=precision), named)
         return answer if isinstance(answer, Failure) else TracedCall.of(answer[0].steps, answer[1])
 
-
     @property
     def how_given(self) -> str:
         """What was assumed of the inputs whose names are not its own; "" for none."""

@@ -34,7 +34,9 @@ def test_what_says_that_it_takes_numbers_is_given_no_integers() -> None:
 @pytest.mark.parametrize("arguments", ["ids mask", "ids mask position_ids"])
 def test_what_has_no_place_or_another_meaning_is_refused_with_both_lists(arguments: str) -> None:
     inputs = dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), IDS)
-    with pytest.raises(BadTarget, match=r"token_type_ids int64 \[2 axes\], and the source ids, mask.*is token_type_ids"):
+    with pytest.raises(
+        BadTarget, match=r"token_type_ids int64 \[2 axes\], and the source ids, mask.*is token_type_ids"
+    ):
         given_as(inputs, [Argument(name) for name in arguments.split()])
 
 

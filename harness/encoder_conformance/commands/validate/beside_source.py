@@ -40,17 +40,11 @@ def beside_source(
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             measured = rounding_of(subject, runs, made_from, own, logs, progress)
-            if not whole.verdicts and measured.rounding is None and not _is_faulty(subject):
-                why = "; ".join((problem.problem, *whole.why_not))
-                raise InputError(why, where=problem.where, hint=problem.hint) from None
-            answers = answers_of_runtimes(subject, runs, asking)
-
-            def compare(far: list[WholeCase]) -> WholeComparison:
-                return compare_whole((source, session), subject, runs, logs, progress, far)
-
-            is_alike = _is_as_its_source(answers, whole, subject, compare)
-            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem, as_source=is_alike)
-            return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+            if measured.rounding is None:
+                _require_compared(whole, subject, problem)
+            judged = _beside_unopened(made_from, subject, runs, asking, whole)
+            rounding, why_not = measured.rounding, measured.why_not
+            return replace(judged, unopened=problem.problem, rounding=rounding, not_rounded=why_not)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)
@@ -66,8 +60,32 @@ def beside_source(
         return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
 
 
+def _require_compared(whole: WholeComparison, subject: ExaminedFile, problem: InputError) -> None:
+    """Raises InputError where nothing can be said of the file: its source is not opened for this problem."""
+    if not whole.verdicts and not _is_faulty(subject):
+        why = "; ".join((problem.problem, *whole.why_not))
+        raise InputError(why, where=problem.where, hint=problem.hint) from None
+
+
+def _beside_unopened(
+    made_from: MadeFrom, subject: ExaminedFile, runs: list[RuntimeRun], asking: RuntimeAsking, whole: WholeComparison
+) -> ValidationEvidence:
+    """Beside a source whose stages cannot be read."""
+    answers = answers_of_runtimes(subject, runs, asking)
+
+    def compare(far: list[WholeCase]) -> WholeComparison:
+        source = made_from.request, made_from.session
+        return compare_whole(source, subject, runs, asking.logs, asking.progress, far)
+
+    is_alike = _is_as_its_source(answers, whole, subject, compare)
+    return ValidationEvidence(subject, answers, whole=whole, as_source=is_alike)
+
+
 def _is_as_its_source(
-    answers: Answers | None, whole: WholeComparison, subject: ExaminedFile, compare: Callable[[list[WholeCase]], WholeComparison]
+    answers: Answers | None,
+    whole: WholeComparison,
+    subject: ExaminedFile,
+    compare: Callable[[list[WholeCase]], WholeComparison],
 ) -> bool:
     """Whether what is out of line in the file is so in its source, which is not opened: it has the same outputs, also
     far from zero, where most that is out of line is. What is cut out of a file takes no values of the user's."""

@@ -190,7 +190,8 @@ class Held(dict[str, Any]):
         return self[found]
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        found = _alike(key, [*self]) if key not in [*self] else key
+        return dict.get(self, found, default)
 
     def __contains__(self, key: object) -> bool:
         try:

@@ -83,7 +83,7 @@ class WholeJax(WholeModule):
         return made
 
     def _array(self, value: Array) -> jax.Array:
-        """In the format of the parameters, what is of floating-point numbers."""
+        """[*shape], in the format of the parameters what is of floating-point numbers."""
         formats = (leaf.dtype for leaf in jax.tree.leaves(self._tree) if jnp.issubdtype(leaf.dtype, jnp.floating))
         format = next(formats, np.dtype("float32"))
         return jnp.asarray(value, None if value.dtype.kind in "iub" else format)

@@ -61,7 +61,7 @@ class WholeKeras(WholeModule):
         return self._layer(held, **named)
 
     def _tensor(self, value: Array) -> Any:
-        """In the format that it is called in, what is of floating-point numbers."""
+        """[*shape], in the format that it is called in what is of floating-point numbers."""
         format = self._layer.compute_dtype if self._precision == "own" else self._precision
         made = keras.ops.convert_to_tensor(value)
         return keras.ops.cast(made, format) if value.dtype.kind not in "iub" else made
@@ -76,6 +76,7 @@ def _kind(dtype: Any) -> str:
 
 
 def _other(value: Array, draw: np.random.Generator, roundoff: float) -> Array:
+    """A value [*shape], each of its numbers another by up to `roundoff` of itself; integers as they are."""
     if value.dtype.kind in "iub":
         return value
     noisy: Array = value * (1.0 + roundoff * draw.uniform(-1.0, 1.0, value.shape))
