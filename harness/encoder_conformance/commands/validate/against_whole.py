@@ -65,11 +65,8 @@ def compare_whole(
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
-    if problem := _unfit(found, cases[0], integers):
-        return WholeComparison(name, not_compared=(problem,))
-    if (own_run := opened_file(called, file, runs)) is not None:
-        settle_order(called, own_run, cases, found.widest)
-    if called.order and (problem := found.unfit(cases[0])):  # as it is given them from here on
+    problem = _unfit(found, cases[0], integers) or _unsettled(found, called, opened_file(called, file, runs), cases)
+    if problem:
         return WholeComparison(name, not_compared=(problem,))
     cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
@@ -96,6 +93,13 @@ def _unfit(measure: Measure, case: WholeCase, integers: str) -> Finding | None:
     if integers and (problem is None or problem.kind != "source-not-repeatable"):
         return noted("not-askable", integers)
     return problem
+
+
+def _unsettled(measure: Measure, source: Source, own: Source | None, cases: Sequence[WholeCase]) -> Finding | None:
+    """Has the source given what it is asked as which it comes nearest to the file; why it is no measure so."""
+    if own is not None:
+        settle_order(source, own, cases, measure.widest)
+    return measure.unfit(cases[0]) if source.order else None
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
