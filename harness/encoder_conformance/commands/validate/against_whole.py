@@ -65,8 +65,7 @@ def compare_whole(
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
-    problem = _unfit(found, cases[0], integers) or _unsettled(found, called, opened_file(called, file, runs), cases)
-    if problem:
+    if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
         return WholeComparison(name, not_compared=(problem,))
     cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
@@ -95,9 +94,11 @@ def _unfit(measure: Measure, case: WholeCase, integers: str) -> Finding | None:
     return problem
 
 
-def _unsettled(measure: Measure, source: Source, own: Source | None, cases: Sequence[WholeCase]) -> Finding | None:
+def _unsettled(
+    measure: Measure, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun], cases: Sequence[WholeCase]
+) -> Finding | None:
     """Has the source given what it is asked as which it comes nearest to the file; why it is no measure so."""
-    if own is not None:
+    if (own := opened_file(source, file, runs)) is not None:
         settle_order(source, own, cases, measure.widest)
     return measure.unfit(cases[0]) if source.order else None
 
