@@ -53,12 +53,13 @@ def test_a_switch_takes_no_array_but_by_its_name() -> None:
 
 def test_one_argument_holds_all() -> None:
     found = given_as({"input_ids": IDS, "attention_mask": IDS}, [Argument("batch")])
-    first, second = (each.fed({"input_ids": IDS, "attention_mask": IDS})["batch"] for each in found.orders())
+    first, second = (each.fed({"attention_mask": 1 - IDS, "input_ids": IDS})["batch"] for each in found.orders())
     assert isinstance(first, Held)
     assert first["ids"] is first.input_ids is IDS
     assert "labels" not in first
     assert first.get("labels") is None
     assert isinstance(second, tuple)
+    assert second[0] is IDS, "in the file's order, whatever that of the frame is"
 
 
 def test_a_module_of_any_names_is_given_those_of_the_file() -> None:

@@ -64,7 +64,8 @@ class GivenAs:
     def fed(self, tensors: Mapping[str, Array]) -> dict[str, Any]:
         """What the module is called with."""
         if self.holder:
-            return {self.holder: tuple(tensors.values()) if self.is_tuple else Held(tensors)}
+            held = Held({name: tensors[name] for name in self.arguments})  # in the file's order, which no frame keeps
+            return {self.holder: tuple(held.values()) if self.is_tuple else held}
         return {self.arguments[name]: value for name, value in tensors.items()}
 
 
