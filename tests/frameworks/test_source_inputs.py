@@ -147,7 +147,7 @@ def test_what_was_assumed_is_said(against: Callable) -> None:
 def test_a_file_that_is_right_in_no_order_is_wrong(against: Callable) -> None:
     status, result = against("plain.onnx", "Wrong")
     assert (status, result["whole"]["agrees"]) == (1, False)
-    assert notes(result) == [{"given": {"a1": "b", "b1": "a", "c1": "c"}, "in_order": ["a1", "b1", "c1"]}]
+    assert [each["in_order"] for each in notes(result)] == [["a1", "b1", "c1"]]
 
 
 def test_names_that_contradict_each_other_are_listed_and_nothing_is_compared(against: Callable) -> None:
