@@ -22,7 +22,7 @@ _LONG = (300, 128, 64)
 _MASK_WORDS = ("mask", "padding", "valid")
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
-_SEEN = 0.7
+_SEEN, _FAR = 0.7, 512.0
 """Of the keys, by each query, where a mask tells queries apart."""
 _FEW_ROWS = 64
 """Of a table: any numbers below are all of them, soon."""
@@ -65,7 +65,7 @@ class WholeCase:
 
 @dataclass(frozen=True)
 class _Shape:
-    """What is asked: a size, the positions [B, S] that are hidden, and the factor of floating-point values.
+    """What is asked: a size, the positions [B, S] that are hidden, factor and offset of floating-point values.
     `by_query`: masks of each query, [B, S, S], hide other keys from each."""
 
     name: str
@@ -74,6 +74,7 @@ class _Shape:
     hidden: Bools | None = None
     scale: float = 1.0
     by_query: bool = False
+    offset: float = 0.0
 
     @property
     def is_padded(self) -> bool:
@@ -82,7 +83,12 @@ class _Shape:
     @property
     def kind(self) -> Kind:
         """One position by itself, and an item of padding alone, are no inputs of any user."""
-        if self.scale != 1.0 or self.sequence == 1 or (self.hidden is not None and self.hidden.all(-1).any()):
+        if (
+            self.scale != 1.0
+            or self.offset
+            or self.sequence == 1
+            or (self.hidden is not None and self.hidden.all(-1).any())
+        ):
             return "out of range"
         return "padded" if self.is_padded else "ordinary"
 
@@ -126,6 +132,12 @@ class WholeInputs:
         batch, sequence = self._fitting(*_MASKED)
         hidden = next((each for _, each in _hidden(batch, sequence)), None) if sequence > 1 else None
         return None if hidden is None else self._drawn(_Shape("padded", batch, sequence, hidden), sequence)
+
+    def far_case(self) -> WholeCase | None:
+        """One in which a variance as E[x²] − E[x]² is lost; None for a file without values."""
+        batch, sequence = self._fitting(*_WIDE)
+        shape = _Shape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=_FAR)
+        return self._drawn(shape, sequence) if self._values else None
 
     def rows_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[str, int, int]]:
         """An input of ids of which these cases give not every one: how many they do, where nothing hides it, and how
@@ -312,7 +324,7 @@ class WholeInputs:
             visible = _of_each_query(asked, rng) if by_query else self._visible(asked)
             return _mask(visible, shape, kind, self.meaning.get(port.name) or _meaning_of(port))
         if port.dtype in FORMATS:
-            return np.asarray(rng.standard_normal(shape) * asked.scale).astype(kind)
+            return np.asarray(asked.offset + rng.standard_normal(shape) * asked.scale).astype(kind)
         if self._is_length(port):
             return np.broadcast_to(self._visible(asked).sum(-1), shape).astype(kind)
         if self._is_position(port):

@@ -19,6 +19,7 @@ from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.messages import Call, Precision, Trace
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName
+from encoder_conformance.spec.words import listed
 from encoder_conformance.subjects.subject import SubjectRequest
 from encoder_conformance.worker.failure import Failure
 from encoder_conformance.worker.session import Session
@@ -37,6 +38,10 @@ class Source:
         is_file = request.target.endswith(".onnx")
         self._named = {"target": path} if is_file else {"target": request.target, **named}
         self.given: dict[str, str] = {}
+        self.in_order: tuple[str, ...] = ()
+        """The inputs of which nothing but their order says which arguments they are."""
+        self.order: dict[str, str] = {}
+        """Input → the argument that it is given as, where that was found out."""
         self.left: tuple[str, ...] = ()
         """The arguments that the last call that was answered left at their defaults."""
 
@@ -45,20 +50,34 @@ class Source:
     ) -> Outputs | Failure:
         """`kept`: whether the copy that answers is kept in the worker for the next call."""
         roundoff = FORMATS[self.held].roundoff
-        asked = Call(**self._named, inputs=tuple(inputs), precision=precision, seed=seed, roundoff=roundoff, kept=kept)
-        answer = self.session.call(asked, dict(inputs))
+        named = {self.order.get(name, name): value for name, value in inputs.items()}
+        asked = Call(**self._named, inputs=tuple(named), precision=precision, seed=seed, roundoff=roundoff, kept=kept)
+        answer = self.session.call(asked, named)
         if isinstance(answer, Failure):
             return answer
         called, tensors = answer
-        self.given = {name: argument for name, argument in called.given.items() if name != argument}
+        given = {name: called.given.get(self.order.get(name, name), name) for name in inputs}
+        self.given = {name: argument for name, argument in given.items() if name != argument}
+        self.in_order = self.in_order or called.in_order
         self.left = called.left
         return {name: tensors[name] for name in called.outputs}
 
     def traced(self, inputs: Outputs, precision: Precision) -> TracedCall | Failure:
         """What it computes inside."""
-        asked = Trace(**self._named, inputs=tuple(inputs), precision=precision)
-        answer = self.session.trace(asked, dict(inputs))
+        named = {self.order.get(name, name): value for name, value in inputs.items()}
+        answer = self.session.trace(Trace(**self._named, inputs=tuple(named), precision=precision), named)
         return answer if isinstance(answer, Failure) else TracedCall.of(answer[0].steps, answer[1])
+
+    @property
+    def how_given(self) -> str:
+        """What was assumed of the inputs whose names are not its own; "" for none."""
+        if not self.given:
+            return ""
+        said = ", ".join(f"{name!r} as {argument}" for name, argument in self.given.items())
+        if self.order:
+            return f"{said}: no name says which they are, and so its outputs are the nearest to the file's"
+        by_order = listed([repr(name) for name in self.in_order]) if self.in_order else ""
+        return f"{said}: by what their names say" + (f", and {by_order} in order" if by_order else "")
 
 
 @dataclass(frozen=True)

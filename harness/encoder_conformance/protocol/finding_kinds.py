@@ -251,7 +251,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "output-differs": "an output is not that of the source",
     "output-shape-differs": "an output has another shape in each",
     "output-unpaired": "an output has no counterpart in the other",
-    "inputs-given-by-order": "inputs were given in order, since their names differ",
+    "inputs-given-by-order": "inputs were given by what their names say, or in order, since the names differ",
     "input-guessed": "what an input takes was guessed",
     "mask-not-given": "a mask was not given, since its shape is not known at every size",
     "first-step-apart": "the first step that is none of the other's",

@@ -338,10 +338,11 @@ class Traced(Answer):
 class Called(Answer):
     """The answer to `call`: the names of the outputs, in order, whose tensors are in the frame.
 
-    `given`: input → the argument that it was given as, where that has another name. `left`: the arguments that were
-    left at their defaults.
+    `given`: input → the argument that it was given as, where that has another name. `in_order`: the inputs of which
+    nothing but their order says so. `left`: the arguments that were left at their defaults.
     """
 
     outputs: tuple[str, ...]
     given: dict[str, str] = Field(default_factory=dict)
+    in_order: tuple[str, ...] = ()
     left: tuple[str, ...] = ()

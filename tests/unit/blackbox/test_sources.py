@@ -157,6 +157,20 @@ def test_a_runtime_that_does_not_run_a_file_of_no_known_layer_is_told(
     assert evidence.wrong_runtimes == wrong
 
 
+@pytest.mark.parametrize(("others", "wrong"), [(X, ("onnxruntime disable",)), (X + 1, ())])
+def test_a_runtime_that_alone_is_apart_is_what_is_wrong(others: np.ndarray, wrong: tuple[str, ...]) -> None:
+    """Though it follows files to the letter: a wrong file has no right output in another."""
+    alone = RuntimeRun("onnxruntime", "disable", None)  # type: ignore[arg-type]
+    right = RuntimeRun("reference", "", None)  # type: ignore[arg-type]
+    expected = [ExpectedOutputs(each, {"y": X}, {"y": 1e-6}) for each in CASES]
+    files = [(alone, {name: {"y": X + 1} for name in NAMES}), (right, {name: {"y": others} for name in NAMES})]
+    whole = compared("source.py:made", expected, files, [])
+    examined = ExaminedFile(None, FileDescription(findings=()), {})  # type: ignore[arg-type]
+    assert alone.is_literal
+    assert right.is_literal
+    assert ValidationEvidence(examined, None, whole=whole).wrong_runtimes == wrong
+
+
 def _beside(whole: WholeComparison) -> Any:
     class Evidence:
         pass

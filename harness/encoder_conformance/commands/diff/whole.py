@@ -189,9 +189,9 @@ def _problem(each: ExpectedOutputs, output: str, problem: str, kind: FindingKind
 
 def _notes(two: Source, measure: Measure, left_out: Sequence[str]) -> Iterator[Finding]:
     """How B was given what A takes, and what was not compared."""
-    if two.given:
-        said = ", ".join(f"{name!r} as {argument}" for name, argument in two.given.items())
-        yield noted("inputs-given-by-order", f"B was given {said}, in order: their names differ", given=two.given)
+    if said := two.how_given:
+        about = {"given": two.given, "in_order": two.in_order}
+        yield noted("inputs-given-by-order", f"B was given {said}", **about)
     if measure.widest != "float64":
         yield noted("no-float64", "B was compared in float32: it has no float64, or no numbers in it", side="B")
     for name in left_out:

@@ -19,10 +19,11 @@ from encoder_conformance.blackbox.comparing import (
 from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
+from encoder_conformance.blackbox.order_of_inputs import settle_order
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
-from encoder_conformance.commands.validate.where_apart import first_step_apart, mask_missing, masks_apart
+from encoder_conformance.commands.validate.where_apart import first_step_apart, mask_missing, masks_apart, opened_file
 from encoder_conformance.commands.validate.whole import WholeComparison, WholeVerdict
 from encoder_conformance.implementation.interpreter import Ready
 from encoder_conformance.platform.progress import Progress
@@ -64,7 +65,7 @@ def compare_whole(
     called, inputs = Source(request, session, held), WholeInputs.of(description)
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
-    if problem := _unfit(found, cases[0], integers):
+    if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
         return WholeComparison(name, not_compared=(problem,))
     cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
     progress.step("is it the same twice")
@@ -91,6 +92,15 @@ def _unfit(measure: Measure, case: WholeCase, integers: str) -> Finding | None:
     if integers and (problem is None or problem.kind != "source-not-repeatable"):
         return noted("not-askable", integers)
     return problem
+
+
+def _unsettled(
+    measure: Measure, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun], cases: Sequence[WholeCase]
+) -> Finding | None:
+    """Has the source given what it is asked as which it comes nearest to the file; why it is no measure so."""
+    if (own := opened_file(source, file, runs)) is not None:
+        settle_order(source, own, cases, measure.widest)
+    return measure.unfit(cases[0]) if source.order else None
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
@@ -122,10 +132,9 @@ def is_large(description: FileDescription, times: int = 1) -> bool:
 
 def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: WholeInputs) -> Iterator[Finding]:
     """What was guessed of the inputs, what the source is no measure for, and what was not asked of either."""
-    if source.given:
-        said = ", ".join(f"{name!r} as {argument}" for name, argument in source.given.items())
-        message = f"the source was given {said}, in order: their names are not the file's"
-        yield noted("inputs-given-by-order", message, given=source.given)
+    if said := source.how_given:
+        about = {"given": source.given, "in_order": source.in_order}
+        yield noted("inputs-given-by-order", f"the source was given {said}", **about)
     if measure.widest != "float64":
         yield noted("no-float64", "the source was compared in float32: it has no float64, or no numbers in it")
     for name, count, rows in inputs.rows_asked(whole.cases):

@@ -1,15 +1,15 @@
 """A file beside its source: what is measured of the two, and what a source that was not opened leaves."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from encoder_conformance.blackbox.inputs import WholeCase
+from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.commands.validate.against import asked_alike, compared, opened
 from encoder_conformance.commands.validate.against_saved import compare_saved, saved
 from encoder_conformance.commands.validate.against_whole import compare_whole
 from encoder_conformance.commands.validate.asking import RuntimeAsking, answers_of_runtimes
-from encoder_conformance.commands.validate.evidence import ExaminedFile, ValidationEvidence
+from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile, ValidationEvidence
 from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.same_choice import same_choice
@@ -40,12 +40,11 @@ def beside_source(
             held, origin = entered.enter_context(opened(source, subject, session, progress))
         except InputError as problem:
             measured = rounding_of(subject, runs, made_from, own, logs, progress)
-            if not whole.verdicts and measured.rounding is None and not _is_faulty(subject):
-                why = "; ".join((problem.problem, *whole.why_not))
-                raise InputError(why, where=problem.where, hint=problem.hint) from None
-            answers = answers_of_runtimes(subject, runs, asking)
-            judged = ValidationEvidence(subject, answers, whole=whole, unopened=problem.problem)
-            return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+            if measured.rounding is None:
+                _require_compared(whole, subject, problem)
+            judged = _beside_unopened(made_from, subject, runs, asking, whole)
+            rounding, why_not = measured.rounding, measured.why_not
+            return replace(judged, unopened=problem.problem, rounding=rounding, not_rounded=why_not)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)
@@ -59,6 +58,41 @@ def beside_source(
         judged = ValidationEvidence(held, answers, origin, whole=whole)
         judged = _compared(judged, origin, progress, states=_is_stated(subject))
         return replace(judged, rounding=measured.rounding, not_rounded=measured.why_not)
+
+
+def _require_compared(whole: WholeComparison, subject: ExaminedFile, problem: InputError) -> None:
+    """Raises InputError where nothing can be said of the file: its source is not opened for this problem."""
+    if not whole.verdicts and not _is_faulty(subject):
+        why = "; ".join((problem.problem, *whole.why_not))
+        raise InputError(why, where=problem.where, hint=problem.hint) from None
+
+
+def _beside_unopened(
+    made_from: MadeFrom, subject: ExaminedFile, runs: list[RuntimeRun], asking: RuntimeAsking, whole: WholeComparison
+) -> ValidationEvidence:
+    """Beside a source whose stages cannot be read."""
+    answers = answers_of_runtimes(subject, runs, asking)
+
+    def compare(far: list[WholeCase]) -> WholeComparison:
+        source = made_from.request, made_from.session
+        return compare_whole(source, subject, runs, asking.logs, asking.progress, far)
+
+    is_alike = _is_as_its_source(answers, whole, subject, compare)
+    return ValidationEvidence(subject, answers, whole=whole, as_source=is_alike)
+
+
+def _is_as_its_source(
+    answers: Answers | None,
+    whole: WholeComparison,
+    subject: ExaminedFile,
+    compare: Callable[[list[WholeCase]], WholeComparison],
+) -> bool:
+    """Whether what is out of line in the file is so in its source, which is not opened: it has the same outputs, also
+    far from zero, where most that is out of line is. What is cut out of a file takes no values of the user's."""
+    if answers is None or not whole.agrees or all(run.conforms for run in answers.working):
+        return False
+    far = WholeInputs.of(subject.description).far_case()
+    return far is None or compare([far]).agrees
 
 
 def _is_stated(subject: ExaminedFile) -> bool:

@@ -191,6 +191,7 @@ class ValidationEvidence:
     """`answers` is None where the file cannot be judged as a layer. `compared`: what the file and its `source` both
     answered. `whole`: both from the first input to the last output; None: no source was named. `unopened`: why the
     source was not compared stage by stage. `rounding`: of a file of integers, `not_rounded` why it was not measured.
+    `as_source`: its numbers are those of a source that is not opened, also where its values are far from zero.
     `choice`: that both are right but for a choice that a layer has no key for, and were judged as that."""
 
     subject: ExaminedFile
@@ -202,6 +203,7 @@ class ValidationEvidence:
     rounding: Rounding | None = None
     not_rounded: str = ""
     choice: PhaseFinding | None = None
+    as_source: bool = False
 
     @property
     def description(self) -> FileDescription:
@@ -210,8 +212,8 @@ class ValidationEvidence:
     @property
     def wrong_runtimes(self) -> tuple[str, ...]:
         """The runs that are wrong with a right file: some that follows it to the letter conforms in every check, and
-        none of these is out of line. Such a run that does not load the file, or raises where another answers, says
-        nothing of it."""
+        none of these is out of line; or one of these has the outputs of its source too, whatever another has. Such a
+        run that does not load the file, or raises where another answers, says nothing of it."""
         if self.answers is None and self.whole is not None:
             failed = [run.name for run, why in self.whole.failures if not run.lacks_operators_of(self.description, why)]
             return (*self.whole.wrong_runs, *failed) if self.whole.is_right else ()
@@ -221,6 +223,11 @@ class ValidationEvidence:
             run for run in self.answers.of_the_file if run.answers and not run.lacks_operators_of(self.description)
         ]
         literal = [run for run in asked if run.is_literal and run.is_working and not run.raises_alone]
+        if self.whole is not None and self.whole.is_right:
+            apart = {each.run.name for each in self.whole.apart}
+            if not any(run.conforms and run.name not in apart for run in literal):
+                return self.whole.wrong_runs
+            return tuple(run.name for run in asked if run.name in apart or not (run.is_working and run.conforms))
         if not literal or not all(run.conforms for run in literal):
             return ()
         return tuple(run.name for run in asked if run not in literal and not (run.is_working and run.conforms))

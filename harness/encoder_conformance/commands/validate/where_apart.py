@@ -21,7 +21,7 @@ def masks_apart(
     whole: WholeComparison, source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun], inputs: WholeInputs
 ) -> Iterator[Finding]:
     """The masks that one of the two reads, and the other does not, where they are apart with padding."""
-    case, own = _padded_apart(whole), _opened(source, file, runs)
+    case, own = _padded_apart(whole), opened_file(source, file, runs)
     if case is None or own is None:
         return
     others = inputs.unmasked(case)
@@ -59,7 +59,7 @@ def _unread(name: str, which: str, source: str, case: str) -> Finding:
     return noted("mask-ignored", message, **about).model_copy(update={"hint": hint})
 
 
-def _opened(source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> Source | None:
+def opened_file(source: Source, file: ExaminedFile, runs: Sequence[RuntimeRun]) -> Source | None:
     """The file as it is, in the worker that has it."""
     session = next((run.session for run in runs if run.session is not None), None)
     return None if session is None else Source(SubjectRequest(str(file.request.model.absolute())), session, source.held)
@@ -76,7 +76,7 @@ def first_step_apart(
 ) -> Finding | None:
     """Where the file leaves its source, by the values of both inside: of a large file, in the smallest case."""
     off = [each for each in whole.apart if each.run.name not in whole.wrong_runs]
-    own = _opened(source, file, runs)
+    own = opened_file(source, file, runs)
     if not off or own is None:
         return None
     worst = max(off, key=lambda each: each.rms or 0.0).case

@@ -68,14 +68,15 @@ class WholeComparison:
 
     @property
     def wrong_runs(self) -> tuple[str, ...]:
-        """The runs that are wrong with a right file: those that follow it to the letter are never apart."""
+        """The runs that are wrong with a right file: another that follows it to the letter is nowhere apart."""
         return tuple(dict.fromkeys(each.run.name for each in self.apart)) if self.is_right else ()
 
     @property
     def is_right(self) -> bool:
-        """Whether a run that follows the file to the letter was asked, and none of these is apart."""
-        literal = [each for each in self.verdicts if each.run.is_literal]
-        return bool(literal) and all(each.agrees for each in literal)
+        """Whether a run that follows the file to the letter is nowhere apart: what is wrong in the file is wrong in
+        all, and no wrong file has a right output by chance."""
+        literal = {each.run.name for each in self.verdicts if each.run.is_literal}
+        return bool(literal - {each.run.name for each in self.apart})
 
     @property
     def agrees(self) -> bool:

@@ -25,6 +25,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget, last_fra
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.given_as import GivenAs
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap
@@ -34,6 +35,7 @@ from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.module_target.writing import adapter_source
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.layer import Layer
 
 PROGRAM = "adapter.py"
@@ -57,6 +59,7 @@ class ModuleTarget(ModuleAdapter):
         self.refused: list[tuple[Any, BadTarget]] = []
         self.variant = ""
         self.whole: tuple[str | None, WholeModule] | None = None
+        self.given: dict[tuple[str | None, ...], GivenAs] = {}
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
     def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Sendable]:
@@ -186,39 +189,45 @@ class ModuleTarget(ModuleAdapter):
         if self.opened is None or self.opened[0] != key:
             supposing = message.get("supposing", False)
             made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing=supposing)
-            self.opened, self.parts, self.whole = (key, made), made.framework.parts(made.module), None
+            self.opened, self.parts = (key, made), made.framework.parts(made.module)
+            self.whole, self.given = None, {}
         return self.opened[1]
 
     def called(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """The outputs of the whole module, or of the part that is named."""
-        whole, given = self.whole_given(message)
-        left = [name for name in whole.names if name not in given.values()]
+        whole, given = self.whole_given(message, tensors)
         copied = whole.disturbed(message["precision"], message["seed"], message["roundoff"])
-        answer = copied.outputs({given[name]: value for name, value in tensors.items()})
+        given, answer = _answered(copied, given, tensors)
+        self.given[message["at"], *tensors] = given
+        taken = {*given.arguments.values(), given.holder}
+        left = [each.name for each in whole.taken if each.name not in taken]
         if not message["kept"]:
             del whole, copied
             self.whole = None
             give_freed_memory_back()
-        return {"outputs": list(answer), "given": given, "left": left}, answer
+        said = {"given": dict(given.arguments), "in_order": list(given.in_order), "left": left}
+        return {"outputs": list(answer), **said}, answer
 
     def traced(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
         """What it computes inside, step by step. The copy that shows it is not kept."""
-        whole, given = self.whole_given(message)
+        whole, given = self.whole_given(message, tensors)
         copied = whole.disturbed(message["precision"], None, 0.0)
-        steps, values = copied.steps({given[name]: value for name, value in tensors.items()})
+        steps, values = copied.steps(given.fed(tensors))
         del whole, copied
         self.whole = None
         give_freed_memory_back()
         return {"steps": [step.model_dump(mode="json") for step in steps]}, values
 
-    def whole_given(self, message: dict[str, Any]) -> tuple[WholeModule, dict[str, str]]:
-        """The whole module, or its part, and input → argument. Raises ValueError for what names none."""
+    def whole_given(self, message: dict[str, Any], tensors: Tensors) -> tuple[WholeModule, GivenAs]:
+        """The whole module, or its part, and which argument each input is: as in the last call that was answered, if
+        nothing but their order says so. Raises ValueError for what names none."""
         try:
             framework, module, _ = self.loaded_target(message)
             if self.whole is None or self.whole[0] != message["at"]:
                 self.whole = message["at"], framework.whole(at(framework.tree, module, message["at"]))
             whole = self.whole[1]
-            given = whole.arguments(message["inputs"])
+            ordered = {name: tensors[name] for name in message["inputs"]}
+            given = self.given.get((message["at"], *tensors)) or whole.given_as(ordered)
         except BadTarget as error:
             raise ValueError(f"{error.problem} ({error.hint})" if error.hint else error.problem) from None
         return whole, given
@@ -231,6 +240,19 @@ class ModuleTarget(ModuleAdapter):
         module.seeded = False
         found.map.load(module, parameters)
         return found.framework.in_form(module, self.variant) if self.variant else module, found.map
+
+
+def _answered(whole: WholeModule, given: GivenAs, tensors: Tensors) -> tuple[GivenAs, dict[str, Array]]:
+    """What a module answers, in the first order of its arguments that it does not refuse. Raises what it raises in the
+    order that was likeliest."""
+    first: Exception | None = None
+    for order in given.orders():
+        try:
+            return order, whole.outputs(order.fed(tensors))
+        except Exception as error:  # whatever a module does with what is not its own
+            first = first or error
+    assert first is not None
+    raise first
 
 
 if __name__ == "__main__":

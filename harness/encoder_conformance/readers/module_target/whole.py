@@ -1,22 +1,23 @@
 """A whole module as a function of named inputs: an encoder from ids, a layer, a pooled model; whatever is in it."""
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.steps import TracedStep
-from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.given_as import Argument, GivenAs, given_as
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.spec.axes import Array
 
 
 class WholeModule(ABC):
-    """`names`: of the arguments that may take an array, in order."""
+    """`taken`: the arguments that may take an array, in order; `free`: whether it takes any other name too."""
 
-    names: Sequence[str]
+    taken: Sequence[Argument]
+    free: bool = False
     _last: "tuple[tuple[str, int | None, float], WholeModule] | None" = None
 
     def disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeModule":
@@ -37,29 +38,17 @@ class WholeModule(ABC):
         """A new copy, as `disturbed` says."""
 
     @abstractmethod
-    def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
-        """Argument → array to output → array, in the order in which they are returned."""
+    def outputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """Argument → array, or several in one, to output → array, in the order in which they are returned."""
 
-    def steps(self, given: Mapping[str, Array]) -> tuple[list[TracedStep], dict[str, Array]]:
+    def steps(self, given: Mapping[str, Any]) -> tuple[list[TracedStep], dict[str, Array]]:
         """What it computes inside, and the values of floating-point numbers by the number of their step. Raises
         RuntimeError where that cannot be seen."""
         raise RuntimeError("what it computes inside cannot be seen")
 
-    def arguments(self, inputs: Sequence[str]) -> dict[str, str]:
-        """Input → the argument that it is: the one of its name, else the next that no input has the name of.
-
-        Raises BadTarget where there are more inputs than arguments.
-        """
-        plain = {re.sub(r"\W", "_", name): name for name in inputs}
-        named = {plain[name]: name for name in self.names if name in plain}
-        left = [name for name in self.names if name not in named.values()]
-        others = [name for name in inputs if name not in named]
-        if len(others) > len(left):
-            raise BadTarget(
-                f"the file takes {', '.join(inputs)}, and the source {', '.join(self.names) or 'nothing'}",
-                "name the part that was exported (--at), or give both the same inputs",
-            )
-        return {**named, **dict(zip(others, left, strict=False))}
+    def given_as(self, inputs: Mapping[str, Array]) -> GivenAs:
+        """Which argument each input is. Raises BadTarget where that is not known."""
+        return given_as(inputs, self.taken, free=self.free)
 
 
 class WholeLayer(WholeModule):
@@ -67,7 +56,8 @@ class WholeLayer(WholeModule):
 
     def __init__(self, live: LiveModule) -> None:
         self._live = live
-        self.names = (live.signature.x, *live.signature.masks, *live.signature.arrays)
+        names = (live.signature.x, *live.signature.masks, *live.signature.arrays)
+        self.taken = [Argument(name, needed=name == live.signature.x) for name in names]
 
     def _disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeLayer":
         """A copy. Such a layer is held in float32, and that is "own" here."""
@@ -78,7 +68,7 @@ class WholeLayer(WholeModule):
             copied.assign((flat * (1.0 + roundoff * drawn)).astype(flat.dtype))
         return WholeLayer(copied)
 
-    def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
+    def outputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """The one output. x in the format of the parameters."""
         feeds = dict(given)
         x = feeds.pop(self._live.signature.x).astype(self._live.flat().dtype)

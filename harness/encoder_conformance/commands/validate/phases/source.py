@@ -1,9 +1,10 @@
 """Phase `source`: the file against what it was made from: the same input to both, and what the export changed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.validate.evidence import Assessment, Compared, ValidationEvidence
+from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.protocol.description import FileDescription
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PhaseFinding, Severity
@@ -49,8 +50,11 @@ def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> 
 def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
-    Only where everything that both answered is the same, stages too, and only of the run that was compared.
+    Only where everything that both answered is the same, stages too, and only of the run that was compared; or where a
+    source whose stages cannot be read has the same outputs.
     """
+    if evidence.as_source and evidence.whole is not None:
+        return _of_both(evidence.whole, findings)
     compared, run = evidence.compared, evidence.answers.first_working if evidence.answers else None
     same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
     if evidence.source is None or run is None or not same or not any(all(each.off) for each in compared):
@@ -61,6 +65,17 @@ def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> l
         if finding.severity == "error" and finding.out_of_line and run.name in finding.runtimes
         else finding
         for finding in findings
+    ]
+
+
+def _of_both(whole: WholeComparison, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which numbers that are out of line are warnings: no call of the source gives others."""
+    hint = f"{whole.source} gives the same wherever both were asked, end to end: it is not the export that made it so"
+    return [
+        each.model_copy(update={"severity": "warning", "hint": hint})
+        if each.severity == "error" and each.out_of_line
+        else each
+        for each in findings
     ]
 
 
@@ -166,7 +181,7 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
         apart = each.first_apart
         if apart is not None and (each.check == "stages" or each.case.id not in stages):
             shared[apart.tensor, each.off].append(each)
-    for (tensor, off), cases in shared.items():
+    for (tensor, off), cases in _of_one_cause(shared).items():
         worst = max(cases, key=lambda each: (each.first_apart.rms or 0.0) if each.first_apart else 0.0).first_apart
         assert worst is not None
         names = ", ".join(dict.fromkeys(each.case.situation.situation for each in cases))
@@ -178,6 +193,17 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
         message = f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}"
         about = {"tensor": tensor, "rms": worst.rms, "max": worst.max, "file_is_off": off[0], "source_is_off": off[1]}
         yield _finding(severity, "differs-from-source", message, hint, **about, cases=[each.case.id for each in cases])
+
+
+_Shared = Mapping[tuple[str, tuple[bool, bool]], Sequence[Compared]]
+"""(Tensor, whether the file and the source are off) → the cases that differ from it on."""
+
+
+def _of_one_cause(shared: _Shared) -> _Shared:
+    """Without the cases in which both are off, where the file alone is off in others: it is what is wrong in those, and
+    that the source is lost there too, as far from zero, is no second fault."""
+    alone = any(off == (True, False) for _, off in shared)
+    return {key: cases for key, cases in shared.items() if not (alone and key[1] == (True, True))}
 
 
 def _finding(severity: Severity, kind: FindingKind, message: str, hint: str = "", **about: object) -> PhaseFinding:

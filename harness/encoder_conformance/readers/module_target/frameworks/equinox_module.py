@@ -1,5 +1,6 @@
 """Equinox: eqx.Module, of one item or of a batch."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,9 @@ class _Equinox(JaxFramework):
 
     def wrappers(self, module: eqx.Module) -> tuple[str, ...]:
         return ("equinox.filter_jit",) if _inside(module) is not module else ()
+
+    def call_of(self, module: eqx.Module) -> tuple[Callable[..., Any], int]:
+        return type(_inside(module)).__call__, 1
 
     def live(self, module: eqx.Module) -> LiveModule:
         """Of a call that was compiled the module in it: whatever is on JAX is asked compiled."""

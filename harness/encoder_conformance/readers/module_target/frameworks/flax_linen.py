@@ -125,6 +125,9 @@ class _Linen(JaxFramework):
         signature = _call_of(unbound)
         return unbound, _initialised(unbound, with_told(signature, told(signature.x)))
 
+    def call_of(self, module: Any) -> tuple[Callable[..., Any], int]:
+        return _split(module)[0].__call__, 0
+
     def live(self, module: Any) -> LiveModule:
         unbound, variables = _split(module)
         kind, signature = type(unbound), _call_of(unbound)

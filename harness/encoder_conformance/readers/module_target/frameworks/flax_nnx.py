@@ -32,6 +32,9 @@ class _Nnx(JaxFramework):
     def parts(self, module: Any) -> PartsOfModule:
         return super().parts(_inside(module))
 
+    def call_of(self, module: Any) -> tuple[Callable[..., Any], int]:
+        return _inside(module).__call__, 0
+
     def live(self, module: Any) -> LiveModule:
         """Of a compiled module the one in it: whatever is on JAX is asked compiled."""
         given_in, module = self.wrappers(module), _inside(module)

@@ -2,7 +2,7 @@
 
 import random
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,8 +12,11 @@ import numpy as np
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
+from encoder_conformance.readers.module_target.frameworks.jax_tree import JaxModule
 from encoder_conformance.readers.module_target.frameworks.jax_variants import in_form
+from encoder_conformance.readers.module_target.frameworks.jax_whole import WholeJax
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.whole import WholeModule
 
 
 class JaxFramework(ModuleFramework):
@@ -37,6 +40,15 @@ class JaxFramework(ModuleFramework):
     @abstractmethod
     def arrays(self, module: Any) -> Any:
         """A tree of its arrays."""
+
+    def whole(self, module: Any) -> WholeModule:
+        live, (forward, skipped) = self.live(module), self.call_of(module)
+        assert isinstance(live, JaxModule)
+        return WholeJax(live.of, forward, skipped)
+
+    @abstractmethod
+    def call_of(self, module: Any) -> tuple[Callable[..., Any], int]:
+        """What has the signature of a call, and how many of its arguments stand before the inputs."""
 
     def in_form(self, module: LiveModule, word: str) -> LiveModule:
         return in_form(module, word)

@@ -36,6 +36,9 @@ class _Function(JaxFramework):
     def arrays(self, module: tuple[Callable[..., Any], Any]) -> Any:
         return module[1]
 
+    def call_of(self, module: tuple[Callable[..., Any], Any]) -> tuple[Callable[..., Any], int]:
+        return module[0], 1
+
     def live(self, module: tuple[Callable[..., Any], Any]) -> LiveModule:
         function, parameters = module
         name = getattr(function, "__qualname__", type(function).__name__)

@@ -3,7 +3,7 @@
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from traceback import extract_stack
@@ -24,11 +24,14 @@ from encoder_conformance.readers.module_target.frameworks.keras_built import ARR
 from encoder_conformance.readers.module_target.frameworks.keras_draws import THEIRS, drawn_at
 from encoder_conformance.readers.module_target.frameworks.keras_inputs import WithEveryInput, opened
 from encoder_conformance.readers.module_target.frameworks.keras_names import attributes_of, never_built
+from encoder_conformance.readers.module_target.frameworks.keras_policy import eagerly, in_policy
+from encoder_conformance.readers.module_target.frameworks.keras_whole import WholeKeras, is_functional
 from encoder_conformance.readers.module_target.live import Feeds, HeldModule, LiveModule, Seen, Signature, joined
 from encoder_conformance.readers.module_target.parts import Tree, calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
 from encoder_conformance.readers.module_target.returned import leaves, like_x
 from encoder_conformance.readers.module_target.supplies import ToldOf
+from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
@@ -163,7 +166,7 @@ class KerasModule(HeldModule):
     ) -> Any:
         """The output, in the shape of x, for these values of its weights. `then` is told of the scope of the call."""
         tensors = {name: keras.ops.convert_to_tensor(value) for name, value in feeds.items()}
-        x, wide = tensors.pop("x"), nullcontext() if self._by_policy else _in_float32(self.layer)
+        x, wide = tensors.pop("x"), nullcontext() if self._by_policy else in_policy(self.layer, "float32")
         held = [*zip(self._weights, values, strict=True), *self._next_seeds()]
         with wide, _eagerly(self.layer), keras.StatelessScope(held) as scope:
             answer = self._called(x, tensors)
@@ -277,39 +280,8 @@ def _compiled_as(layer: Any) -> tuple[str, ...]:
     return (f"tf.function{how}",) if functions else ()
 
 
-@contextmanager
-def _eagerly(layer: Any) -> Generator[None]:
-    """No function of TensorFlow is called compiled: it would keep the values that it was compiled with."""
-    if not _compiled_as(layer) or keras.backend.backend() != "tensorflow":
-        yield
-        return
-    import tensorflow as tf
-
-    before = tf.config.functions_run_eagerly()
-    tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
-
-
-@contextmanager
-def _in_float32(layer: Any) -> Generator[None]:
-    """All parts of a layer compute in float32, and none of its weights is rounded to the format that it has."""
-    parts = [each for _, each in walk(FRAMEWORK.tree, layer) if each.compute_dtype != "float32"]
-    narrow = [each for each in layer.weights if each.dtype in ("bfloat16", "float16")]
-    before, formats = [each.dtype_policy for each in parts], [each.dtype for each in narrow]
-    try:
-        for each in parts:
-            each.dtype_policy = "float32"
-        for weight in narrow:  # a scope without state gives each the format that its variable says
-            weight._dtype = "float32"
-        yield
-    finally:
-        for each, policy in zip(parts, before, strict=True):
-            each.dtype_policy = policy
-        for weight, format in zip(narrow, formats, strict=True):
-            weight._dtype = format
+def _eagerly(layer: Any) -> AbstractContextManager[None]:
+    return eagerly() if _compiled_as(layer) else nullcontext()
 
 
 class _KerasTree:
@@ -348,17 +320,23 @@ class _Keras(ModuleFramework):
             raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])
 
     def built(self, module: Any, told: ToldOf) -> Any:
-        if not _is_functional(module):
+        if not is_functional(module):
             build(module, told)
         return module
 
     def live(self, module: Any) -> LiveModule:
-        if _is_functional(module):
+        if is_functional(module):
             return self._functional(module)
         if module.name.startswith("_"):  # a class' name gives it; TensorFlow's graphs begin none so
             module.name = module.name.lstrip("_") or "layer"
         signature, bundled = call_of(module), build(module)
         return KerasModule(module, signature, _values(module), module).arranged(bundled)
+
+    def whole(self, module: Any) -> WholeModule:
+        """A layer that its first call builds takes an x; what is built is called with whatever it takes."""
+        if not is_functional(module) and not (module.built and module.weights):
+            build(module)
+        return WholeKeras(module)
 
     def _functional(self, model: Any) -> LiveModule:
         """x is the first input [batch, positions, features] of floating-point numbers; the others are masks."""
@@ -383,10 +361,6 @@ class _Keras(ModuleFramework):
         finally:
             random.setstate(state)
             np.random.set_state(drawn)
-
-
-def _is_functional(module: Any) -> bool:
-    return isinstance(module, keras.Model) and bool(getattr(module, "inputs", None))
 
 
 def _values(layer: Any) -> list[Array]:

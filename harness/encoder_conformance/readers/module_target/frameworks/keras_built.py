@@ -50,7 +50,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
                 tried.build(x.shape)  # its parts may be made there, which a call alone does
             arranged.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
         except Exception as error:  # whatever a layer does with a width that is not its own
-            problems.append(last_frames(_own(error)))
+            problems.append(last_frames(own_error(error)))
             continue
         arranged.called(layer, keras.ops.zeros((BATCH, SEQUENCE, width)), {}, ARRAYS)
         return bundled
@@ -59,7 +59,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     raise BadTarget(problem, to_be_said(signature, "name a function that builds it"))
 
 
-def _own(error: Exception) -> Exception:
+def own_error(error: Exception) -> Exception:
     """What the layer's own code raised, of an error that Keras put its words before."""
     _, parted, said = str(error).rpartition("Error encountered:\n\n")
     return type(error)(said).with_traceback(error.__traceback__) if parted else error

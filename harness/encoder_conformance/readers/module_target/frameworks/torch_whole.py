@@ -1,8 +1,6 @@
 """A whole module of PyTorch: called with arguments by name; all tensors that it returns are its outputs."""
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 )
 from encoder_conformance.readers.module_target.frameworks.torch_formats import in_format
 from encoder_conformance.readers.module_target.frameworks.torch_trace import traced
+from encoder_conformance.readers.module_target.given_as import arguments_of, converted, tensors_in
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.spec.axes import Array
 
@@ -34,9 +33,7 @@ class WholeTorch(WholeModule):
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        parameters = inspect.signature(forward_of(inside(module))).parameters.values()
-        self.names = tuple(each.name for each in parameters if each.kind in kinds)
+        self.taken, self.free = arguments_of(forward_of(inside(module)))
 
     def _disturbed(self, precision: str, seed: int | None, roundoff: float) -> "WholeTorch":
         """A copy, in evaluation mode."""
@@ -51,7 +48,7 @@ class WholeTorch(WholeModule):
                         block.copy_(_disturbed(block, generator, roundoff))
         return WholeTorch(copied)
 
-    def outputs(self, given: Mapping[str, Array]) -> dict[str, Array]:
+    def outputs(self, given: Mapping[str, Any]) -> dict[str, Array]:
         """Raises RuntimeError, with the last frames of the module's own traceback."""
         tensors = self._tensors(given)
         try:
@@ -59,18 +56,22 @@ class WholeTorch(WholeModule):
                 answer = self._module(**tensors)
         except Exception as error:
             raise RuntimeError(last_frames(error)) from None
-        tensors = dict(_tensors(answer, ""))
+        tensors = dict(tensors_in(answer, lambda value: isinstance(value, Tensor)))
         if strange := next((name for name, each in tensors.items() if each.is_complex()), None):
             raise RuntimeError(f"{strange!r} is of complex numbers, which no output of a file is compared with")
         return {name: to_numpy(each) for name, each in tensors.items()}
 
-    def _tensors(self, given: Mapping[str, Array]) -> dict[str, Tensor]:
+    def _tensors(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """In the format of the parameters, what is of floating-point numbers."""
         held = next((each.dtype for each in self._module.parameters() if each.is_floating_point()), torch.float32)
-        tensors = {name: to_tensor(value) for name, value in given.items()}
-        return {name: each.to(held) if each.is_floating_point() else each for name, each in tensors.items()}
 
-    def steps(self, given: Mapping[str, Array]) -> tuple[list[TracedStep], dict[str, Array]]:
+        def tensor(value: Array) -> Tensor:
+            made = to_tensor(value)
+            return made.to(held) if made.is_floating_point() else made
+
+        return converted(given, tensor)
+
+    def steps(self, given: Mapping[str, Any]) -> tuple[list[TracedStep], dict[str, Array]]:
         """Of eager code alone: what is compiled would not be compiled again after a look inside."""
         if is_compiled(self._module):
             raise RuntimeError("it is compiled: what it computes inside cannot be seen")
@@ -92,20 +93,3 @@ def _disturbed(value: Tensor, generator: torch.Generator, roundoff: float) -> Te
     """In place, of which no intermediate is as large."""
     drawn = torch.rand(value.shape, generator=generator, dtype=torch.float64)
     return drawn.mul_(2).sub_(1).mul_(roundoff).add_(1).mul_(value)
-
-
-def _tensors(answer: Any, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Every tensor that is returned, by its path; a key that a mapping or a dataclass has is part of it."""
-    if isinstance(answer, Tensor):
-        yield name or "output", answer
-        return
-    if isinstance(answer, Mapping):
-        inner = list(answer.items())
-    elif isinstance(answer, (tuple, list)):
-        inner = list(enumerate(answer))
-    elif is_dataclass(answer) and not isinstance(answer, type):
-        inner = [(each.name, getattr(answer, each.name)) for each in fields(answer)]
-    else:
-        return
-    for key, value in inner:
-        yield from _tensors(value, f"{name}.{key}" if name else str(key))

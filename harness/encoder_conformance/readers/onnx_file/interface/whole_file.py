@@ -1,8 +1,9 @@
 """The whole file's inputs, outputs and format; and how many rows the tables have that its integer inputs index."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from onnx import TensorProto
+from onnx import NodeProto, TensorProto
 
 from encoder_conformance.protocol.description import WholeFile, WholeInput
 from encoder_conformance.readers.onnx_file.graph.graph import Graph
@@ -14,6 +15,8 @@ _KEPT = frozenset(
     ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Transpose", "Slice", "Concat")
 )  # fmt: skip
 """Operators that keep the numbers of what they take."""
+_FROM_THE_END = ("Where", "Add", "Mul", "Sum")
+"""Operators by which JAX and TensorFlow make an index that counts from the end one from the beginning."""
 _FORMATS = {
     TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16",
     TensorProto.BFLOAT16: "bfloat16",
@@ -45,14 +48,25 @@ def _rows_indexed(graph: Graph) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in (port.name for port in map(port_of, graph.inputs) if port.dtype in INTEGERS):
         ahead, rows = [name], list[int]()
+        kept = _KEPT.union(_FROM_THE_END) if _may_be_negative(name, takers) else _KEPT
+        seen = set[str]()
         while ahead:
             value = ahead.pop()
+            if value in seen:
+                continue
+            seen.add(value)
             for node in takers.get(value, ()):
                 if node.op_type == "Gather" and len(node.input) > 1 and node.input[1] == value:
                     table = graph.initializers.get(node.input[0])
                     rows += [int(table.dims[0])] if table is not None and table.dims else []
-                elif node.op_type in _KEPT and node.input[0] == value:
+                elif node.op_type in kept and (node.input[0] == value or node.op_type in _FROM_THE_END):
                     ahead += [output for output in node.output if output]
         if rows:
             found[name] = min(rows)
     return found
+
+
+def _may_be_negative(name: str, takers: Mapping[str, Sequence[NodeProto]]) -> bool:
+    """Whether it is compared with something as an index is with 0 that may count from the end."""
+    casts = [output for node in takers.get(name, ()) if node.op_type == "Cast" for output in node.output]
+    return any(node.op_type == "Less" for each in (name, *casts) for node in takers.get(each, ()))
