@@ -128,7 +128,7 @@ class ModuleWorker:
         return {"target": request.target, "arguments": dict(request.arguments), "folder": str(request.folder)}
 
     @property
-    def _chosen(self) -> dict[str, bool]:
+    def _chosen(self) -> dict[str, Any]:
         """What may be chosen in the place of what nobody said."""
         return {"narrow": self.request.narrow, "supposing": self.request.supposing}
 
