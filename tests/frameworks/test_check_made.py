@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target  # noqa: E402
+from encoder_conformance.readers.module_target.making import stated_by  # noqa: E402
+from encoder_conformance.spec.load import load  # noqa: E402
 
 MODULES = {
     "somebodys_encoders/__init__.py": "",
@@ -95,6 +97,10 @@ MODULES = {
             def __init__(self, d_model, d_ff):
                 super().__init__(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
 
+        class WithChoices(nn.Module):
+            def __init__(self, dim, heads, d_ff, eps, act, norm_first):
+                super().__init__()
+
         class Encoder(nn.Module):
             def __init__(self, block, num_layers):
                 super().__init__()
@@ -124,7 +130,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def _made(target: str, folder: Path, **arguments: str) -> Loaded:
-    return load_target(target, arguments, folder, supposing=True)
+    return load_target(target, arguments, folder, {})
 
 
 BLOCK = "somebodys_encoders/layers/block.py"
@@ -162,6 +168,16 @@ def test_a_package_of_the_repository_around_a_file_is_found(folder: Path) -> Non
 def test_what_is_given_stands_for_the_same_size_of_a_part(folder: Path) -> None:
     made = _made("alone.py:Block", folder, size="32")
     assert made.supposed["self_attn"] == "MultiHeadedAttention(h=4, d_model=32)"
+
+
+def test_what_is_stated_is_no_guess(folder: Path) -> None:
+    """Of a module that should be another layer what was supposed is never what is wrong."""
+    bert = load().layers["post-gelu-bert"]
+    own = load_target("alone.py:WithChoices", {}, folder, stated_by(bert, resize=False))
+    sizes = {"dim": str(bert.d_model), "heads": str(bert.attention.num_heads), "d_ff": str(bert.feed_forward.d_ff)}
+    assert own.supposed == {**sizes, "eps": "1e-12", "act": "'gelu'", "norm_first": "False"}
+    resized = load_target("alone.py:WithChoices", {}, folder, stated_by(bert, resize=True))
+    assert resized.supposed == {**own.supposed, "dim": "64", "heads": "4", "d_ff": "96"}
 
 
 def test_a_class_without_annotation_that_says_enough_is_refused_with_what_is_known(folder: Path) -> None:

@@ -28,6 +28,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.given_as import GivenAs
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower
+from encoder_conformance.readers.module_target.making import stated_by
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.told import told_by
@@ -129,11 +130,10 @@ class ModuleTarget(ModuleAdapter):
 
     def read(self, whole: Any, message: dict[str, Any]) -> Examination:
         """Raises BadTarget, and keeps what was refused."""
-        stated = None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
         try:
             return examine(
                 whole,
-                stated,
+                _stated(message),
                 resize=message["resize"],
                 dtypes=tuple(message["dtypes"]),
                 told=lambda x_name: told_by(message, x_name, whole),
@@ -187,8 +187,8 @@ class ModuleTarget(ModuleAdapter):
         if Path(message["folder"]).is_dir():  # whose relative files are those of the user
             os.chdir(message["folder"])
         if self.opened is None or self.opened[0] != key:
-            supposing = message.get("supposing", False)
-            made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing=supposing)
+            supposing = stated_by(_stated(message), message["resize"]) if message.get("supposing") else None
+            made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing)
             self.opened, self.parts = (key, made), made.framework.parts(made.module)
             self.whole, self.given = None, {}
         return self.opened[1]
@@ -240,6 +240,11 @@ class ModuleTarget(ModuleAdapter):
         module.seeded = False
         found.map.load(module, parameters)
         return found.framework.in_form(module, self.variant) if self.variant else module, found.map
+
+
+def _stated(message: dict[str, Any]) -> Layer | None:
+    """The layer that the module should be, if the user says so."""
+    return None if message["layer"] is None else Layer.model_validate_json(json.dumps(message["layer"]))
 
 
 def _answered(whole: WholeModule, given: GivenAs, tensors: Tensors) -> tuple[GivenAs, dict[str, Array]]:

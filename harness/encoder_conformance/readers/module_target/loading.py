@@ -35,11 +35,14 @@ class Loaded(NamedTuple):
     supposed: Mapping[str, str] = MappingProxyType({})
 
 
-def load_target(target: str, arguments: Mapping[str, str], folder: Path, *, supposing: bool = False) -> Loaded:
+def load_target(
+    target: str, arguments: Mapping[str, str], folder: Path, supposing: Mapping[re.Pattern[str], str] | None = None
+) -> Loaded:
     """The module that a target names. Raises BadTarget.
 
     `arguments` are Python literals, expressions of the target's own names, or else words. Paths and packages are those
-    of `folder`. `supposing`: required arguments that are missing are what their names say that they may be.
+    of `folder`. `supposing`: required arguments that are missing are what their names say that they may be, or what the
+    layer has that was stated (`making.stated_by`); None: they are an error.
     """
     source, _, name = target.rpartition(":")
     if target.startswith(LIVE):
@@ -83,7 +86,9 @@ def _modules_in(found: Any) -> list[str]:
     ][:_NAMED]
 
 
-def _made(found: Any, name: str, arguments: Mapping[str, str], supposing: bool = False) -> Loaded:
+def _made(
+    found: Any, name: str, arguments: Mapping[str, str], supposing: Mapping[re.Pattern[str], str] | None = None
+) -> Loaded:
     if framework := framework_of(found):
         if arguments:
             raise BadTarget(f"{name} is a module already, and takes no --arg", "name the class that makes it")
@@ -92,8 +97,8 @@ def _made(found: Any, name: str, arguments: Mapping[str, str], supposing: bool =
         problem = f"{name} is {type(found).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX"
         raise BadTarget(problem, "nor a class or function that makes one")
     _refuse_unknown(found, name, arguments)
-    chosen = supposed(found, arguments)
-    if not (supposing and all(chosen.values())):
+    chosen = supposed(found, arguments, supposing or {})
+    if supposing is None or not all(chosen.values()):
         _refuse_missing(name, chosen)
     names = names_of(found)
     values = {key: value_of(text, names) for key, text in {**arguments, **chosen}.items()}

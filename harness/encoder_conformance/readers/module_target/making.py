@@ -12,6 +12,7 @@ from typing import Any
 
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.importing import without_input
+from encoder_conformance.spec.layer import Layer
 
 _FREE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
@@ -26,20 +27,29 @@ _FEED_FORWARD = re.compile(
     r"d_?ff(n)?|d_?(inner|hid(den)?)|dim_?feed_?forward|linear_units|inner|" + _HIDDEN + "|"
     r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
 )
+_KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
+_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?")
+_HEAD_WIDTH = re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)")
+_LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
+_EPSILON = re.compile(r"(.*_)?eps(ilon)?")
+_ACTIVATION = re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?")
+_BIAS = re.compile(r"(\w+_)?bias")
+_NORM_FIRST = re.compile(r"norm(alize)?_(before|first)|pre_?(norm|ln)")
 _MEANT = (
     (_FEED_FORWARD, "96"),
     (_WIDTH, "64"),
-    (re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)"), "2"),
-    (re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?"), "4"),
-    (re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)"), "16"),
+    (_KEY_VALUE_HEADS, "2"),
+    (_HEADS, "4"),
+    (_HEAD_WIDTH, "16"),
     (re.compile(r"(mlp|ffn?|expansion|widening)_?(ratio|mult|factor)|forward_expansion"), "2"),
-    (re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)"), "2"),
+    (_LAYERS, "2"),
     (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
-    (re.compile(r"(.*_)?eps(ilon)?"), "1e-05"),
+    (_EPSILON, "1e-05"),
     (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
     (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
-    (re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?"), "'gelu'"),
-    (re.compile(r"(\w+_)?bias|norm(alize)?_(before|first)|pre_?(norm|ln)"), "True"),
+    (_ACTIVATION, "'gelu'"),
+    (_BIAS, "True"),
+    (_NORM_FIRST, "True"),
     (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
     (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
@@ -116,13 +126,42 @@ def needed(found: Any, given: Mapping[str, Any]) -> list[inspect.Parameter]:
     return [p for p in missing if p.default is p.empty and p.kind not in _FREE]
 
 
-def supposed(found: Any, given: Mapping[str, str]) -> dict[str, str]:
+def supposed(found: Any, given: Mapping[str, str], stated: Mapping[re.Pattern[str], str]) -> dict[str, str]:
     """Required argument → what its name or class says that it may be, as the text of an expression; "" for one that
-    says nothing. What is given stands for all of its kind: `--arg dim=32` for the width of each part, too."""
-    known = dict(_MEANT)
+    says nothing. What is given stands for all of its kind: `--arg dim=32` for the width of each part, too. `stated`:
+    what the layer has that it should be."""
+    known = {**dict(_MEANT), **stated}
     for name, text in given.items():
         known |= dict.fromkeys(_kinds_of(name)[:1], text)
     return _of_names({p.name: p for p in needed(found, given)}, found, known, ())
+
+
+def stated_by(layer: Layer | None, resize: bool) -> dict[re.Pattern[str], str]:
+    """What arguments are by the layer that a module should be: its choices, and its sizes unless the layer is asked at
+    the module's own (`resize`). {} where none is stated; "" for biases of which it has some."""
+    if layer is None:
+        return {}
+    attention, biases = (
+        layer.attention,
+        {layer.attention.qkv_bias, layer.attention.output_bias, layer.feed_forward.bias},
+    )
+    chosen = {
+        _EPSILON: f"{layer.norm.epsilon:.6g}",  # which is rounded to float32
+        _ACTIVATION: repr(layer.feed_forward.activation),
+        _BIAS: repr(biases.pop()) if len(biases) == 1 else "",
+        _NORM_FIRST: repr(layer.norm.placement == "pre"),
+    }
+    if resize:
+        return chosen if attention.kv_heads else {**chosen, _KEY_VALUE_HEADS: dict(_MEANT)[_HEADS]}
+    sizes = {
+        _WIDTH: layer.d_model,
+        _FEED_FORWARD: layer.feed_forward.d_ff,
+        _HEADS: attention.num_heads,
+        _KEY_VALUE_HEADS: attention.kv_heads or attention.num_heads,
+        _HEAD_WIDTH: layer.head_dim,
+        _LAYERS: layer.stack.layers,
+    }
+    return chosen | {pattern: str(size) for pattern, size in sizes.items()}
 
 
 def _kinds_of(name: str) -> list[re.Pattern[str]]:
@@ -172,7 +211,9 @@ def _is_known(kind: type, found: Any) -> bool:
 
 
 def _part(name: str, found: Any, names: Mapping[str, Any]) -> Any:
-    """The one class of its file that an argument without annotation may be, by its name."""
+    """The one class of its file that an argument without annotation may be, by its name; `d_ff` is a size."""
+    if _kinds_of(name):
+        return None
     for pattern, of_class in _PARTS:
         if pattern.fullmatch(name):
             kinds = [each for each in names.values() if inspect.isclass(each) and of_class.fullmatch(each.__name__)]
