@@ -64,7 +64,12 @@ COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
 DUE: dict[str, dict[str, Due]] = {
-    "cases_plain": {"Plain": right("pre-norm"), "PlainPost": right("post-norm"), "PlainByEinsum": right("pre-norm")},
+    "cases_plain": {
+        "Plain": right("pre-norm"),
+        "PlainPost": right("post-norm"),
+        "BeginsAsNothing": right("pre-norm"),
+        "PlainByEinsum": right("pre-norm"),
+    },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),
         "RopeOfPairs": right("rope θ 10000 interleaved"),

@@ -23,7 +23,7 @@ from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
-from encoder_conformance.readers.module_target.probing import live_semantics
+from encoder_conformance.readers.module_target.probing import awake, live_semantics
 from encoder_conformance.readers.module_target.proving import changing, parameters_for
 from encoder_conformance.readers.module_target.reading import (
     read_off,
@@ -106,7 +106,8 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
         kept = module.kept({"x": x})
     chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
     read = module.bare()
-    semantics = live_semantics(read, x)
+    with awake(read):
+        semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
     exported = with_a_name(read, x, read_off(read, of_one_row(module, semantics), at_any_length=not lengths))
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
@@ -180,9 +181,10 @@ def _find_masks(examination: Examination, semantics: InputSemantics, known: Laye
     heads = known.attention.num_heads if known else 1
     far = long_enough(semantics, known).S if known and known.attention.window else 0
     far = far if not examination.lengths or far in examination.lengths else 0
-    examination.offered = offered_from_the_first(examination, semantics, heads, far)
-    examination.semantics = examination.offered.semantics
-    examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
+    with awake(examination.read):
+        examination.offered = offered_from_the_first(examination, semantics, heads, far)
+        examination.semantics = examination.offered.semantics
+        examination.always_causal = causal_with_open_masks(examination.read, examination.semantics)
     examination.padded_item_is_nan = _padded_item_is_nan(examination, heads)
 
 

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import product
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.live import LiveModule, Signature
+from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.returned import RETURNS
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -22,6 +23,8 @@ OF_NONE = "NoneType", "is not None"
 """In what a module raises that computes with an argument which was left at None, or asserts that it was not."""
 _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
+_ASLEEP = 1e-3
+"""Parameters that are all smaller have too little effect to be seen: a layer scale begins at 1e-4 to 1e-6."""
 _WIDTHS = 4
 """The most values of d_model that are tried."""
 
@@ -128,6 +131,28 @@ def probe_of(runner: LiveModule, shape: tuple[int, ...], masks: tuple[Port, ...]
 def drawn(shape: tuple[int, ...]) -> np.ndarray:
     """Normal numbers of this shape, always the same."""
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+@contextmanager
+def awake(module: LiveModule) -> Iterator[None]:
+    """For the time of a probe parameters that are next to zero are others, as the gain or the last map of a branch that
+    begins training without effect: no mask changes what such a branch adds to x. Biases stay."""
+    before, generator = module.flat(), np.random.default_rng(1)
+    values = dict(zip(module.shapes, pieces(before, module.shapes.values()), strict=True))
+    asleep = {name for name, value in values.items() if _is_asleep(name, value)}
+    if not asleep:
+        yield
+        return
+    drawn = {name: generator.normal(size=values[name].shape).astype(before.dtype) for name in asleep}
+    module.assign(joined((values | drawn).values()))
+    try:
+        yield
+    finally:
+        module.assign(before)
+
+
+def _is_asleep(name: str, value: Array) -> bool:
+    return value.size > 0 and "bias" not in name.lower() and float(np.abs(value).max()) < _ASLEEP
 
 
 def widths_of(module: LiveModule) -> list[int]:
