@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -10,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from encoder_conformance.protocol.handover import hand_over  # noqa: E402
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target  # noqa: E402
 from encoder_conformance.readers.module_target.making import stated_by  # noqa: E402
@@ -242,3 +244,15 @@ def test_two_modules_are_made_alike_and_compared(conform: Callable, folder: Path
     assert ended.status == 1, ended.stdout + ended.stderr
     assert "A: it was made with --arg size=64" in ended.stdout
     assert "They differ, first at ffn_activation" in ended.stdout
+
+
+def test_a_class_that_is_handed_over_by_value_gets_its_sizes_too(folder: Path) -> None:
+    """As a notebook's is: `encoder_conformance.check(Block)`. What its code does not use is not there."""
+    names = {"__name__": "a_notebook"}
+    exec(dedent(MODULES["alone.py"]), names)
+    of_sizes = hand_over(partial(names["WithChoices"], heads=8, norm_first=False), folder)
+    made = load_target(f"live:{of_sizes}", {}, folder, {})
+    assert made.supposed == {"dim": "64", "d_ff": "96", "eps": "1e-05", "act": "'gelu'"}
+    of_parts = hand_over(names["Block"], folder)
+    with pytest.raises(BadTarget, match="it needs size, self_attn, feed_forward, dropout"):
+        load_target(f"live:{of_parts}", {}, folder, {})

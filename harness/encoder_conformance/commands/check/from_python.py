@@ -115,6 +115,7 @@ def check(
         also=variants_from(also),
         jobs=jobs or os.cpu_count() or 1,
         narrow=True,
+        supposing=True,
     ).stating(None if layer is None else str(layer), "`check` judges encoder layers")
     result = _judged_apart(request, module, arguments or {})
     return CheckReport(result.model_copy(update={"target": request.target}))

@@ -46,7 +46,8 @@ def load_target(
     """
     source, _, name = target.rpartition(":")
     if target.startswith(LIVE):
-        return _made(without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE)))), "it", arguments)
+        found = without_input(lambda: read_handed_over(Path(target.removeprefix(LIVE))))
+        return _made(found, "it", arguments, supposing)
     if source == "hf":
         values = {key: value_of(text) for key, text in arguments.items()}
         return _made(_from_transformers(name, values, folder), name, {})

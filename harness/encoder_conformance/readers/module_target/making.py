@@ -7,6 +7,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -101,10 +102,16 @@ def _root(expression: ast.expr) -> str:
 
 def names_of(found: Any) -> dict[str, Any]:
     """The names that the arguments of a class or function may use: those of the file that defines it, SimpleNamespace,
-    and what draws parameters."""
+    and what draws parameters. One that was handed over by value has the names that its own code uses."""
+    code = found.__init__ if inspect.isclass(found) else found
     own = sys.modules.get(getattr(found, "__module__", None) or "")
     imported = {name: sys.modules[module] for name, module in _MODULES.items() if module in sys.modules}
-    return {"SimpleNamespace": SimpleNamespace, **imported, **(vars(own) if own else {})}
+    return {
+        "SimpleNamespace": SimpleNamespace,
+        **imported,
+        **(vars(own) if own else {}),
+        **getattr(code, "__globals__", {}),
+    }
 
 
 def parameters_of(found: Any) -> list[inspect.Parameter]:
@@ -131,9 +138,11 @@ def supposed(found: Any, given: Mapping[str, str], stated: Mapping[re.Pattern[st
     says nothing. What is given stands for all of its kind: `--arg dim=32` for the width of each part, too. `stated`:
     what the layer has that it should be."""
     known = {**dict(_MEANT), **stated}
+    missing = {p.name: p for p in needed(found, given)}
+    found = found.func if isinstance(found, partial) else found
     for name, text in given.items():
         known |= dict.fromkeys(_kinds_of(name)[:1], text)
-    return _of_names({p.name: p for p in needed(found, given)}, found, known, ())
+    return _of_names(missing, found, known, ())
 
 
 def stated_by(layer: Layer | None, resize: bool) -> dict[re.Pattern[str], str]:
