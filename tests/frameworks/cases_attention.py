@@ -274,13 +274,3 @@ class MaximumBeforeMask(Plain):
         scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
         scores = scores - scores.max(-1, keepdim=True)[0]
         return (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1) @ v
-
-
-class LeakOfTheLargest(Plain):
-    """A millionth of the largest score's gradient is not cancelled, and reaches what is hidden."""
-
-    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
-        scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
-        largest = scores.max(-1, keepdim=True)[0]
-        weights = (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1)
-        return weights @ v + 1e-6 * (largest - largest.detach())

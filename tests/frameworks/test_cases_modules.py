@@ -94,7 +94,6 @@ DUE: dict[str, dict[str, Due]] = {
         "FilledByWhere": right("post-norm"),
         "FilledWithLowest": right("pre-norm"),
         "MaximumBeforeMask": right("pre-norm"),
-        "LeakOfTheLargest": Due(1, ("This layer is wrong",), ("This is a correct",)),
     },
     "cases_steps": {
         "SwiGLU": right("silu, gated"),
