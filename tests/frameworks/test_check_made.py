@@ -66,6 +66,13 @@ MODULES = {
         def layer(n_heads, activation):
             return make(n_heads, activation)
     """,
+    "a_repository/helpers.py": "from src.sizes import make",
+    "a_repository/src/by_helpers.py": """
+        import helpers
+
+        def layer(n_heads, activation):
+            return helpers.make(n_heads, activation)
+    """,
     "a_repository/src/sizes.py": """
         from torch import nn
 
@@ -94,6 +101,18 @@ MODULES = {
         class PositionwiseFeedForward(nn.Sequential):
             def __init__(self, d_model, d_ff):
                 super().__init__(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+
+        class Counted(nn.TransformerEncoderLayer):
+            def __init__(self, d_model, heads_count, d_ff, drop_prob):
+                super().__init__(d_model, heads_count, d_ff, drop_prob)
+
+        class LongConfig:
+            def __init__(self, n_embd, n_head, bos_token_id):
+                self.n_embd, self.n_head = n_embd, n_head
+
+        class OfLongConfig(nn.TransformerEncoderLayer):
+            def __init__(self, config: LongConfig):
+                super().__init__(config.n_embd, config.n_head, 96)
 
         class Encoder(nn.Module):
             def __init__(self, block, num_layers):
@@ -143,6 +162,8 @@ PARTS = {
         (f"{BLOCK}:OfConfig", {"config": "SimpleNamespace(n_embd=64, intermediate_size=96, n_head=4)"}),
         ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
         ("alone.py:Block", PARTS),
+        ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),
+        ("alone.py:OfLongConfig", {"config": "SimpleNamespace(n_embd=64, n_head=4)"}),
         ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),
     ],
 )
@@ -154,8 +175,9 @@ def test_what_is_required_is_what_its_name_says(target: str, supposed: dict[str,
     assert [each.shape for each in again.module.parameters()] == [each.shape for each in made.module.parameters()]
 
 
-def test_a_package_of_the_repository_around_a_file_is_found(folder: Path) -> None:
-    made = _made("a_repository/src/models/vision.py:layer", folder)
+@pytest.mark.parametrize("file", ["models/vision", "by_helpers"])
+def test_a_package_or_file_of_the_repository_around_a_file_is_found(file: str, folder: Path) -> None:
+    made = _made(f"a_repository/src/{file}.py:layer", folder)
     assert as_options(made.supposed) == "--arg n_heads=4 --arg activation=gelu"
 
 

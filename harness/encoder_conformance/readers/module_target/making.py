@@ -12,25 +12,17 @@ from typing import Any
 
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.importing import without_input
+from encoder_conformance.readers.module_target.size_names import FEED_FORWARD, WIDTH
 
 _FREE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
 _SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
 """What a name may begin with, and says nothing of what it is."""
-_HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
-_WIDTH = re.compile(
-    r"d_?model|(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
-    r"n_?embe?d?|n_state|width|(in_|out_|num_)?(features|channels)|size|units|" + _HIDDEN
-)
-_FEED_FORWARD = re.compile(
-    r"d_?ff(n)?|d_?(inner|hid(den)?)|dim_?feed_?forward|linear_units|inner|" + _HIDDEN + "|"
-    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
-)
 _MEANT = (
-    (_FEED_FORWARD, "96"),
-    (_WIDTH, "64"),
+    (FEED_FORWARD, "96"),
+    (WIDTH, "64"),
     (re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)"), "2"),
-    (re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?"), "4"),
+    (re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?(_?(num|count))?"), "4"),
     (re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)"), "16"),
     (re.compile(r"(mlp|ffn?|expansion|widening)_?(ratio|mult|factor)|forward_expansion"), "2"),
     (re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)"), "2"),
@@ -137,9 +129,9 @@ def _of_names(
     """`known`: the table, with what is given. `outer`: the classes that are being made, of which none is an argument of
     itself."""
     kinds = {name: _kinds_of(name) for name in parameters}
-    widths = [name for name, found_kinds in kinds.items() if _WIDTH in found_kinds]
-    if all(_FEED_FORWARD in kinds[name] for name in widths):  # `hidden_size` is that of x, unless another is
-        kinds |= {name: [_WIDTH] for name in widths[:1]}
+    widths = [name for name, found_kinds in kinds.items() if WIDTH in found_kinds]
+    if all(FEED_FORWARD in kinds[name] for name in widths):  # `hidden_size` is that of x, unless another is
+        kinds |= {name: [WIDTH] for name in widths[:1]}
     return {
         name: (_of_class(parameter, found, known, outer) if parameter else "")
         or next((known[kind] for kind in kinds[name]), "")
@@ -152,15 +144,17 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: _Known, outer: tu
     name, names = parameter.name, names_of(found)
     if name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names:
         return _OF_RANDOMNESS[name]
-    kind = _annotated(parameter, names) or _part(name, found, names)
+    kind = _annotated(parameter, names) or (None if _kinds_of(name) else _part(name, found, names))
     if (
         inspect.isclass(kind)
         and kind not in (*outer, found)
         and _is_known(kind, found)
         and (said := _name(kind, names))
     ):
-        return _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
-    if kind is None and _OF_CONFIGURATION.fullmatch(name):
+        made = _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
+        if made or not _OF_CONFIGURATION.fullmatch(name):
+            return made
+    if (kind is None or inspect.isclass(kind)) and _OF_CONFIGURATION.fullmatch(name):
         attributes = dict.fromkeys(_read_of(found, name, ()))
         return _called("SimpleNamespace", _of_names(attributes, found, known, outer)) if attributes else ""
     return ""
