@@ -54,6 +54,19 @@ class MadeInBuild(layers.Layer):
         return {**super().get_config(), "size": self.size}
 
 
+class OfIntermediateDim(MadeInBuild):
+    """The width is that of x, and none of its sizes."""
+
+    def __init__(self, intermediate_dim: int, **named: Any) -> None:
+        super().__init__(intermediate_dim, **named)
+        self.intermediate_dim = intermediate_dim
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config["intermediate_dim"] = config.pop("size")
+        return config
+
+
 class Tanh(Block):
     def activation(self, x: Any) -> Any:
         return keras.ops.gelu(x)

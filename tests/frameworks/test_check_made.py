@@ -118,6 +118,11 @@ MODULES = {
             def __init__(self, block, num_layers):
                 super().__init__()
 
+        class OfUnknown(nn.Module):
+            def __init__(self, config):
+                super().__init__()
+                self.up = nn.Linear(config.n_embd, config.zeta)
+
         class Odd(nn.Module):
             def __init__(self, dim, heads):
                 super().__init__()
@@ -191,6 +196,12 @@ def test_a_class_without_annotation_that_says_enough_is_refused_with_what_is_kno
         _made(f"{BLOCK}:OfParts", folder)
     known = "give --arg size=64 --arg self_attn=… --arg layer='parts.Layer(hidden=64, n_heads=4)' --arg act_layer=…"
     assert known in refused.value.hint
+
+
+def test_of_a_configuration_what_is_unknown_is_left_open(folder: Path) -> None:
+    with pytest.raises(BadTarget, match="OfUnknown needs config") as refused:
+        _made("alone.py:OfUnknown", folder)
+    assert "give --arg config='SimpleNamespace(n_embd=64, zeta=…)', or" in refused.value.hint
 
 
 def test_a_file_without_a_name_is_told_its_classes(folder: Path) -> None:

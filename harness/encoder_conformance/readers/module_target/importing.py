@@ -57,7 +57,7 @@ def _package_of(path: Path) -> Path | None:
 
 
 def _roots_of(path: Path) -> Iterator[Path]:
-    """The folders around a file that hold a package or a file which it imports by its whole name: a repository's, for one."""
+    """The folders around a file that hold a package or a file which it imports by its whole name: a repository's."""
     nodes = list(ast.walk(_tree_of(path)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]

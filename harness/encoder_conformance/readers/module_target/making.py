@@ -23,22 +23,25 @@ _MEANT = (
     (WIDTH, "64"),
     (re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)"), "2"),
     (re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?(_?(num|count))?"), "4"),
-    (re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)"), "16"),
+    (re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)"), "16"),
     (re.compile(r"(mlp|ffn?|expansion|widening)_?(ratio|mult|factor)|forward_expansion"), "2"),
     (re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)"), "2"),
     (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
     (re.compile(r"(.*_)?eps(ilon)?"), "1e-05"),
-    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
     (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
     (re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?"), "'gelu'"),
     (re.compile(r"(\w+_)?bias|norm(alize)?_(before|first)|pre_?(norm|ln)"), "True"),
     (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
+    (re.compile(r"(\w+_)?pad(ding)?_(idx|id|index)"), "0"),
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
     (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
     (re.compile(r"device"), "'cpu'"),
 )  # fmt: skip
 """What a required argument of such a name is given, the first that fits: a layer of 4 heads and 64 features, whose
 sizes can be told apart."""
+UNKNOWN = "…"
+"""What stands in an expression for what nobody knows."""
 _Known = Mapping[re.Pattern[str], str]
 _OF_RANDOMNESS = {"rngs": "nnx.Rngs(0)", "key": "jax.random.PRNGKey(0)", "rng": "jax.random.PRNGKey(0)"}
 """What Flax NNX, Equinox and plain JAX draw parameters with."""
@@ -108,9 +111,15 @@ def needed(found: Any, given: Mapping[str, Any]) -> list[inspect.Parameter]:
     return [p for p in missing if p.default is p.empty and p.kind not in _FREE]
 
 
+def is_known(text: str) -> bool:
+    """Whether an expression that was supposed can be evaluated: nothing in it is unknown."""
+    return bool(text) and UNKNOWN not in text
+
+
 def supposed(found: Any, given: Mapping[str, str]) -> dict[str, str]:
-    """Required argument → what its name or class says that it may be, as the text of an expression; "" for one that
-    says nothing. What is given stands for all of its kind: `--arg dim=32` for the width of each part, too."""
+    """Required argument → what its name or class says that it may be, as the text of an expression, with `UNKNOWN` for
+    what says nothing in it; "" for one that says nothing at all. What is given stands for all of its kind: `--arg dim=32`
+    for the width of each part, too."""
     known = dict(_MEANT)
     for name, text in given.items():
         known |= dict.fromkeys(_kinds_of(name)[:1], text)
@@ -148,19 +157,20 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: _Known, outer: tu
     if (
         inspect.isclass(kind)
         and kind not in (*outer, found)
-        and _is_known(kind, found)
+        and _is_of_it(kind, found)
         and (said := _name(kind, names))
     ):
         made = _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
-        if made or not _OF_CONFIGURATION.fullmatch(name):
+        if is_known(made) or not _OF_CONFIGURATION.fullmatch(name):
             return made
     if (kind is None or inspect.isclass(kind)) and _OF_CONFIGURATION.fullmatch(name):
         attributes = dict.fromkeys(_read_of(found, name, ()))
-        return _called("SimpleNamespace", _of_names(attributes, found, known, outer)) if attributes else ""
+        read = _of_names(attributes, found, known, outer)
+        return _called("SimpleNamespace", read) if any(read.values()) else ""
     return ""
 
 
-def _is_known(kind: type, found: Any) -> bool:
+def _is_of_it(kind: type, found: Any) -> bool:
     """Whether a class is of the same package, or a configuration: `nn.Module` says nothing of what it may be."""
     return kind.__module__.partition(".")[0] == found.__module__.partition(".")[0] or kind.__name__.endswith("Config")
 
@@ -170,15 +180,13 @@ def _part(name: str, found: Any, names: Mapping[str, Any]) -> Any:
     for pattern, of_class in _PARTS:
         if pattern.fullmatch(name):
             kinds = [each for each in names.values() if inspect.isclass(each) and of_class.fullmatch(each.__name__)]
-            own = [each for each in dict.fromkeys(kinds) if _is_known(each, found) and each is not found]
+            own = [each for each in dict.fromkeys(kinds) if _is_of_it(each, found) and each is not found]
             return own[0] if len(own) == 1 else None
     return None
 
 
 def _called(name: str, arguments: Mapping[str, str]) -> str:
-    return (
-        f"{name}({', '.join(f'{each}={text}' for each, text in arguments.items())})" if all(arguments.values()) else ""
-    )
+    return f"{name}({', '.join(f'{each}={text or UNKNOWN}' for each, text in arguments.items())})"
 
 
 def _annotated(parameter: inspect.Parameter, names: Mapping[str, Any]) -> Any:
