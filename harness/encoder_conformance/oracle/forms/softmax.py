@@ -26,8 +26,8 @@ from encoder_conformance.spec.axes import BHST
 from encoder_conformance.spec.case import joined, within
 
 Largest = Literal["detached", "shown", "all"]
-"""Through which maximum a gradient goes (rule C-6): through none, that of the scores that the mask shows, or that of all
-of them, which was taken off before the mask was applied."""
+"""Through which maximum a gradient goes (rule C-6): through none, that of the scores that the mask shows, or that of
+all, which was taken off before the mask was applied."""
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,9 @@ def is_known(text: str) -> bool:
 
 
 def supposed(found: Any, given: Mapping[str, str]) -> dict[str, str]:
-    """Required argument → what its name or class says that it may be, as the text of an expression, with `UNKNOWN` for
-    what says nothing in it; "" for one that says nothing at all. What is given stands for all of its kind: `--arg dim=32`
-    for the width of each part, too."""
+    """Required argument → what its name or class says that it may be, as the text of an expression, with `UNKNOWN`
+    for what says nothing in it; "" for one that says nothing at all. What is given stands for all of its kind: `--arg
+    dim=32` for the width of each part, too."""
     known = dict(_MEANT)
     for name, text in given.items():
         known |= dict.fromkeys(_kinds_of(name)[:1], text)
