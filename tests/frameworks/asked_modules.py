@@ -198,6 +198,14 @@ class MapInForward(Post):
         return nn.Linear(24, 24, dtype=x.dtype)(self.context(x, ignore))
 
 
+class DrawsKeysOfMany(Post):
+    """As Informer's ProbAttention: of few keys all are taken, of many some that are drawn in each call."""
+
+    def weights(self, scores: Tensor) -> Tensor:
+        some = torch.rand(scores.shape[-1], dtype=scores.dtype) < 0.5
+        return super().weights(scores if scores.shape[-1] < 16 else scores.masked_fill(some, -1e4))
+
+
 class Counts(Post):
     """What it answers depends on how often it was asked."""
 

@@ -116,6 +116,20 @@ def linen_with_variables() -> Any:
     return Linen(), Linen().init(jax.random.key(1), jnp.zeros((1, 2, D)), train=False)
 
 
+class LinenOfMlpDim(nn.Module):
+    """As published ViTs have it: the width is that of x, and no field."""
+
+    mlp_dim: int
+    num_heads: int
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = nn.LayerNorm(use_fast_variance=False)(x)
+        x = x + nn.MultiHeadDotProductAttention(self.num_heads)(y, y)
+        y = nn.relu(nn.Dense(self.mlp_dim)(nn.LayerNorm(use_fast_variance=False)(x)))
+        return x + nn.Dense(x.shape[-1])(y)
+
+
 class LinenModel(nn.Module):
     """Token ids through two layers of one kind."""
 

@@ -54,6 +54,27 @@ class MadeInBuild(layers.Layer):
         return {**super().get_config(), "size": self.size}
 
 
+class OfIntermediateDim(layers.Layer):
+    """The same, of which no size is the width: that is x's."""
+
+    def __init__(self, intermediate_dim: int, **named: Any) -> None:
+        super().__init__(**named)
+        self.intermediate_dim = intermediate_dim
+
+    def build(self, input_shape: Any) -> None:
+        d = input_shape[-1]
+        self.attention = layers.MultiHeadAttention(H, d // H)
+        self.norm1, self.norm2 = layers.LayerNormalization(), layers.LayerNormalization()
+        self.up, self.down = layers.Dense(self.intermediate_dim, activation="relu"), layers.Dense(d)
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x, x))
+        return self.norm2(x + self.down(self.up(x)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "intermediate_dim": self.intermediate_dim}
+
+
 class Tanh(Block):
     def activation(self, x: Any) -> Any:
         return keras.ops.gelu(x)

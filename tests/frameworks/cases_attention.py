@@ -265,3 +265,12 @@ class FilledByWhere(PlainPost):
 class FilledWithLowest(Plain):
     def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
         return None if ignore is None else ignore[:, None, None, :] * torch.finfo(torch.float32).min
+
+
+class MaximumBeforeMask(Plain):
+    """As BEATs' code has it: the largest score is taken off before the mask, and a gradient goes through it."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        scores = scores - scores.max(-1, keepdim=True)[0]
+        return (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1) @ v

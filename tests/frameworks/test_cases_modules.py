@@ -98,6 +98,7 @@ DUE: dict[str, dict[str, Due]] = {
         "Filled": right("pre-norm"),
         "FilledByWhere": right("post-norm"),
         "FilledWithLowest": right("pre-norm"),
+        "MaximumBeforeMask": right("pre-norm"),
     },
     "cases_steps": {
         "SwiGLU": right("silu, gated"),

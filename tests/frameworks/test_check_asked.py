@@ -178,20 +178,25 @@ def test_a_layer_whose_maps_are_not_registered_is_judged_with_them() -> None:
     assert "weights that it does not register: ff[0].weight" in said(found, "error")
 
 
-CHANCE = {"Post": None, "DropoutInList": ("the input of norm1", True), "MapInForward": ("the input of norm1", True)}
+CHANCE = {
+    "Post": None,
+    "DropoutInList": ("the input of norm1", True),
+    "MapInForward": ("the input of norm1", True),
+    "DrawsKeysOfMany": ("the input of o", True),
+}
 
 
 @pytest.mark.parametrize("name", CHANCE)
 def test_a_module_is_asked_twice_before_anything_is_concluded(name: str) -> None:
     module, feeds = live(name)
-    chance = chance_in(module, feeds)
+    chance = chance_in(module, feeds["x"])
     assert (chance and (chance.seen, chance.drawn)) == CHANCE[name]
     assert np.array_equal(module.run(feeds)["output"], module.run(feeds)["output"]), "and it can be read after that"
 
 
 def test_what_answers_otherwise_the_second_time_is_not_called_random() -> None:
     module, feeds = live("Counts")
-    chance = chance_in(module, feeds)
+    chance = chance_in(module, feeds["x"])
     assert chance is not None
     assert not chance.drawn
 

@@ -93,6 +93,33 @@ def test_the_layer_and_its_map_are_read_and_proved(target: str) -> None:
     assert [mask.polarity is not None for mask in found.semantics.masks] == [True]
 
 
+@pytest.mark.parametrize(
+    ("target", "supposed"),
+    [
+        ("bare_jax.py:LinenOfMlpDim", {"mlp_dim": "96", "num_heads": "4"}),
+        ("bare_keras.py:OfIntermediateDim", {"intermediate_dim": "96"}),
+    ],
+)
+def test_the_width_of_x_is_another_than_the_hidden_one_where_any_does(target: str, supposed: dict[str, str]) -> None:
+    """Sizes that are equal cannot be told apart."""
+    skip_without(target)
+    from encoder_conformance.readers.module_target.loading import load_target
+    from encoder_conformance.readers.module_target.supplies import no_words
+
+    made = load_target(target, {}, HERE, supposing=True)
+    assert made.supposed == supposed
+    built = made.framework.built(made.module, no_words)
+    shapes = {np.shape(each) for each in _arrays(built if isinstance(built, tuple) else made.module)}
+    assert (64, 96) in shapes
+    assert (96, 96) not in shapes
+
+
+def _arrays(module: Any) -> list[Any]:
+    import jax
+
+    return [np.asarray(each) for each in module.weights] if hasattr(module, "weights") else jax.tree.leaves(module[1])
+
+
 def test_parts_of_a_model_of_linen_are_found() -> None:
     """They come into being in a call."""
     skip_without("bare_jax.py:LinenModel")

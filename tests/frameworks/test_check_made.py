@@ -70,6 +70,13 @@ MODULES = {
         def layer(n_heads, activation):
             return make(n_heads, activation)
     """,
+    "a_repository/helpers.py": "from src.sizes import make",
+    "a_repository/src/by_helpers.py": """
+        import helpers
+
+        def layer(n_heads, activation):
+            return helpers.make(n_heads, activation)
+    """,
     "a_repository/src/sizes.py": """
         from torch import nn
 
@@ -103,9 +110,26 @@ MODULES = {
             def __init__(self, dim, heads, d_ff, eps, act, norm_first):
                 super().__init__()
 
+        class Counted(nn.TransformerEncoderLayer):
+            def __init__(self, d_model, heads_count, d_ff, drop_prob):
+                super().__init__(d_model, heads_count, d_ff, drop_prob)
+
+        class LongConfig:
+            def __init__(self, n_embd, n_head, bos_token_id):
+                self.n_embd, self.n_head = n_embd, n_head
+
+        class OfLongConfig(nn.TransformerEncoderLayer):
+            def __init__(self, config: LongConfig):
+                super().__init__(config.n_embd, config.n_head, 96)
+
         class Encoder(nn.Module):
             def __init__(self, block, num_layers):
                 super().__init__()
+
+        class OfUnknown(nn.Module):
+            def __init__(self, config):
+                super().__init__()
+                self.up = nn.Linear(config.n_embd, config.zeta)
 
         class Odd(nn.Module):
             def __init__(self, dim, heads):
@@ -151,6 +175,8 @@ PARTS = {
         (f"{BLOCK}:OfConfig", {"config": "SimpleNamespace(n_embd=64, intermediate_size=96, n_head=4)"}),
         ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
         ("alone.py:Block", PARTS),
+        ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),
+        ("alone.py:OfLongConfig", {"config": "SimpleNamespace(n_embd=64, n_head=4)"}),
         ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),
     ],
 )
@@ -162,8 +188,9 @@ def test_what_is_required_is_what_its_name_says(target: str, supposed: dict[str,
     assert [each.shape for each in again.module.parameters()] == [each.shape for each in made.module.parameters()]
 
 
-def test_a_package_of_the_repository_around_a_file_is_found(folder: Path) -> None:
-    made = _made("a_repository/src/models/vision.py:layer", folder)
+@pytest.mark.parametrize("file", ["models/vision", "by_helpers"])
+def test_a_package_or_file_of_the_repository_around_a_file_is_found(file: str, folder: Path) -> None:
+    made = _made(f"a_repository/src/{file}.py:layer", folder)
     assert as_options(made.supposed) == "--arg n_heads=4 --arg activation=gelu"
 
 
@@ -187,6 +214,12 @@ def test_a_class_without_annotation_that_says_enough_is_refused_with_what_is_kno
         _made(f"{BLOCK}:OfParts", folder)
     known = "give --arg size=64 --arg self_attn=… --arg layer='parts.Layer(hidden=64, n_heads=4)' --arg act_layer=…"
     assert known in refused.value.hint
+
+
+def test_of_a_configuration_what_is_unknown_is_left_open(folder: Path) -> None:
+    with pytest.raises(BadTarget, match="OfUnknown needs config") as refused:
+        _made("alone.py:OfUnknown", folder)
+    assert "give --arg config='SimpleNamespace(n_embd=64, zeta=…)', or" in refused.value.hint
 
 
 def test_a_file_without_a_name_is_told_its_classes(folder: Path) -> None:

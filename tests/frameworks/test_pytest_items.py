@@ -57,7 +57,9 @@ def test_a_wrong_one_fails_is_named_and_declared(layers: Path, run) -> None:
     told = ("--conform", "layers.py:Tanh", "--conform-layer", "post-gelu", *FEW)
     ended = run(*told, "test_own.py")
     assert ended.ret == 1
-    ended.stdout.fnmatch_lines(["*feed_forward.activation is gelu_tanh in the module*", "*Cause: GELU is its tanh*(gelu-tanh)*"])
+    ended.stdout.fnmatch_lines(
+        ["*feed_forward.activation is gelu_tanh in the module*", "*Cause: GELU is its tanh*(gelu-tanh)*"]
+    )
     assert run(*told, "--conform-update").ret == 0
     assert "deviation: gelu-tanh" in layers.with_name("conform.yaml").read_text()
     assert run("--conform", "layers.py:Tanh", *FEW).ret == 0, "conform.yaml has layer and deviations"

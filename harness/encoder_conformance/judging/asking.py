@@ -17,8 +17,9 @@ from encoder_conformance.judging.checks.invariants.asking import requests_of as 
 from encoder_conformance.judging.checks.refusals import BEGINS, Refused, refused
 from encoder_conformance.judging.checks.training.dropout import put_dropout
 from encoder_conformance.judging.checks.training.initialisation import put_initialisation
+from encoder_conformance.judging.maximum_of_all import judge_by_specification
 from encoder_conformance.judging.records import Record
-from encoder_conformance.judging.verdict import Judgement, judge
+from encoder_conformance.judging.verdict import Judgement
 from encoder_conformance.oracle.expected import NOTHING, Expected, key
 from encoder_conformance.oracle.golden.narrow import in_format
 from encoder_conformance.protocol.answers import Answers, Sampled, digest_of
@@ -174,7 +175,7 @@ def judged(answer: UnjudgedAnswer) -> Record:
         verdict = judge_declared(task, result, answer.expected)
         predicting = round(time.monotonic() - begun, 4)
     else:
-        verdict = judge(task.check, task.tensors, result, answer.expected, task.format)
+        verdict = judge_by_specification(task, result, answer.expected)
     if answer.kind and verdict.outcome not in EXPECTED:
         message = f"{BEGINS[answer.kind]}{verdict.message}"
         verdict = verdict.model_copy(update={"message": message, "kind": answer.kind})

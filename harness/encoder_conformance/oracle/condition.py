@@ -61,7 +61,7 @@ def expectation(case: Case, runs: int, among: Container[str] | None = None) -> E
     condition = spread.conditions()
     if cotangent is not None:
         through_largest = Spread(undisturbed)
-        add(through_largest, range(few), replace(inputs, through_largest=True))
+        add(through_largest, range(few), replace(inputs, largest="shown"))
         others = through_largest.conditions()
         for name, other in through_largest.root_mean_squares().items():
             if matters(other, of_few[name]):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from encoder_conformance.oracle.forms.softmax import Largest
 from encoder_conformance.spec.axes import BS, BSA, Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.equation import Equation
@@ -35,8 +36,7 @@ class LayerInputs:
     """[B, S], the types of tokens; None where all are of type 0."""
     valid: BS | None = None
     """[B, S], true at what is no padding; None without padding."""
-    through_largest: bool = False
-    """Whether a gradient goes through the maximum that the softmax takes off (rule C-6)."""
+    largest: Largest = "detached"
 
     def of_items(self, values: Array) -> Array:
         """[B or 1, …] at the items that are evaluated."""

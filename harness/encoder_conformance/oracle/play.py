@@ -140,7 +140,7 @@ class Play:
     def _attend(self, step: Step) -> Node:
         assert self._softmax is not None
         weights = self.known[step.beside["weights"]].value
-        softmax = replace(self._softmax, weights=weights, through_largest=self.inputs.through_largest)
+        softmax = replace(self._softmax, weights=weights, largest=self.inputs.largest)
         rotation = {**step.choices, "positions": self.inputs.positions} if step.choices else {}
         operands = [self.known[name] for name in step.reads]
         return self.tape.apply(self.variant(step), *operands, softmax=softmax, **rotation)

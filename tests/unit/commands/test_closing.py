@@ -123,10 +123,22 @@ def test_the_last_line_names_the_warning_that_is_least_likely_meant() -> None:
     rare = Finding(severity="warning", kind="unusual-choice", message="norm.epsilon is 0.1, which none has; usual: 1")
     idle = Finding(severity="warning", kind="parameter-unused", message="the parameter out.weight changes nothing")
     often = Finding(severity="warning", kind="state-changed-by-calls", message="weights is changed by each call")
+    filled, outside = (
+        Finding(
+            severity="warning",
+            kind="choice-of-its-own",
+            message=f"a choice of its own, {name}: what it is",
+            about={"deviations": [name]},
+        )
+        for name in ("mask-filled-minus-1e9", "norm-eps-outside-root")
+    )
     for findings, due in (
         ((often,), "1 warning"),
         ((often, rare), "2 warnings: norm.epsilon is 0.1, which none has"),
         ((rare, idle), "2 warnings: the parameter out.weight changes nothing"),
+        ((filled, rare), "2 warnings: norm.epsilon is 0.1, which none has"),
+        ((rare, outside), "2 warnings: a choice of its own, norm-eps-outside-root"),
+        ((filled,), "1 warning: a choice of its own, mask-filled-minus-1e9"),
         ((rare,), "1 warning: norm.epsilon is 0.1, which none has"),
     ):
         [line] = [each.text for each in closing(part("", "float32", findings=findings)) if each.of == "checks"]

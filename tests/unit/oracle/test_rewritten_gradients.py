@@ -9,6 +9,7 @@ from encoder_conformance.judging.verdict import TensorVerdict, judge_tensor
 from encoder_conformance.oracle.arithmetic import Arithmetic
 from encoder_conformance.oracle.condition import MATTERS, matters
 from encoder_conformance.oracle.encoder import evaluate
+from encoder_conformance.oracle.forms.softmax import Largest
 from encoder_conformance.oracle.golden.store import read_golden, read_golden_manifest
 from encoder_conformance.oracle.inputs import given
 from encoder_conformance.spec.axes import Array
@@ -20,11 +21,11 @@ CASES = ["post-relu-head-dim-1/low-variance", "post-rms-gelu-tanh/low-variance",
 GRADIENTS = ("attention.query.weight", "attention.query.bias", "attention.key.weight", "attention.key.bias", "x")
 
 
-def in_format(case_id: str, dtype: str, **what: bool) -> dict[str, Array]:
+def in_format(case_id: str, dtype: str, largest: Largest = "detached") -> dict[str, Array]:
     """The gradients of the equations in plain NumPy, in this format throughout."""
     case = load().cases[case_id]
     cotangent = case.cotangent(read_golden(case, read_golden_manifest(), constants()).kinked_rows)
-    return evaluate(case, Arithmetic(dtype), cotangent, replace(given(case), **what)).gradients
+    return evaluate(case, Arithmetic(dtype), cotangent, replace(given(case), largest=largest)).gradients
 
 
 def judged(case_id: str, name: str, gradient: Array, dtype: str) -> TensorVerdict:
@@ -34,11 +35,11 @@ def judged(case_id: str, name: str, gradient: Array, dtype: str) -> TensorVerdic
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case_id", CASES)
-@pytest.mark.parametrize("through_largest", [True, False], ids=["not-detached", "detached"])
+@pytest.mark.parametrize("largest", ["shown", "detached"])
 def test_a_gradient_conforms_whether_it_goes_through_the_maximum_or_not(
-    case_id: str, dtype: str, through_largest: bool
+    case_id: str, dtype: str, largest: Largest
 ) -> None:
-    gradients = in_format(case_id, dtype, through_largest=through_largest)
+    gradients = in_format(case_id, dtype, largest)
     for name in GRADIENTS:
         verdict = judged(case_id, name, gradients[name], dtype)
         assert verdict.conforms, verdict
@@ -47,7 +48,7 @@ def test_a_gradient_conforms_whether_it_goes_through_the_maximum_or_not(
 
 
 def test_what_goes_through_the_maximum_is_rounding_and_no_more() -> None:
-    detached, through = (in_format(CASES[0], "float64", through_largest=each) for each in (False, True))
+    detached, through = (in_format(CASES[0], "float64", each) for each in ("detached", "shown"))
     for name, gradient in detached.items():
         assert np.allclose(through[name], gradient, rtol=1e-9, atol=1e-15), name
     assert not np.array_equal(through["attention.key.weight"], detached["attention.key.weight"])

@@ -122,11 +122,26 @@ def _warned(warnings: Sequence[Finding]) -> str:
     """`2 warnings: attention.scale is 1/√d_model = 1/√48, which no published encoder has`: how many, and the one that
     is least likely meant, if any may not be."""
     count = f"{len(warnings)} warning{'s' * (len(warnings) != 1)}"
-    doubted = [each for each in warnings if each.kind in _SELDOM_MEANT or _is_unusual(each)]
+    doubted = [(doubt, each) for each in warnings if (doubt := _doubt(each)) is not None]
     if not doubted:
         return count
-    first = min(doubted, key=lambda each: each.kind not in _SELDOM_MEANT)
-    return f"{count}: {first.message.partition(';')[0]}"
+    first = min(doubted, key=lambda each: each[0])[1]
+    named = first.message.partition(":")[0] if first.kind == "choice-of-its-own" else first.message.partition(";")[0]
+    return f"{count}: {named}"
+
+
+def _doubt(finding: Finding) -> int | None:
+    """The less, the less likely it was meant; None for what may well be. What fills a mask is most often no slip."""
+    if finding.kind in _SELDOM_MEANT:
+        return 0
+    if finding.kind == "choice-of-its-own":
+        return 3 if all(str(each).startswith("mask-") for each in _deviations_of(finding)) else 1
+    return 2 if _is_unusual(finding) else None
+
+
+def _deviations_of(finding: Finding) -> list[object]:
+    named = finding.about["deviations"]
+    return named if isinstance(named, list) else [named]
 
 
 def _is_unusual(finding: Finding) -> bool:

@@ -90,20 +90,20 @@ def attend(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax, **r
         by_scores = a.multiply(weights, a.subtract(by_weights, inner))
         if softmax.mask is not None:  # no gradient goes to a score that was replaced
             by_scores = np.where(softmax.mask, by_scores, 0.0)
-        if softmax.through_largest:
-            by_scores = by_scores + _through_largest(softmax.kept, by_scores)
+        if softmax.largest != "detached":
+            by_scores = by_scores + _through_largest(scores if softmax.largest == "all" else softmax.kept, by_scores)
         return by_scores, a.matmul(weights.swapaxes(-1, -2), g)
 
     return context, pullback
 
 
-def _through_largest(kept: BHST, by_scores: BHST) -> BHST:
-    """The gradient through the maximum of exp(s − max): less the sum over the keys, to the largest score.
+def _through_largest(scores: BHST, by_scores: BHST) -> BHST:
+    """The gradient through the maximum of exp(s − max): less the sum over the keys, to the largest of the scores.
 
     The weights do not change with the maximum, and so that sum is 0 but for rounding (rule C-6).
     """
     by_largest = np.zeros_like(by_scores)
-    at = kept.argmax(axis=-1)[..., None]
+    at = scores.argmax(axis=-1)[..., None]
     np.put_along_axis(by_largest, at, -by_scores.sum(axis=-1, keepdims=True), axis=-1)
     return by_largest
 

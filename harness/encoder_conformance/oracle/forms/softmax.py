@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,20 +25,24 @@ from encoder_conformance.oracle.forms.needs import (
 from encoder_conformance.spec.axes import BHST
 from encoder_conformance.spec.case import joined, within
 
+Largest = Literal["detached", "shown", "all"]
+"""Through which maximum a gradient goes (rule C-6): through none, that of the scores that the mask shows, or that of
+all, which was taken off before the mask was applied."""
+
 
 @dataclass(frozen=True)
 class MaskedSoftmax:
     """The weights, the scores that the mask left, and the logarithm of their exponentials' sum [B, H, S, 1].
 
-    `mask` is true where a score was left as it was, and so where its gradient goes. `through_largest`: a gradient goes
-    through the largest score too (rule C-6).
+    `mask` is true where a score was left as it was, and so where its gradient goes. `largest`: which maximum
+    a gradient goes through too.
     """
 
     weights: BHST
     kept: BHST
     log_sum: BHST
     mask: Any
-    through_largest: bool = False
+    largest: Largest = "detached"
 
 
 def masked_softmax(

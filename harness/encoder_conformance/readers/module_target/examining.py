@@ -104,7 +104,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
             fresh = framework.live(given)
             module = fresh.arranged(module.signature.arrangement) or fresh
         kept = module.kept({"x": x})
-    chance, loose = chance_in(module, {"x": x}), module.take_in({"x": x})
+    chance, loose = chance_in(module, x), module.take_in({"x": x})
     read = module.bare()
     with awake(read):
         semantics = live_semantics(read, x)

@@ -57,13 +57,13 @@ def _package_of(path: Path) -> Path | None:
 
 
 def _roots_of(path: Path) -> Iterator[Path]:
-    """The folders around a file that hold a package which it imports by its whole name: a repository's, for one."""
+    """The folders around a file that hold a package or a file which it imports by its whole name: a repository's."""
     nodes = list(ast.walk(_tree_of(path)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
     for top in dict.fromkeys(name.partition(".")[0] for name in names):
         if PathFinder.find_spec(top) is None:
-            yield from [each for each in path.parents if (each / top).is_dir()][:1]
+            yield from [each for each in path.parents if (each / top).is_dir() or (each / f"{top}.py").is_file()][:1]
 
 
 def _levels_above(path: Path) -> int:

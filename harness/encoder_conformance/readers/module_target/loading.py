@@ -18,7 +18,14 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
-from encoder_conformance.readers.module_target.making import names_of, parameters_of, supposed, value_of
+from encoder_conformance.readers.module_target.making import (
+    UNKNOWN,
+    is_known,
+    names_of,
+    parameters_of,
+    supposed,
+    value_of,
+)
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
 _NAMED = 8
@@ -99,7 +106,7 @@ def _made(
         raise BadTarget(problem, "nor a class or function that makes one")
     _refuse_unknown(found, name, arguments)
     chosen = supposed(found, arguments, supposing or {})
-    if supposing is None or not all(chosen.values()):
+    if supposing is None or not all(map(is_known, chosen.values())):
         _refuse_missing(name, chosen)
     names = names_of(found)
     values = {key: value_of(text, names) for key, text in {**arguments, **chosen}.items()}
@@ -136,7 +143,7 @@ def as_options(arguments: Mapping[str, str]) -> str:
 def _typed(text: str) -> str:
     """An expression as a shell's word; `…` in the place of one that nobody knows."""
     value = value_of(text)
-    return shlex.quote(value if isinstance(value, str) else text) if text else "…"
+    return shlex.quote(value if isinstance(value, str) else text) if text else UNKNOWN
 
 
 def _told_of(error: BadTarget, chosen: Mapping[str, str]) -> BadTarget:

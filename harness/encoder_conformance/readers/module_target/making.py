@@ -13,32 +13,24 @@ from typing import Any
 
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.importing import without_input
+from encoder_conformance.readers.module_target.size_names import FEED_FORWARD, WIDTH
 from encoder_conformance.spec.layer import Layer
 
 _FREE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 _OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
 _SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
 """What a name may begin with, and says nothing of what it is."""
-_HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
-_WIDTH = re.compile(
-    r"d_?model|(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
-    r"n_?embe?d?|n_state|width|(in_|out_|num_)?(features|channels)|size|units|" + _HIDDEN
-)
-_FEED_FORWARD = re.compile(
-    r"d_?ff(n)?|d_?(inner|hid(den)?)|dim_?feed_?forward|linear_units|inner|" + _HIDDEN + "|"
-    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
-)
 _KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
-_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?")
-_HEAD_WIDTH = re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)")
+_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?(_?(num|count))?")
+_HEAD_WIDTH = re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)")
 _LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
 _EPSILON = re.compile(r"(.*_)?eps(ilon)?")
 _ACTIVATION = re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?")
 _BIAS = re.compile(r"(\w+_)?bias")
 _NORM_FIRST = re.compile(r"norm(alize)?_(before|first)|pre_?(norm|ln)")
 _MEANT = (
-    (_FEED_FORWARD, "96"),
-    (_WIDTH, "64"),
+    (FEED_FORWARD, "96"),
+    (WIDTH, "64"),
     (_KEY_VALUE_HEADS, "2"),
     (_HEADS, "4"),
     (_HEAD_WIDTH, "16"),
@@ -46,18 +38,21 @@ _MEANT = (
     (_LAYERS, "2"),
     (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
     (_EPSILON, "1e-05"),
-    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
     (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
     (_ACTIVATION, "'gelu'"),
     (_BIAS, "True"),
     (_NORM_FIRST, "True"),
     (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
+    (re.compile(r"(\w+_)?pad(ding)?_(idx|id|index)"), "0"),
     (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
     (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
     (re.compile(r"device"), "'cpu'"),
 )  # fmt: skip
 """What a required argument of such a name is given, the first that fits: a layer of 4 heads and 64 features, whose
 sizes can be told apart."""
+UNKNOWN = "…"
+"""What stands in an expression for what nobody knows."""
 _Known = Mapping[re.Pattern[str], str]
 _OF_RANDOMNESS = {"rngs": "nnx.Rngs(0)", "key": "jax.random.PRNGKey(0)", "rng": "jax.random.PRNGKey(0)"}
 """What Flax NNX, Equinox and plain JAX draw parameters with."""
@@ -133,10 +128,15 @@ def needed(found: Any, given: Mapping[str, Any]) -> list[inspect.Parameter]:
     return [p for p in missing if p.default is p.empty and p.kind not in _FREE]
 
 
+def is_known(text: str) -> bool:
+    """Whether an expression that was supposed can be evaluated: nothing in it is unknown."""
+    return bool(text) and UNKNOWN not in text
+
+
 def supposed(found: Any, given: Mapping[str, str], stated: Mapping[re.Pattern[str], str]) -> dict[str, str]:
-    """Required argument → what its name or class says that it may be, as the text of an expression; "" for one that
-    says nothing. What is given stands for all of its kind: `--arg dim=32` for the width of each part, too. `stated`:
-    what the layer has that it should be."""
+    """Required argument → what its name or class says that it may be, as the text of an expression, with `UNKNOWN`
+    for what says nothing in it; "" for one that says nothing at all. What is given stands for all of its kind: `--arg
+    dim=32` for the width of each part, too. `stated`: what the layer has that it should be."""
     known = {**dict(_MEANT), **stated}
     missing = {p.name: p for p in needed(found, given)}
     found = found.func if isinstance(found, partial) else found
@@ -163,8 +163,8 @@ def stated_by(layer: Layer | None, resize: bool) -> dict[re.Pattern[str], str]:
     if resize:
         return chosen if attention.kv_heads else {**chosen, _KEY_VALUE_HEADS: dict(_MEANT)[_HEADS]}
     sizes = {
-        _WIDTH: layer.d_model,
-        _FEED_FORWARD: layer.feed_forward.d_ff,
+        WIDTH: layer.d_model,
+        FEED_FORWARD: layer.feed_forward.d_ff,
         _HEADS: attention.num_heads,
         _KEY_VALUE_HEADS: attention.kv_heads or attention.num_heads,
         _HEAD_WIDTH: layer.head_dim,
@@ -185,9 +185,9 @@ def _of_names(
     """`known`: the table, with what is given. `outer`: the classes that are being made, of which none is an argument of
     itself."""
     kinds = {name: _kinds_of(name) for name in parameters}
-    widths = [name for name, found_kinds in kinds.items() if _WIDTH in found_kinds]
-    if all(_FEED_FORWARD in kinds[name] for name in widths):  # `hidden_size` is that of x, unless another is
-        kinds |= {name: [_WIDTH] for name in widths[:1]}
+    widths = [name for name, found_kinds in kinds.items() if WIDTH in found_kinds]
+    if all(FEED_FORWARD in kinds[name] for name in widths):  # `hidden_size` is that of x, unless another is
+        kinds |= {name: [WIDTH] for name in widths[:1]}
     return {
         name: (_of_class(parameter, found, known, outer) if parameter else "")
         or next((known[kind] for kind in kinds[name]), "")
@@ -200,21 +200,24 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: _Known, outer: tu
     name, names = parameter.name, names_of(found)
     if name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names:
         return _OF_RANDOMNESS[name]
-    kind = _annotated(parameter, names) or _part(name, found, names)
+    kind = _annotated(parameter, names) or (None if _kinds_of(name) else _part(name, found, names))
     if (
         inspect.isclass(kind)
         and kind not in (*outer, found)
-        and _is_known(kind, found)
+        and _is_of_it(kind, found)
         and (said := _name(kind, names))
     ):
-        return _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
-    if kind is None and _OF_CONFIGURATION.fullmatch(name):
+        made = _called(said, _of_names({p.name: p for p in needed(kind, {})}, kind, known, (*outer, found)))
+        if is_known(made) or not _OF_CONFIGURATION.fullmatch(name):
+            return made
+    if (kind is None or inspect.isclass(kind)) and _OF_CONFIGURATION.fullmatch(name):
         attributes = dict.fromkeys(_read_of(found, name, ()))
-        return _called("SimpleNamespace", _of_names(attributes, found, known, outer)) if attributes else ""
+        read = _of_names(attributes, found, known, outer)
+        return _called("SimpleNamespace", read) if any(read.values()) else ""
     return ""
 
 
-def _is_known(kind: type, found: Any) -> bool:
+def _is_of_it(kind: type, found: Any) -> bool:
     """Whether a class is of the same package, or a configuration: `nn.Module` says nothing of what it may be."""
     return kind.__module__.partition(".")[0] == found.__module__.partition(".")[0] or kind.__name__.endswith("Config")
 
@@ -226,15 +229,13 @@ def _part(name: str, found: Any, names: Mapping[str, Any]) -> Any:
     for pattern, of_class in _PARTS:
         if pattern.fullmatch(name):
             kinds = [each for each in names.values() if inspect.isclass(each) and of_class.fullmatch(each.__name__)]
-            own = [each for each in dict.fromkeys(kinds) if _is_known(each, found) and each is not found]
+            own = [each for each in dict.fromkeys(kinds) if _is_of_it(each, found) and each is not found]
             return own[0] if len(own) == 1 else None
     return None
 
 
 def _called(name: str, arguments: Mapping[str, str]) -> str:
-    return (
-        f"{name}({', '.join(f'{each}={text}' for each, text in arguments.items())})" if all(arguments.values()) else ""
-    )
+    return f"{name}({', '.join(f'{each}={text or UNKNOWN}' for each, text in arguments.items())})"
 
 
 def _annotated(parameter: inspect.Parameter, names: Mapping[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from encoder_conformance.readers.module_target.frameworks.jax_tree import (
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
 from encoder_conformance.readers.module_target.probing import to_be_said
+from encoder_conformance.readers.module_target.size_names import feed_forward_last
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 
@@ -238,9 +239,9 @@ def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str,
 
 
 def _widths(module: nn.Module) -> Iterable[int]:
-    """Widths of x: the numbers among its fields and those of its parts, the largest first; d_ff is one of them, too."""
-    found = {value for part in _modules(module) for value in vars(part).values() if type(value) is int and value > 1}
-    return dict.fromkeys([*sorted(found, reverse=True), *USUAL_WIDTHS])
+    """Widths of x: the numbers among its fields and those of its parts, the largest first, and d_ff last."""
+    fields = [each for part in _modules(module) for each in vars(part).items() if type(each[1]) is int and each[1] > 1]
+    return feed_forward_last(fields, sorted((size for _, size in fields), reverse=True), USUAL_WIDTHS)
 
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:

@@ -16,6 +16,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget, last_fra
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
+from encoder_conformance.readers.module_target.size_names import feed_forward_last
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -40,7 +41,7 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     if layer.built and layer.weights:
         return bundled
     problems: list[str] = []
-    widths = list(dict.fromkeys([*_likely(layer), *USUAL_WIDTHS]))
+    widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
     signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
     for way, width in product(islice(ways_to_call(signature, widths), _MOST_WAYS), widths):
         arranged, tried = replace(signature, arrangement=way), _another(layer)
@@ -117,6 +118,11 @@ def _likely(layer: Any) -> Iterator[int]:
     for part in parts:
         if isinstance(part, keras.layers.MultiHeadAttention):
             yield part.num_heads * part.key_dim
-    own = {name: value for part in parts for name, value in vars(part).items() if type(value) is int and value > 1}
+    own = dict(_fields_of(layer))
     yield from (own[name] for name in _NAMED if name in own)
     yield from sorted(value for value in own.values() if value >= _LEAST)
+
+
+def _fields_of(layer: Any) -> list[tuple[str, int]]:
+    parts = (layer, *layer._flatten_layers())
+    return [each for part in parts for each in vars(part).items() if type(each[1]) is int and each[1] > 1]
