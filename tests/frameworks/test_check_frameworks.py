@@ -106,7 +106,7 @@ def test_the_width_of_x_is_another_than_the_hidden_one_where_any_does(target: st
     from encoder_conformance.readers.module_target.loading import load_target
     from encoder_conformance.readers.module_target.supplies import no_words
 
-    made = load_target(target, {}, HERE, supposing=True)
+    made = load_target(target, {}, HERE, {})
     assert made.supposed == supposed
     built = made.framework.built(made.module, no_words)
     shapes = {np.shape(each) for each in _arrays(built if isinstance(built, tuple) else made.module)}
