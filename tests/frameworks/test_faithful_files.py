@@ -52,14 +52,25 @@ class Ids(nn.Module):
 
 
 class Frames(Ids):
-    """The same from values, which may be far from zero."""
+    """The same from values, which may be far from zero; some features of what it gives."""
+
+    def forward(self, x, mask):
+        return self.block(x, mask)[..., :5]
+
+
+class Projected(Ids):
+    """The same behind a map, which leaves little of an offset."""
 
     def __init__(self, **told):
         super().__init__(**told)
-        self.first = nn.Parameter(torch.randn(16, 12) / 4)
+        self.first = nn.Parameter(torch.randn(16, 16) / 4)
 
     def forward(self, x, mask):
         return self.block(F.linear(x, self.first), mask)[..., :5]
+
+
+def projected():
+    return made(Projected)
 
 
 WEAK = {"fast": {"fast": True}, "outside": {"outside": True}, "low": {"fill": -1e9}, "half": {"fill": -65504.0},
@@ -173,9 +184,10 @@ def without_items(graph):
 
 if __name__ == "__main__":
     mask = torch.ones(2, 5, dtype=torch.int64)
-    values = {"x": torch.randn(2, 5, 12), "mask": mask}
+    values = {"x": torch.randn(2, 5, 16), "mask": mask}
     export(made(Ids, activation=torch.tanh), {"x": torch.zeros_like(mask), "mask": mask}, "ids_tanh")
     export(made(Frames, "fast", activation=torch.tanh), values, "frames_fast_tanh")
+    export(made(Projected, "fast"), values, "projected_fast")
     for weakness in WEAK:
         export(made(Ids, weakness), {"x": torch.zeros_like(mask), "mask": mask}, f"ids_{weakness}")
         export(made(Frames, weakness), values, f"frames_{weakness}")
@@ -226,7 +238,7 @@ def test_a_weakness_of_a_source_that_is_not_opened_is_no_fault_of_its_file(again
 
 @pytest.mark.parametrize(
     ("file", "source"),
-    [("frames_fast", "frames"), of_a_release("frames_outside", "frames"),
+    [("frames_fast", "frames"), ("projected_fast", "projected"), of_a_release("frames_outside", "frames"),
      of_a_release("frames_fast_tanh", "frames_fast"), of_a_release("ids_tanh", "ids"),
      of_a_release("ids_outside", "ids")],
 )  # fmt: skip

@@ -76,7 +76,7 @@ def _of_both(
     whole: WholeComparison, findings: Sequence[PhaseFinding], are: Callable[[PhaseFinding], bool]
 ) -> list[PhaseFinding]:
     """The findings, in which errors that `are` of numbers are warnings: no call of the source gives others."""
-    hint = f"{whole.source} gives the same wherever both were asked, end to end: it is not the export that made it so"
+    hint = f"{whole.source} gives the same wherever both were asked, end to end: no call that was made shows it"
     return [
         each.model_copy(update={"severity": "warning", "hint": hint})
         if each.severity == "error" and are(each)
