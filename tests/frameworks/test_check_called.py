@@ -67,6 +67,29 @@ def test_a_mask_that_it_needs_is_given_so_that_it_hides_nothing() -> None:
     assert _called(cases.MaskFirst).beside["mask"].number == 1
 
 
+class OfIds(torch.nn.Module):
+    """What it is called with are ids: no numbers are taken in their place, whatever stands beside them."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.map = torch.nn.Embedding(50, 16), torch.nn.Linear(16, 16)
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        type(self).calls += 1
+        return self.map(self.words(ids)) * mask[..., None]
+
+
+def test_token_ids_are_not_called_with_numbers_for_long() -> None:
+    """On JAX, where each call is compiled, 700 of them took two minutes, and a validation beside it never ended."""
+    module = OfIds()
+    framework = framework_of(module)
+    assert framework is not None
+    assert arranged(framework.live(module)) is None
+    assert 0 < OfIds.calls < 100
+
+
 def test_lengths_that_are_taken_are_said_and_the_nearest_is_asked() -> None:
     found = _called(cases.ByEights)
     taken = lengths_taken(found.live, found.x)

@@ -45,13 +45,15 @@ def judged(found: Array, right: Array, sigma: float, undefined: Bools | None = N
     """
     if found.shape != right.shape:
         return None, f"its shape is {list(found.shape)}, and the source's {list(right.shape)}", False
+    if not found.size:
+        return None, "nothing to compare: it has no items", False
     mine, theirs = found.astype(np.float64), right.astype(np.float64)
     lacking = np.isfinite(theirs) & ~np.isfinite(mine)
     if lacking.any():
         what = NO_NUMBERS[0 if np.isnan(mine[lacking]).any() else 1]
         return None, f"{what} in {int(lacking.sum())} of {mine.size} places where the source has a number", False
     both = np.isfinite(theirs) & np.isfinite(mine)
-    if mine.size and not both.any():
+    if not both.any():
         return None, "nothing to compare: the source has no finite number", False
     more = bool((~np.isfinite(theirs) & np.isfinite(mine)).any())
     if (left := _left_open(mine, undefined)) is not None:

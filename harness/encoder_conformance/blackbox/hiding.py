@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from encoder_conformance.blackbox.comparing import Outputs
-from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs, is_name_of_mask
+from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
+from encoder_conformance.blackbox.masks import is_name_of_mask
 from encoder_conformance.blackbox.measured import Source
 from encoder_conformance.diagnosis.in_sigma import rms
 from encoder_conformance.protocol.messages import Precision

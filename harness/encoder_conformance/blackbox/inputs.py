@@ -10,6 +10,13 @@ from typing import Literal
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
 import numpy as np
 
+from encoder_conformance.blackbox.masks import (
+    hidden_positions,
+    is_name_of_mask,
+    laid_out,
+    seen_by_each_query,
+    supposed_meaning,
+)
 from encoder_conformance.protocol.description import FileDescription, Size, WholeFile, WholeInput
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.dtypes import FORMATS
@@ -19,11 +26,10 @@ _SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
 _MASKED, _WIDE = (3, 20), (2, 20)
 _LONG = (300, 128, 64)
 """Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
-_MASK_WORDS = ("mask", "padding", "valid")
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
-_SEEN, _FAR = 0.7, 512.0
-"""Of the keys, by each query, where a mask tells queries apart."""
+_FAR = 512.0
+"""Of the values, beside a spread of 1."""
 _FEW_ROWS = 64
 """Of a table: any numbers below are all of them, soon."""
 _ENDS = 4
@@ -130,7 +136,7 @@ class WholeInputs:
     def padded_case(self) -> WholeCase | None:
         """One in which positions are hidden, though no input says so; None where the file has one position alone."""
         batch, sequence = self._fitting(*_MASKED)
-        hidden = next((each for _, each in _hidden(batch, sequence)), None) if sequence > 1 else None
+        hidden = next((each for _, each in hidden_positions(batch, sequence)), None) if sequence > 1 else None
         return None if hidden is None else self._drawn(_Shape("padded", batch, sequence, hidden), sequence)
 
     def far_case(self) -> WholeCase | None:
@@ -153,7 +159,7 @@ class WholeInputs:
     def guessed(self) -> tuple[str, ...]:
         """The inputs of integers that are taken for masks, since nothing says what they are."""
         integers = (each for each in self.file.inputs if each.name in self.masks and each.dtype != "bool")
-        return tuple(each.name for each in integers if each.name not in self.meaning and not _is_named_mask(each))
+        return tuple(each.name for each in integers if each.name not in self.meaning and not is_name_of_mask(each.name))
 
     @cached_property
     def masks(self) -> tuple[str, ...]:
@@ -173,7 +179,10 @@ class WholeInputs:
         if port.name in self.meaning or port.dtype == "bool":
             return True
         plain = port.dtype not in FORMATS and port.rows is None and len(port.shape or ()) >= 2
-        return _is_named_mask(port) or (plain and not self._is_position(port))
+        return is_name_of_mask(port.name) or (plain and not self._is_position(port))
+
+    def _meaning(self, mask: WholeInput) -> str:
+        return self.meaning.get(mask.name) or supposed_meaning(mask)
 
     def _is_by_query(self, port: WholeInput) -> bool:
         """Whether it is a mask [B, S, S], [B, 1, S, S], … of each query and key."""
@@ -192,7 +201,7 @@ class WholeInputs:
         for batch, sequence in dict.fromkeys(self._fitting(*size) for size in sizes):
             yield _Shape(f"{batch} x {sequence}", batch, sequence)
         batch, sequence = self._fitting(*_MASKED)
-        for name, hidden in _hidden(batch, sequence) if self.say_padding and sequence > 1 else ():
+        for name, hidden in hidden_positions(batch, sequence) if self.say_padding and sequence > 1 else ():
             if not few or name in ("padding on the right", "lengths that are not in order"):
                 yield _Shape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
         if sequence > 1 and any(self._is_by_query(each) for each in self.file.inputs):
@@ -275,7 +284,7 @@ class WholeInputs:
         """Each mask of a case that hides something → a value in its place that hides nothing."""
         visible, masks = np.ones((case.batch, case.sequence), np.bool_), set(self.masks)
         whole = {
-            port.name: _mask(visible, given.shape, given.dtype, self.meaning.get(port.name) or _meaning_of(port))
+            port.name: laid_out(visible, given.shape, given.dtype, self._meaning(port))
             for port in self.file.inputs
             if port.name in masks
             for given in (case.inputs[port.name],)
@@ -321,8 +330,8 @@ class WholeInputs:
         kind = np.dtype(port.dtype)
         if port.name in self.masks:
             by_query = asked.by_query and self._is_by_query(port)
-            visible = _of_each_query(asked, rng) if by_query else self._visible(asked)
-            return _mask(visible, shape, kind, self.meaning.get(port.name) or _meaning_of(port))
+            visible = seen_by_each_query(asked.batch, asked.sequence, rng) if by_query else self._visible(asked)
+            return laid_out(visible, shape, kind, self._meaning(port))
         if port.dtype in FORMATS:
             return np.asarray(asked.offset + rng.standard_normal(shape) * asked.scale).astype(kind)
         if self._is_length(port):
@@ -346,60 +355,6 @@ def _ids(rows: int, before: int, shape: tuple[int, ...]) -> Array:
     return np.concatenate([ends, others])[(before + np.arange(prod(shape))) % rows].reshape(shape)
 
 
-def _is_named_mask(port: WholeInput) -> bool:
-    return is_name_of_mask(port.name)
-
-
-def is_name_of_mask(name: str) -> bool:
-    return any(word in name.lower() for word in _MASK_WORDS)
-
-
-def _hidden(batch: int, sequence: int) -> Iterator[tuple[str, Bools]]:
-    """Name → positions [B, S] that are hidden."""
-    third = max(sequence // 3, 1)
-    right, holes, whole = (np.zeros((batch, sequence), np.bool_) for _ in range(3))
-    right[-1, -third:] = holes[-1, 1::3] = True
-    whole[-1] = True
-    lengths = np.resize([sequence // 2, sequence, sequence - 1], batch)
-    yield "padding on the right", right
-    yield "padding on the left", right[:, ::-1]
-    yield "holes", holes
-    yield "lengths that are not in order", np.arange(sequence) >= np.maximum(lengths, 1)[:, None]
-    if batch > 1:
-        yield "an item of padding alone", whole
-
-
-def _of_each_query(asked: _Shape, rng: np.random.Generator) -> Bools:
-    """The keys that each query sees [B, S, S], itself among them."""
-    drawn = rng.random((asked.batch, asked.sequence, asked.sequence)) < _SEEN
-    return np.asarray(drawn | np.eye(asked.sequence, dtype=np.bool_))
-
-
-def _meaning_of(port: WholeInput) -> str:
-    """What true means in a mask of which only the type and the name are known."""
-    if port.dtype in FORMATS and len(port.shape or ()) != 2:
-        return "additive"
-    return "ignore" if "padding" in port.name.lower() and port.dtype == "bool" else "attend"
-
-
 def _seen(ids: Array, hidden: Bools | None) -> Array:
     """The ids [*shape] where nothing hides them; `hidden` [B, S]."""
     return ids[~hidden] if hidden is not None and hidden.shape == ids.shape else ids.ravel()
-
-
-def _mask(visible: Bools, shape: tuple[int, ...], kind: np.dtype, meaning: str) -> Array:
-    """The mask in the shape of an input: its last axis are keys, its first the batch; of one axis a count. `visible`
-    [B, S], or [B, S, S] where each query sees others."""
-    (B, *_, S), own = visible.shape, visible.ndim - 1
-    laid = visible if len(shape) <= 2 else visible.reshape(B, *(1,) * (len(shape) - 1 - own), *visible.shape[1:])
-    if own > 1 and shape[0] == 1:  # one for all items
-        laid = laid[:1]
-    if shape == (S, B) and B != S:
-        laid = visible.T
-    if len(shape) == 3 and shape[0] not in (1, B):  # heads and items in one axis
-        laid = np.repeat(laid, shape[0] // B, axis=0)
-    if meaning == "additive":
-        lowest = float(np.finfo(kind).min) if kind.name != "bfloat16" else -3e38
-        return np.broadcast_to(np.where(laid, 0.0, lowest), shape).astype(kind)
-    told = ~laid if meaning == "ignore" else laid
-    return np.broadcast_to(told, shape).astype(kind)

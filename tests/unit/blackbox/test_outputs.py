@@ -18,6 +18,7 @@ PADDED = np.stack([np.ones(3), np.full(3, np.nan)])
         (ONES, PADDED, 0.0, "", True),
         (ONES, NOTHING, None, "nothing to compare: the source has no finite number", False),
         (NOTHING, NOTHING, None, "nothing to compare: the source has no finite number", False),
+        (ONES[:0], ONES[:0], None, "nothing to compare: it has no items", False),
         (ONES[:1], ONES, None, "its shape is [1, 3], and the source's [2, 3]", False),
     ],
 )
@@ -32,6 +33,7 @@ def test_each_is_judged(found: object, right: object, rms: object, problem: str,
         (PADDED, ONES, "no-numbers"),
         (NOTHING, NOTHING, "not-compared"),
         (ONES, NOTHING, "not-compared"),
+        (ONES[:0], ONES[:0], "not-compared"),
     ],
 )
 def test_a_program_is_told_why_there_is_no_number(found: np.ndarray, right: np.ndarray, kind: str) -> None:

@@ -88,11 +88,16 @@ def _is_as_its_source(
     compare: Callable[[list[WholeCase]], WholeComparison],
 ) -> bool:
     """Whether what is out of line in the file is so in its source, which is not opened: it has the same outputs, also
-    far from zero, where most that is out of line is. What is cut out of a file takes no values of the user's."""
+    far from zero, where most that is out of line is; or it takes no values, and nothing else can be given to it.
+
+    What stands before the encoder may leave nothing of an offset: where x is made of values, it is not known.
+    """
     if answers is None or not whole.agrees or all(run.conforms for run in answers.working):
         return False
-    far = WholeInputs.of(subject.description).far_case()
-    return far is None or compare([far]).agrees
+    far, roles = WholeInputs.of(subject.description).far_case(), subject.description.roles
+    if far is None:
+        return True
+    return roles is not None and roles.x in far.values and compare([far]).agrees
 
 
 def _is_stated(subject: ExaminedFile) -> bool:

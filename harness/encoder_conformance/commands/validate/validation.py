@@ -125,21 +125,26 @@ def _is_compared(evidence: ValidationEvidence) -> bool:
 
 def _without_layer(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
     """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same; so
-    is a mask that seems to hide nothing of what was taken for positions, where padding was compared."""
+    is what seems to be a mask that hides nothing, where padding was compared, or its numbers were."""
     if evidence.answers is not None or not _is_compared(evidence):
         return list(findings)
     unknown: tuple[Phase, ...] = ("interface", "layer", "dimensions")
     as_layer: tuple[FindingKind, ...] = ("file-does-not-run", "encoder-does-not-run-alone")  # what runs nowhere is told
     whole = evidence.whole
-    hides = whole is not None and whole.agrees and any(case.is_padded for case in whole.cases)
     hint = "no layer was judged in it: what was asked is asked of its outputs alone"
     return [
         each.model_copy(update={"severity": "warning", "hint": hint})
-        if each.severity == "error"
-        and (each.phase in unknown or each.kind in as_layer or (hides and each.kind == "mask-hides-nothing"))
+        if each.severity == "error" and (each.phase in unknown or each.kind in as_layer or _is_no_mask(each, whole))
         else each
         for each in findings
     ]
+
+
+def _is_no_mask(found: PhaseFinding, whole: WholeComparison | None) -> bool:
+    """Whether the source does with an input what the file does, of which it was found that it hides nothing."""
+    if found.kind != "mask-hides-nothing" or whole is None or not whole.agrees:
+        return False
+    return any(case.is_padded or found.about["name"] in case.values for case in whole.cases)
 
 
 def _whole_result(whole: WholeComparison) -> WholeResult:

@@ -1,7 +1,7 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, product, zip_longest
 
@@ -25,6 +25,8 @@ from encoder_conformance.spec.axes import Array
 
 _MOST = 600
 """Ways to call that are tried at the usual length."""
+_TELLING = 24
+"""Those after which it is told what x should have been."""
 _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
@@ -46,6 +48,8 @@ _SPOKEN: Mapping[str, tuple[str, ...]] = {
     "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
 }
 """What an argument is given first, by words in its name; one letter is the whole name."""
+_OF_INTEGERS = "integer", "scalar types: Long, Int"
+"""Words of what is raised for numbers in the place of ids."""
 _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
 _MASKS = tuple(
@@ -147,7 +151,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module), *LENGTHS))
-    needed = _masks_needed(module, widths)
+    needed, refused = _masks_needed(module, widths), list[tuple[Arrangement, str]]()
     for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
@@ -155,18 +159,31 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 return None
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
-                if _answers(other, x):
+                if (problem := _problem_with(other, x)) is None:
                     return _opened(other, x), x
+                refused.append((arrangement, problem))
+            if len(refused) >= _TELLING and _want_integers(refused):
+                return None
     return None
 
 
-def _answers(module: LiveModule, x: Array) -> bool:
-    """Whether it gives numbers for x, and not one for all, as under a mask that hides everything."""
+def _problem_with(module: LiveModule, x: Array) -> str | None:
+    """What it raises; "" where it gives no numbers for x, or one for all, as under a mask that hides everything; None
+    where it answers."""
     try:
         output = module.run({"x": x})["output"]
-    except ExecutionError:
-        return False
-    return bool(np.isfinite(output).any()) and not np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
+    except ExecutionError as error:
+        return str(error)
+    same = np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
+    return None if bool(np.isfinite(output).any()) and not same else ""
+
+
+def _want_integers(refused: Sequence[tuple[Arrangement, str]]) -> bool:
+    """Whether x should have been integers, as token ids: the same is raised whatever stands beside it, integers too."""
+    problems = {problem for _, problem in refused}
+    whole = (each.beside.values() for each, _ in refused)
+    beside = any(all(supply.kind != "none" and supply.dtype == "int64" for supply in each) for each in whole)
+    return len(problems) == 1 and beside and any(words in refused[0][1] for words in _OF_INTEGERS)
 
 
 def _masks_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:

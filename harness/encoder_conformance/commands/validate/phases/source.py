@@ -1,7 +1,7 @@
 """Phase `source`: the file against what it was made from: the same input to both, and what the export changed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.validate.evidence import Assessment, Compared, ValidationEvidence
 from encoder_conformance.commands.validate.whole import WholeComparison
@@ -12,6 +12,7 @@ from encoder_conformance.subjects.interfaces import compared as compared_interfa
 from encoder_conformance.subjects.subject import Subject
 
 _SHOWN = 6
+_OF_THE_WHOLE: tuple[FindingKind, ...] = ("whole-out-of-line", "front-out-of-line")
 _TURNED = "turn it round before the export, or name the input otherwise: callers know it by its name"
 
 
@@ -51,10 +52,13 @@ def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> l
     """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared; or where a
-    source whose stages cannot be read has the same outputs.
+    source whose stages cannot be read has the same outputs. What the oracle makes of the whole file is no measure of it
+    beside a source that gives what it gives.
     """
+    if evidence.whole is not None and evidence.whole.agrees:
+        findings = _of_both(evidence.whole, findings, lambda each: each.kind in _OF_THE_WHOLE)
     if evidence.as_source and evidence.whole is not None:
-        return _of_both(evidence.whole, findings)
+        return _of_both(evidence.whole, findings, lambda each: each.out_of_line)
     compared, run = evidence.compared, evidence.answers.first_working if evidence.answers else None
     same = all(each.agrees for each in compared) and any(each.check == "stages" for each in compared)
     if evidence.source is None or run is None or not same or not any(all(each.off) for each in compared):
@@ -68,12 +72,14 @@ def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> l
     ]
 
 
-def _of_both(whole: WholeComparison, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which numbers that are out of line are warnings: no call of the source gives others."""
-    hint = f"{whole.source} gives the same wherever both were asked, end to end: it is not the export that made it so"
+def _of_both(
+    whole: WholeComparison, findings: Sequence[PhaseFinding], are: Callable[[PhaseFinding], bool]
+) -> list[PhaseFinding]:
+    """The findings, in which errors that `are` of numbers are warnings: no call of the source gives others."""
+    hint = f"{whole.source} gives the same wherever both were asked, end to end: no call that was made shows it"
     return [
         each.model_copy(update={"severity": "warning", "hint": hint})
-        if each.severity == "error" and each.out_of_line
+        if each.severity == "error" and are(each)
         else each
         for each in findings
     ]

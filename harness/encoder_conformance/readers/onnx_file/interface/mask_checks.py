@@ -33,7 +33,7 @@ def check_masks(
     """`expected` is the meaning that the user states. `taken_before`: inputs of what stands before the encoder, of
     which the encoder may use the sizes."""
     masks = [mask for mask in semantics.masks if mask.polarity is not None or mask.name not in taken_before]
-    masks = [mask for mask in masks if mask.turning is None]
+    masks = [mask for mask in masks if mask.turning is None and 0 not in mask.shape]  # of no items, as past keys are
     if semantics.causal:
         findings.take(_CAUSAL)
     for mask in masks:

@@ -14,11 +14,17 @@ OUTPUT_NAMES = ("output", "y", "out", "last_hidden_state", "hidden_states", "enc
 def select_interface(graph: Graph, findings: Findings) -> Interface | None:
     """None after a finding of phase `interface`."""
     inputs, outputs = [port_of(info) for info in graph.inputs], [port_of(info) for info in graph.model.graph.output]
-    floats = [p for p in inputs if p.dtype in FLOATS and (p.shape is None or len(p.shape) in (2, 3))]
+    shaped = [p for p in inputs if p.dtype in FLOATS and (p.shape is None or len(p.shape) in (2, 3))]
+    floats = [p for p in shaped if 0 not in (p.shape or ())]
     results = [p for p in outputs if p.dtype in FLOATS]
     if not results:
         hint = "an encoder layer gives [batch, sequence, d_model]"
         findings.error("interface", "no-float-output", "no output holds floating-point numbers", hint)
+        return None
+    if shaped and not floats:
+        message = f"{shaped[0]} has no items: nothing can be asked of it"
+        hint = "export with a symbolic batch and sequence (dynamic_shapes, dynamic_axes)"
+        findings.error("interface", "no-float-input", message, hint, inputs=[port.name for port in inputs])
         return None
     if not floats:
         _report_no_floats(graph, inputs, results, findings)
