@@ -249,7 +249,7 @@ def _stated(message: dict[str, Any]) -> Layer | None:
 
 def _answered(whole: WholeModule, given: GivenAs, tensors: Tensors) -> tuple[GivenAs, dict[str, Array]]:
     """What a module answers, in the first order of its arguments that it does not refuse. Raises what it raises in the
-    order that was likeliest."""
+    order that was likeliest; ValueError with both lists where one argument held all."""
     first: Exception | None = None
     for order in given.orders():
         try:
@@ -257,6 +257,9 @@ def _answered(whole: WholeModule, given: GivenAs, tensors: Tensors) -> tuple[Giv
         except Exception as error:  # whatever a module does with what is not its own
             first = first or error
     assert first is not None
+    if given.holder:
+        both = f"the file takes {', '.join(given.arguments)}, and the source {given.holder} alone"
+        raise ValueError(f"{both}; given all in one: {str(first).splitlines()[0]}") from None
     raise first
 
 
