@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from encoder_conformance.protocol.handover import hand_over  # noqa: E402
+from encoder_conformance.readers.module_target.argument_names import stated_by  # noqa: E402
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target  # noqa: E402
-from encoder_conformance.readers.module_target.making import stated_by  # noqa: E402
 from encoder_conformance.spec.load import load  # noqa: E402
 
 MODULES = {

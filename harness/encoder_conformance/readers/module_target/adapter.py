@@ -19,6 +19,7 @@ from encoder_conformance.protocol.frames import Sendable
 from encoder_conformance.protocol.variants import VARIANTS
 from encoder_conformance.protocol.way_back import WayBackAnswers
 from encoder_conformance.readers.module_target.alike import MOST_AS_ONE, ExaminedBefore
+from encoder_conformance.readers.module_target.argument_names import stated_by
 from encoder_conformance.readers.module_target.describing import described
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
@@ -28,7 +29,6 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.given_as import GivenAs
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower
-from encoder_conformance.readers.module_target.making import stated_by
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.told import told_by

@@ -14,18 +14,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
+from encoder_conformance.readers.module_target.callables import names_of, parameters_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
-from encoder_conformance.readers.module_target.making import (
-    UNKNOWN,
-    is_known,
-    names_of,
-    parameters_of,
-    supposed,
-    value_of,
-)
+from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
 _NAMED = 8

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.errors import ModifyScopeVariableError
 
+from encoder_conformance.readers.module_target.argument_names import feed_forward_last
 from encoder_conformance.readers.module_target.calling import in_training, signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
@@ -27,7 +28,6 @@ from encoder_conformance.readers.module_target.frameworks.jax_tree import (
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
 from encoder_conformance.readers.module_target.probing import to_be_said
-from encoder_conformance.readers.module_target.size_names import feed_forward_last
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from encoder_conformance.readers.module_target.argument_names import feed_forward_last
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf
 from encoder_conformance.readers.module_target.calling import signature_of
@@ -16,7 +17,6 @@ from encoder_conformance.readers.module_target.errors import BadTarget, last_fra
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
-from encoder_conformance.readers.module_target.size_names import feed_forward_last
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE

@@ -1,0 +1,99 @@
+"""What the name of an argument says that it is: a size, a choice or a rate; and what the layer has that was stated."""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from encoder_conformance.spec.layer import Layer
+
+Known = Mapping[re.Pattern[str], str]
+"""Pattern of a name → the text of its value."""
+_HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
+"""Either, by what stands beside it."""
+_FEED_FORWARD = (
+    r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?feed_?forward|linear_units|inner|"
+    r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
+)
+FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
+WIDTH = re.compile(
+    r"d_?(model|input|emb(ed)?|word_vec)|(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
+    r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
+)
+_SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
+"""What a name may begin with, and says nothing of what it is."""
+_KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
+_HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?(_?(num|count))?")
+_HEAD_WIDTH = re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)")
+_LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
+_EPSILON = re.compile(r"(.*_)?eps(ilon)?")
+_ACTIVATION = re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?")
+_BIAS = re.compile(r"(\w+_)?bias")
+_NORM_FIRST = re.compile(r"norm(alize)?_(before|first)|pre_?(norm|ln)")
+MEANT = (
+    (FEED_FORWARD, "96"),
+    (WIDTH, "64"),
+    (_KEY_VALUE_HEADS, "2"),
+    (_HEADS, "4"),
+    (_HEAD_WIDTH, "16"),
+    (re.compile(r"(mlp|ffn?|expansion|widening)_?(ratio|mult|factor)|forward_expansion"), "2"),
+    (_LAYERS, "2"),
+    (re.compile(r"(.*_)?p?drop(out|_?path)?(_?(rate|prob|p|ratio))?|rate|p|dp"), "0.1"),
+    (_EPSILON, "1e-05"),
+    (re.compile(r"voc(ab(ulary)?)?_?(size|dim)|n_((src|trg|tgt)_)?vocab|num_(tokens|embeddings)|ntokens?"), "100"),
+    (re.compile(r"max_?(seq(uence)?_?)?len(gth)?|max_position(s|_embeddings)|block_size|context_length|n_ctx"), "512"),
+    (_ACTIVATION, "'gelu'"),
+    (_BIAS, "True"),
+    (_NORM_FIRST, "True"),
+    (re.compile(r"is_decoder|(add_)?cross_attention|output_attentions|gradient_checkpointing"), "False"),
+    (re.compile(r"(\w+_)?pad(ding)?_(idx|id|index)"), "0"),
+    (re.compile(r"chunk_size_feed_forward|(layer_|block_)?(id|idx|index|number)"), "0"),
+    (re.compile(r"init(ializer)?_(range|std)"), "0.02"),
+    (re.compile(r"device"), "'cpu'"),
+)  # fmt: skip
+"""What a required argument of such a name is given, the first that fits: a layer of 4 heads and 64 features, whose
+sizes can be told apart."""
+_OF_THAT_ALONE = re.compile(_FEED_FORWARD)
+_OF_X = re.compile(f"(?!units$|(in_|out_|num_)?features$)({WIDTH.pattern})")
+"""The names of x's width that are no map's own, as `units` and `features` are."""
+_LEAST = 8
+
+
+def stated_by(layer: Layer | None, resize: bool) -> Known:
+    """What arguments are by the layer that a module should be: its choices, and its sizes unless the layer is asked at
+    the module's own (`resize`). {} where none is stated; "" for biases of which it has some."""
+    if layer is None:
+        return {}
+    attention = layer.attention
+    biases = {attention.qkv_bias, attention.output_bias, layer.feed_forward.bias}
+    chosen = {
+        _EPSILON: f"{layer.norm.epsilon:.6g}",  # which is rounded to float32
+        _ACTIVATION: repr(layer.feed_forward.activation),
+        _BIAS: repr(biases.pop()) if len(biases) == 1 else "",
+        _NORM_FIRST: repr(layer.norm.placement == "pre"),
+    }
+    if resize:
+        return chosen if attention.kv_heads else {**chosen, _KEY_VALUE_HEADS: dict(MEANT)[_HEADS]}
+    sizes = {
+        WIDTH: layer.d_model,
+        FEED_FORWARD: layer.feed_forward.d_ff,
+        _HEADS: attention.num_heads,
+        _KEY_VALUE_HEADS: attention.kv_heads or attention.num_heads,
+        _HEAD_WIDTH: layer.head_dim,
+        _LAYERS: layer.stack.layers,
+    }
+    return chosen | {pattern: str(size) for pattern, size in sizes.items()}
+
+
+def kinds_of(name: str) -> list[re.Pattern[str]]:
+    """The patterns of the table that a name fits, the likeliest first."""
+    short = _SIDE.sub("", name, count=1)
+    return [pattern for pattern, _ in MEANT if pattern.fullmatch(short)]
+
+
+def feed_forward_last(named: Iterable[tuple[str, int]], likely: Iterable[int], usual: Iterable[int]) -> list[int]:
+    """The widths of x to be tried, each once: what is likely, the usual ones, then what is a count, as of heads, or the
+    size of the hidden features by all of its names: sizes that are equal cannot be told apart."""
+    fields = [(name.lstrip("_"), size) for name, size in named]
+    hidden = {size for name, size in fields if _OF_THAT_ALONE.fullmatch(name) or size < _LEAST}
+    hidden -= {size for name, size in fields if _OF_X.fullmatch(name)}
+    widths = dict.fromkeys([*likely, *usual])
+    return sorted(widths, key=lambda width: width in hidden)

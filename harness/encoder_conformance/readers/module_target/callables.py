@@ -1,0 +1,78 @@
+"""What a class or function takes, which names its code has, and what it reads of one of its arguments."""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+FREE = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+_MODULES = {"jax": "jax", "nnx": "flax.nnx"}
+"""Names that each argument may use where they are imported."""
+
+
+def names_of(found: Any) -> dict[str, Any]:
+    """The names that the arguments of a class or function may use: those of the file that defines it, SimpleNamespace,
+    and what draws parameters. One that was handed over by value has the names that its own code uses."""
+    code = found.__init__ if inspect.isclass(found) else found
+    own = sys.modules.get(getattr(found, "__module__", None) or "")
+    imported = {name: sys.modules[module] for name, module in _MODULES.items() if module in sys.modules}
+    return {
+        "SimpleNamespace": SimpleNamespace,
+        **imported,
+        **(vars(own) if own else {}),
+        **getattr(code, "__globals__", {}),
+    }
+
+
+def parameters_of(found: Any) -> list[inspect.Parameter]:
+    """What it is called with; [] where its signature is not to be had. Raises nothing."""
+    try:
+        parameters = list(inspect.signature(found).parameters.values())
+        if inspect.isclass(found) and all(p.kind in FREE for p in parameters):  # Flax NNX calls by a metaclass
+            parameters = list(inspect.signature(found.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return []
+    return parameters
+
+
+def attributes_read(found: Any, name: str, seen: tuple[Any, ...]) -> Iterator[str]:
+    """The attributes that a class or function reads of its argument, and those that what it hands it on to reads."""
+    if found in seen or not (tree := _tree_of(found)):
+        return
+    names = names_of(found)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_named(node.value, name):
+            yield node.attr
+        called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+        if isinstance(node, ast.Call) and callable(called) and (handed := _parameter_given(node, name, called)):
+            yield from attributes_read(called, handed, (*seen, found))
+    for base in getattr(found, "__bases__", ()):
+        if base.__module__ == found.__module__:
+            yield from attributes_read(base, name, (*seen, found))
+
+
+def _tree_of(found: Any) -> ast.AST | None:
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(found)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+
+
+def _is_named(value: ast.expr, name: str) -> bool:
+    """Whether it is this argument, or what `self` keeps it as."""
+    if isinstance(value, ast.Attribute):
+        return value.attr == name and isinstance(value.value, ast.Name) and value.value.id == "self"
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def _parameter_given(call: ast.Call, name: str, called: Any) -> str:
+    """Under which name a call hands an argument on; "" where it does not."""
+    for keyword in call.keywords:
+        if keyword.arg and _is_named(keyword.value, name):
+            return keyword.arg
+    at = next((at for at, value in enumerate(call.args) if _is_named(value, name)), None)
+    parameters = parameters_of(called)
+    return parameters[at].name if at is not None and at < len(parameters) else ""
