@@ -1,12 +1,14 @@
 """What the tests of several files share."""
 
 import importlib.util
+import json
 import runpy
 import textwrap
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -42,3 +44,18 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return folder
 
     return written
+
+
+@pytest.fixture
+def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
+    """Validate one of the `files` of a test module against a source beside it: the exit status, the JSON, what was printed."""
+
+    def validated(file: str, source: str) -> tuple[int, dict[str, Any], str]:
+        named = f"{files / source}" if source.endswith((".onnx", ".npz")) else f"{files / 'source.py'}:{source}"
+        told = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
+        ended = conform("validate", files / file, "--against", named, *told)
+        results = [*(tmp_path / "out").rglob("validation.json")]
+        assert results, ended.stdout + ended.stderr
+        return ended.status, json.loads(results[0].read_text()), ended.stdout
+
+    return validated

@@ -1,6 +1,5 @@
 """Files that are what their sources are, however weak or unusual those are; and faults that are none of theirs."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,20 +189,6 @@ def files(exported: Callable[[str], Path]) -> Path:
     return exported(SOURCE)
 
 
-@pytest.fixture
-def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[[str, str], tuple[int, dict[str, Any]]]:
-    """Validate a file against a function of the source: the exit status, and the JSON."""
-
-    def validated(file: str, source: str) -> tuple[int, dict[str, Any]]:
-        told = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
-        ended = conform("validate", files / f"{file}.onnx", "--against", f"{files / 'source.py'}:{source}", *told)
-        results = [*(tmp_path / "out").rglob("validation.json")]
-        assert results, ended.stdout + ended.stderr
-        return ended.status, json.loads(results[0].read_text())
-
-    return validated
-
-
 def severe(result: dict[str, Any], severity: str) -> list[str]:
     return [each["message"] for each in result["findings"] if each["severity"] == severity]
 
@@ -213,7 +198,7 @@ def severe(result: dict[str, Any], severity: str) -> list[str]:
     ["ids_all", *(of_a_release(f"ids_{each}") for each in ("fast", "outside", "low", "half"))],
 )
 def test_a_weakness_of_a_source_that_is_not_opened_is_no_fault_of_its_file(against: Callable, source: str) -> None:
-    status, result = against(source, source)
+    status, result, _ = against(f"{source}.onnx", source)
     assert (status, severe(result, "error")) == (0, [])
     assert result["against"] is None, "its stages cannot be read"
     assert result["whole"]["agrees"]
@@ -226,7 +211,7 @@ def test_a_weakness_of_a_source_that_is_not_opened_is_no_fault_of_its_file(again
 )  # fmt: skip
 def test_a_weakness_of_the_file_alone_is_its_fault(against: Callable, file: str, source: str) -> None:
     """E[x²] − E[x]² is the variance on ordinary inputs: nothing that the source was asked shows which one it has."""
-    status, result = against(file, source)
+    status, result, _ = against(f"{file}.onnx", source)
     assert (status, result["conclusion"]) == (1, "wrong")
     assert severe(result, "error")
 
@@ -234,12 +219,12 @@ def test_a_weakness_of_the_file_alone_is_its_fault(against: Callable, file: str,
 @pytest.mark.parametrize(("file", "source"), [("past0", "past"), of_a_release("past3", "past"), ("uneven", "uneven")])
 def test_parts_of_other_sizes_are_no_fault(against: Callable, file: str, source: str) -> None:
     """An input of no items was an error: a mask that hides nothing."""
-    status, result = against(file, source)
+    status, result, _ = against(f"{file}.onnx", source)
     assert (status, severe(result, "error"), result["whole"]["agrees"]) == (0, [], True)
 
 
 def test_wrong_parts_are_a_fault(against: Callable) -> None:
-    status, result = against("exchanged", "uneven")
+    status, result, _ = against("exchanged.onnx", "uneven")
     assert (status, result["conclusion"]) == (1, "wrong")
 
 
@@ -248,6 +233,6 @@ def test_wrong_parts_are_a_fault(against: Callable) -> None:
 )
 def test_a_file_that_can_be_asked_nothing_says_why(against: Callable, file: str, said: str) -> None:
     """Of an input of no items every answer was the source's, and a runtime that refuses others was called wrong."""
-    status, result = against(file, "uneven")
+    status, result, _ = against(f"{file}.onnx", "uneven")
     assert (status, result["conclusion"]) == (2, "not_judged")
     assert any(said in each for each in severe(result, "error")), severe(result, "error")

@@ -1,6 +1,5 @@
 """A file against its source as two black boxes: whatever layer it is, and whatever stands before and after it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -253,21 +252,6 @@ if __name__ == "__main__":
 def files(exported: Callable[[str], Path]) -> Path:
     """A folder with the source and two files that were made from it."""
     return exported(SOURCE)
-
-
-@pytest.fixture
-def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
-    """Validate a file against a source: the exit status, the JSON, and what was printed."""
-
-    def validated(file: str, source: str) -> tuple[int, dict[str, Any], str]:
-        named = f"{files / source}" if source.endswith((".onnx", ".npz")) else f"{files / 'source.py'}:{source}"
-        told = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
-        ended = conform("validate", files / file, "--against", named, *told)
-        results = [*(tmp_path / "out").rglob("validation.json")]
-        assert results, ended.stdout + ended.stderr
-        return ended.status, json.loads(results[0].read_text()), ended.stdout
-
-    return validated
 
 
 def test_a_file_of_no_known_layer_has_the_outputs_of_its_source(against: Callable) -> None:
