@@ -48,7 +48,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
-    """Validate one of the `files` of a test module against a source beside it: the exit status, the JSON, what was printed."""
+    """Validate one of the test module's `files` against a source: the exit status, the JSON, and what was printed."""
 
     def validated(file: str, source: str) -> tuple[int, dict[str, Any], str]:
         named = f"{files / source}" if source.endswith((".onnx", ".npz")) else f"{files / 'source.py'}:{source}"
