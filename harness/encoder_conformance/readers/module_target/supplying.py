@@ -65,6 +65,8 @@ _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
 _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
 """Kinds of angles → the function of them."""
+_HEAD_SIZES = (64, 32, 128, 80)
+"""Features of a head that published encoders have, whatever the number of heads."""
 _PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
 
 
@@ -325,7 +327,8 @@ def _head_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:
         for width, number in product(widths, numbers):
             if width % number == 0 and width // number % 2 == 0:
                 found[width // number] = None
-    return list(found)
+    usual = (size for width, size in product(widths, _HEAD_SIZES) if width % size == 0)
+    return list(dict.fromkeys((*found, *usual)))
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:
