@@ -97,6 +97,11 @@ def _is_misread(examination: Examination) -> bool:
     if format:
         unlike = f"it casts to {format} inside, and goes on in another format: {proof.problem}, as {format} rounds"
     exported = examination.exported
+    if exported.otherwise is not None:
+        examination.exported = exported.otherwise
+        examination.layer = examination.map = examination.proof = None
+        examination.absent = ()
+        return True
     of_marks = "score-scale-unusual" if live else ""
     taken_for = [each for each in exported.taken_for if each.kind != of_marks]
     problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
