@@ -109,7 +109,7 @@ def test_what_does_not_end_is_told_with_the_line_in_which_it_stands(conform: Cal
     assert "--timeout gives it longer" in called.stderr
 
 
-TURNS = '''from torch import nn
+TURNS = """from torch import nn
 
 
 def turn():
@@ -133,7 +133,7 @@ class Called(nn.Linear):
 
     def forward(self, x):
         turn()
-'''
+"""
 
 
 def test_flex_attention_is_refused_at_once_in_its_own_words(conform: Callable, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
 
 
 _IN_TURN: set[Feature] = {"products", "side_by_side"}
-"""What a graph shows of items, or parts of a sequence, that are computed one after the other."""
+"""What a graph shows of items, or parts of a sequence, that are computed one after the other, if it shows anything."""
 _FEW = ((1, SEQUENCE), (BATCH, 4), (BATCH, 2))
 """Sizes of batch and sequence at which there is one item, or one part of a sequence, alone."""
 
@@ -54,7 +54,7 @@ _FEW = ((1, SEQUENCE), (BATCH, 4), (BATCH, 2))
 def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
     """What is read of one item, or of few positions, where a loop goes over items, or over parts of a sequence, as of a
     feed-forward network in chunks: there is one turn then. That the live module does this at all sizes is proved."""
-    if not _IN_TURN & {*exported.features} or semantics.layout == "SD":
+    if not exported.traced or {*exported.features} - _IN_TURN or semantics.layout == "SD":
         return exported
     for batch, sequence in _FEW:
         less = replace(semantics, B=batch, S=sequence)

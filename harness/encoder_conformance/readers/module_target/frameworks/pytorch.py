@@ -26,8 +26,8 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
 from encoder_conformance.readers.module_target.frameworks.torch_built import built, elements, is_built_later
-from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_flex import flex_attention_refused
+from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
     Found,
