@@ -143,8 +143,8 @@ def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) 
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
             where = "wherever it is known" if known else f"in most of what is written for {framework}"
-            here = f"here ({line})" if line else "here"
-            message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} {here}, and {MEANINGS[usual]} {where}"
+            where += f" ({line})" if line else ""
+            message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}"
             severity: Severity = "error" if stated and known else "warning"
             about = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
             about |= source_of(line)

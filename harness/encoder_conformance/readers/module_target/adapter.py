@@ -81,7 +81,7 @@ class ModuleTarget(ModuleAdapter):
         if message["op"] != "examine":
             return super().other(message, tensors)
         try:
-            with within(message["seconds"]):
+            with within(message.get("seconds")):
                 description, tensors = self.examined(message)
         except BadTarget as error:
             return {"description": {"problem": error.as_problem().model_dump(mode="json")}}, {}
