@@ -122,3 +122,49 @@ class ReadsBothSideBySide(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         message = self.norm1(self.attend(x, ignore))
         return x + self.norm2(self.ffn(torch.cat([x, message], -1)))
+
+
+class HeadsSummed(Plain):
+    """Each head has an output map of its own, and what they make is summed; one bias is for all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        d = self.D // self.H
+        del self.q, self.k, self.v, self.o
+        self.heads = nn.ModuleList(nn.ModuleList(nn.Linear(self.D, d) for _ in range(3)) for _ in range(self.H))
+        self.outs = nn.ModuleList(nn.Linear(d, self.D, bias=at == 0) for at in range(self.H))
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        bias = None if ignore is None else torch.where(ignore[:, None, :], -torch.inf, 0.0).to(x.dtype)
+        given = []
+        for (q, k, v), out in zip(self.heads, self.outs, strict=True):
+            scores = q(x) @ k(x).transpose(1, 2) / (self.D // self.H) ** 0.5
+            given.append(out((scores if bias is None else scores + bias).softmax(-1) @ v(x)))
+        return sum(given[1:], given[0])
+
+
+class ItemByItem(PlainPost):
+    """A loop goes over the items of a batch."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        masks = [None] * len(x) if ignore is None else ignore[:, None]
+        return torch.cat([Plain.attend(self, item[None], mask) for item, mask in zip(x, masks, strict=True)])
+
+
+class NetworkInChunks(Plain):
+    """The feed-forward network is computed for two positions at a time."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return torch.cat([Plain.ffn(self, part) for part in x.split(2, 1)], 1)
+
+
+class MaskOfAllHeads(PlainPost):
+    """A mask [batch · heads, sequence, sequence] is needed, as multi_head_attention_forward takes one."""
+
+    def forward(self, x: Tensor, attn_mask: Tensor) -> Tensor:
+        assert attn_mask.shape == (len(x) * self.H, x.shape[1], x.shape[1])
+        self.given = attn_mask.unflatten(0, (len(x), self.H))
+        return self.layer(x, attn_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return torch.where(self.given, -torch.inf, 0.0)

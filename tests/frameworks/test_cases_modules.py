@@ -130,7 +130,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HandNormPost": right("post-norm layer_norm ε 1e-12"),
         "hand_norm": right("layer_norm ε 1e-08"),
         "HandNormUnbiased": right("a choice of its own, norm-unbiased-variance:", "forward alone"),
-        "HandNormOutside": right("a choice of its own, norm-eps-outside-root:", "gradients are not judged"),
+        "HandNormOutside": right(
+            "a choice of its own, norm-eps-outside-root:", "biased one (cases_steps.py:", "gradients are not judged"
+        ),
         "HandNormOfChannels": right("layer_norm ε 1e-06", "[batch, d_model, height, width]", masks=False),
         "NormsWithoutParameters": right("layer_norm ε 1e-06", "it has no norm1.gain"),
         "NormOfGroups": beyond("it norms over positions, too (GroupNorm, InstanceNorm)", "cases_steps.py:"),
@@ -199,6 +201,10 @@ DUE: dict[str, dict[str, Due]] = {
         "AttendsToASource": right("it is called with source: x again", "source_mask (true = attend)"),
         "ReadsBothSideBySide": beyond("are put side by side (concatenated)", "cases_gathered.py:"),
         "GivesEachLayer": right("2 layers", "32 of 32 parameters", "a list of 2"),
+        "HeadsSummed": right("pre-norm", "H = 2", "16 of 16 parameters"),
+        "ItemByItem": right("post-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
+        "NetworkInChunks": right("pre-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
+        "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },
     "cases_strangers": {
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),

@@ -51,6 +51,14 @@ MODULES = {
                 super().__init__()
                 self.up = nn.Linear(c.n_embd, c.intermediate_size)
 
+        class OfKeys(nn.Module):
+            def __init__(self, config):
+                super().__init__()
+                self.layer = parts.Layer(config["hidden_size"], config["num_attention_heads"])
+                self.fast = config.get("fast", False)
+            def forward(self, x):
+                return self.layer(x)
+
         class OfParts(nn.Module):
             def __init__(self, *, size: int, self_attn, layer: parts.Layer, act_layer: nn.Module):
                 super().__init__()
@@ -176,6 +184,7 @@ PARTS = {
         ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
         ("alone.py:Block", PARTS),
         ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),
+        (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),
         ("alone.py:OfLongConfig", {"config": "SimpleNamespace(n_embd=64, n_head=4)"}),
         ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),
     ],

@@ -31,7 +31,8 @@ def test_a_module_that_hangs_or_ends_its_process_is_said_in_a_line(conform: Call
     (tmp_path / "hostile.py").write_text(HOSTILE)
     hangs = conform("check", "hostile.py:Hangs", "--timeout", "4s")
     assert hangs.status == 2
-    assert "hostile.py:Hangs: could not be examined: no answer to examine in 4 s" in hangs.stderr
+    assert "hostile.py:Hangs: it could not be looked into after 3.6 s" in hangs.stderr
+    assert "signal.pause()" in hangs.stderr
     mine = conform("check", "hostile.py:Own", "--memory", "4GiB")
     assert mine.status == 2
     assert "hostile.py:Own: Mine: out of luck" in mine.stderr
@@ -53,7 +54,8 @@ def test_a_file_that_ends_or_hangs_at_import_is_said_with_its_own_line(conform: 
     (tmp_path / "waits.py").write_text("import signal\nsignal.pause()\n")
     waits = conform("check", "waits.py:Layer", "--timeout", "4s")
     assert waits.status == 2
-    assert "no answer to examine in 4 s" in waits.stderr
+    assert "does not end after 3.6 s" in waits.stderr
+    assert "waits.py:2, in <module>: signal.pause()" in waits.stderr
     assert "--timeout gives it longer" in waits.stderr
 
 
@@ -90,4 +92,79 @@ class Exits(nn.Module):
 
     def forward(self, x):
         sys.exit(4)
+"""
+
+
+def test_what_does_not_end_is_told_with_the_line_in_which_it_stands(conform: Callable, tmp_path: Path) -> None:
+    """From outside nobody sees the line: the worker tells it before it is ended, and is asked once."""
+    (tmp_path / "turns.py").write_text(TURNS)
+    made = conform("check", "turns.py:Made", "--timeout", "8s")
+    assert made.status == 2
+    assert "turns.py:Made: its file, or what makes it, does not end after 7.2 s" in made.stderr
+    assert ", in turn: " in made.stderr
+    called = conform("check", "turns.py:Called", "--timeout", "8s")
+    assert called.status == 2
+    assert "turns.py:Called: it could not be looked into after 7.2 s" in called.stderr
+    assert "in forward: turn()" in called.stderr
+    assert "--timeout gives it longer" in called.stderr
+
+
+TURNS = """from torch import nn
+
+
+def turn():
+    at = 0
+    while True:
+        try:
+            at = 1 - at
+        except Exception:
+            pass
+
+
+class Made(nn.Linear):
+    def __init__(self):
+        super().__init__(64, 64)
+        turn()
+
+
+class Called(nn.Linear):
+    def __init__(self):
+        super().__init__(64, 64)
+
+    def forward(self, x):
+        turn()
+"""
+
+
+def test_flex_attention_is_refused_at_once_in_its_own_words(conform: Callable, tmp_path: Path) -> None:
+    """The compiler takes 20 s for each shape, and what it makes on the CPU has no gradients."""
+    (tmp_path / "flex.py").write_text(FLEX)
+    for name in ("eager", "compiled"):
+        refused = conform("check", f"flex.py:{name}")
+        assert refused.status == 2
+        assert "it computes with FlexAttention, which PyTorch neither differentiates on the CPU" in refused.stderr
+        assert "have it call scaled_dot_product_attention" in refused.stderr
+
+
+FLEX = """import torch
+from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+
+
+class Block(nn.Module):
+    def __init__(self, attend):
+        super().__init__()
+        self.qkv, self.out, self.attend = nn.Linear(64, 192), nn.Linear(64, 64), attend
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
+        return x + self.out(self.attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+def eager():
+    return Block(flex_attention)
+
+
+def compiled():
+    return Block(torch.compile(flex_attention))
 """

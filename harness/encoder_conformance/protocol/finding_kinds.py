@@ -51,7 +51,8 @@ FindingKind = Literal[
     "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
     "not-callable", "takes-no-x", "takes-several-inputs", "needs-arguments", "no-parameters", "no-layer-by-kind",
-    "one-length-alone", "too-large-as-one", "form-not-of-framework", "form-not-made", "module-not-judged",
+    "one-length-alone", "too-large-as-one", "takes-too-long", "form-not-of-framework", "form-not-made",
+    "module-not-judged",
     # Runtimes, and what a file gives.
     "runtime-not-asked", "runtime-lacks-operators", "runtime-does-not-run", "file-does-not-run",
     "encoder-does-not-run-alone", "out-of-line", "relation-broken", "no-answer", "other-outcome",
@@ -225,6 +226,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "takes-several-inputs": "its call takes several inputs, or none",
     "needs-arguments": "it needs arguments that nobody said",
     "no-parameters": "it has no parameters",
+    "takes-too-long": "it is not made, or not looked into, in the time that it has",
     "no-layer-by-kind": "it is a convolution, or holds integers",
     "one-length-alone": "it takes one number of positions alone",
     "too-large-as-one": "it has too many parameters to be read as one",

@@ -126,7 +126,8 @@ class Examine(_Message):
     is given, a Python literal or a word. `inputs`: a file of arrays (.npz) by argument. `narrow`: hf:TYPE, whose
     defaults are wide, is made narrower. `supposing`: a class gets what the names of its required arguments say. `like`:
     a part that is one that was examined so before, but for its numbers, is described as that, which answers in its
-    place; a whole of many parameters is refused, for its layers are read.
+    place; a whole of many parameters is refused, for its layers are read. `seconds`: the time in which it has to be
+    described, and `seconds_to_make` imported and made; none: as long as the request may take.
     """
 
     op: Literal["examine"] = "examine"
@@ -143,6 +144,8 @@ class Examine(_Message):
     narrow: bool = False
     supposing: bool = False
     like: bool = False
+    seconds: float | None = None
+    seconds_to_make: float | None = None
 
 
 class AskWayBack(_Message):

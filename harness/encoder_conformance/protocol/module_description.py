@@ -87,6 +87,11 @@ class MapSearch(Frozen):
     head_counts: int
 
 
+def argument_key(name: str) -> str:
+    """The key of an argument among the lines of a description, which has those of parameters and choices, too."""
+    return f"argument {name}"
+
+
 class ModuleDescription(Description):
     """`layer`: what the module is, read off it. `stated`: what it should be, at its sizes.
 
@@ -162,10 +167,15 @@ class ModuleDescription(Description):
     called: tuple[Plain, ...] = ()
     same_as: Plain = ""
     lines: Mapping[str, Plain] = Field(default_factory=dict)
-    """Own parameter, or key of the layer → the line of source that reads it, or makes it so."""
+    """Own parameter, or key of the layer, or `argument NAME` of a mask → the line of source that reads it, or makes it
+    so."""
     adapter: str
     """The source of an adapter that does the same; "" if there is none, for the reason `no_adapter`."""
     no_adapter: Plain = ""
+
+    def line_of_argument(self, name: str) -> str:
+        """The line of source that reads a mask, or what may be one; "" where it is not known."""
+        return self.lines.get(argument_key(name), "")
 
     @property
     def is_two_answers(self) -> bool:

@@ -20,6 +20,11 @@ from encoder_conformance.worker.session import Session
 
 _NONE = "-"
 """No path of a part: nothing was examined, or a list came last."""
+SECONDS_TO_MAKE = 120.0
+"""In which a module is imported and made, unless a user says how long it may take: TensorFlow takes 40 of them on a
+machine that has more to do."""
+_SHARE = 0.9
+"""Of the time until the worker is ended: before that, it tells the line in which the module stands."""
 _PROGRAM = "adapter.py"
 """The tensor of an examination that has the source of an adapter."""
 
@@ -130,7 +135,10 @@ class ModuleWorker:
     @property
     def _chosen(self) -> dict[str, Any]:
         """What may be chosen in the place of what nobody said."""
-        return {"narrow": self.request.narrow, "supposing": self.request.supposing}
+        request, seconds = self.request, _SHARE * self.session.ready.implementation.timeouts.build
+        to_make = SECONDS_TO_MAKE if request.seconds is None else seconds
+        limits = {"seconds": seconds, "seconds_to_make": to_make}
+        return {"narrow": request.narrow, "supposing": request.supposing, **limits}
 
     def _ask(self, request: Examine) -> tuple[dict[str, Any], Mapping[str, Array]]:
         self._part = _NONE

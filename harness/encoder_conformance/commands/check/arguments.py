@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from encoder_conformance.protocol.arguments import MEANINGS, MaskArgument, UngivenArgument, UnusableMask
 from encoder_conformance.protocol.finding_kinds import FindingKind
-from encoder_conformance.protocol.findings import Finding, Severity
+from encoder_conformance.protocol.findings import Finding, Severity, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.subjects.interfaces import compared, conventional_meaning, is_of_padding, usual_meaning
 
@@ -17,13 +17,13 @@ def argument_findings(described: ModuleDescription, reference: ModuleDescription
     yield from _of_place(described)
     for unusable in described.unusable_masks:
         stated = is_stated and unusable.argument not in idle
-        yield _of_unusable(unusable, described, stated=stated)
+        yield _at_its_line(_of_unusable(unusable, described, stated=stated), described, unusable.argument)
     if not described.masks and not described.unusable_masks:
         yield _finding("note", "no-mask", "no argument of it hides a position: it is judged without masks")
     turned = described.not_read is not None and "softmax_over_queries" in described.not_read.features
     for mask in described.masks:
         yield from () if turned else _of_axes(mask)  # a softmax over the queries turns what a mask hides
-        yield from _of_name(mask, described.framework, stated=is_stated)
+        yield from _of_name(mask, described, stated=is_stated)
         yield from _of_forms(mask)
     yield from _of_exchanged(described, stated=is_stated)
     for argument in described.ungiven_arguments:
@@ -54,6 +54,11 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 
 
 _HIDE_NOTHING = ("idle", "elsewhere")
+
+
+def _at_its_line(finding: Finding, described: ModuleDescription, name: str) -> Finding:
+    """The finding with the line that reads the argument as its source."""
+    return finding.model_copy(update={"about": {**finding.about, **source_of(described.line_of_argument(name))}})
 
 
 def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
@@ -129,17 +134,20 @@ def _of_axes(mask: MaskArgument) -> Iterator[Finding]:
         yield _finding("error", "mask-keys-first", message, hint, argument=mask.argument, axes=mask.axes)
 
 
-def _of_name(mask: MaskArgument, framework: str, *, stated: bool) -> Iterator[Finding]:
+def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) -> Iterator[Finding]:
     """A name that everybody knows, or its framework has a meaning for, used the other way round: what is stated is
     called by what names mean."""
-    known = usual_meaning(mask.argument)
+    known, framework = usual_meaning(mask.argument), described.framework
+    line = described.line_of_argument(mask.argument)
     usual = known or conventional_meaning(mask.argument, framework)
     for form in mask.forms:
         if usual and form.meanings and not {usual, "additive"} & {*form.meanings}:
             where = "wherever it is known" if known else f"in most of what is written for {framework}"
+            where += f" ({line})" if line else ""
             message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}"
             severity: Severity = "error" if stated and known else "warning"
             about = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
+            about |= source_of(line)
             hint = f"given as {form.text}; name it otherwise, or turn it round"
             yield _finding(severity, "mask-name-reversed", message, hint, **about)
             return

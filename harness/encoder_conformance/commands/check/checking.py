@@ -84,6 +84,8 @@ class Checking:
         """
         self._progress.begin("examining the module", 1)
         found = self.module.examined(self.request.at, like=self.request.at is None)
+        if isinstance(found, Problem) and found.kind == "takes-too-long":
+            raise found.error(self.request.target)
         usable = isinstance(found, Subject) and found.layer is not None
         paths = [] if usable or self.request.at is not None else self.module.listed()
         if not paths:

@@ -13,7 +13,8 @@ from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
 from encoder_conformance.protocol.description import FORMULA
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.findings import Finding, source_of
+from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.outcome import EXPECTED, Outcome
 from encoder_conformance.spec.reason import Reason
@@ -152,7 +153,7 @@ def judged_with(
     unjudged = dict(_not_judged(again, of_wrong, failed)) if own_gradients else {}
     replaced = tuple({**unjudged, **found}.get(record.key, record) for record in records)
     if all(record.outcome in EXPECTED for record in replaced):
-        return Chosen(tuple(names), replaced, _finding(names, len(wrong), len(unjudged)))
+        return Chosen(tuple(names), replaced, _finding(names, subject.as_module, len(wrong), len(unjudged)))
     return None
 
 
@@ -187,12 +188,25 @@ def _choices_of(diagnosis: Diagnosis) -> tuple[tuple[str, ...], ...]:
     return tuple(several for several in found if several and set(several) <= CHOICES.keys())
 
 
-def _finding(names: Sequence[str], cases: int, unjudged: int) -> Finding:
-    said = "; ".join(f"{name}: {catalogue()[name].sentence.rstrip('.')}{_OR_ANOTHER.get(name, '')}" for name in names)
+def _line(name: str, described: ModuleDescription) -> str:
+    """The line of source that makes this choice so; "" where it is not known."""
+    masks = (described.line_of_argument(mask.argument) for mask in described.masks)
+    norms = (described.lines.get(key, "") for key in ("norm.epsilon", "norm.kind"))
+    return next(filter(None, masks if name.startswith("mask-") else norms), "")
+
+
+def _finding(names: Sequence[str], described: ModuleDescription, cases: int, unjudged: int) -> Finding:
+    lines = {name: _line(name, described) for name in names}
+    said = "; ".join(f"{name}: {_sentence(name)}{f' ({line})' if line else ''}" for name, line in lines.items())
     shown = "; ".join(dict.fromkeys(CHOICES[name] for name in names))
     hint = f"{shown}, and so in {cases} of the situations: it is judged as that there"
-    about = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
+    about: dict[str, object] = {"deviations": [*names], "cases": cases, "gradients_not_judged": unjudged}
     count = f"{unjudged} gradient{'s are' if unjudged > 1 else ' is'}"
     left = f"; {count} not judged: none is specified for that" if unjudged else ""
     message = f"a choice of its own, {said}{left}"
+    about |= source_of(next(filter(None, lines.values()), ""))
     return Finding(severity="warning", kind="choice-of-its-own", message=message, hint=hint, about=about)
+
+
+def _sentence(name: str) -> str:
+    return f"{catalogue()[name].sentence.rstrip('.')}{_OR_ANOTHER.get(name, '')}"

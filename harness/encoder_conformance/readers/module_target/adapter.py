@@ -31,6 +31,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
+from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long, within
 from encoder_conformance.readers.module_target.told import told_by
 from encoder_conformance.readers.module_target.way_back import way_back
 from encoder_conformance.readers.module_target.whole import WholeModule
@@ -58,6 +59,7 @@ class ModuleTarget(ModuleAdapter):
         self.examination: Examination | None = None
         self.before: list[ExaminedBefore] = []
         self.refused: list[tuple[Any, BadTarget]] = []
+        self.unmade: dict[str, BadTarget] = {}
         self.variant = ""
         self.whole: tuple[str | None, WholeModule] | None = None
         self.given: dict[tuple[str | None, ...], GivenAs] = {}
@@ -79,9 +81,13 @@ class ModuleTarget(ModuleAdapter):
         if message["op"] != "examine":
             return super().other(message, tensors)
         try:
-            description, tensors = self.examined(message)
+            with within(message.get("seconds")):
+                description, tensors = self.examined(message)
         except BadTarget as error:
             return {"description": {"problem": error.as_problem().model_dump(mode="json")}}, {}
+        except TookTooLong as error:
+            problem = too_long("it could not be looked into", error).as_problem()
+            return {"description": {"problem": problem.model_dump(mode="json")}}, {}
         except BaseException as error:  # one of the module's own, and no Exception
             if isinstance(error, (Exception, KeyboardInterrupt)):
                 raise
@@ -188,7 +194,14 @@ class ModuleTarget(ModuleAdapter):
             os.chdir(message["folder"])
         if self.opened is None or self.opened[0] != key:
             supposing = stated_by(_stated(message), message["resize"]) if message.get("supposing") else None
-            made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing)
+            if key in self.unmade:
+                raise self.unmade[key]
+            try:
+                with within(message.get("seconds_to_make")):
+                    made = load_target(message["target"], message["arguments"], Path(message["folder"]), supposing)
+            except BadTarget as error:
+                self.unmade[key] = error
+                raise
             self.opened, self.parts = (key, made), made.framework.parts(made.module)
             self.whole, self.given = None, {}
         return self.opened[1]

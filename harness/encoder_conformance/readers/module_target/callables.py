@@ -15,12 +15,13 @@ _MODULES = {"jax": "jax", "nnx": "flax.nnx"}
 
 def names_of(found: Any) -> dict[str, Any]:
     """The names that the arguments of a class or function may use: those of the file that defines it, SimpleNamespace,
-    and what draws parameters. One that was handed over by value has the names that its own code uses."""
+    dict, and what draws parameters. One that was handed over by value has the names that its own code uses."""
     code = found.__init__ if inspect.isclass(found) else found
     own = sys.modules.get(getattr(found, "__module__", None) or "")
     imported = {name: sys.modules[module] for name, module in _MODULES.items() if module in sys.modules}
     return {
         "SimpleNamespace": SimpleNamespace,
+        "dict": dict,
         **imported,
         **(vars(own) if own else {}),
         **getattr(code, "__globals__", {}),
@@ -38,20 +39,23 @@ def parameters_of(found: Any) -> list[inspect.Parameter]:
     return parameters
 
 
-def attributes_read(found: Any, name: str, seen: tuple[Any, ...]) -> Iterator[str]:
-    """The attributes that a class or function reads of its argument, and those that what it hands it on to reads."""
+def attributes_read(found: Any, name: str, seen: tuple[Any, ...], *, keys: bool = False) -> Iterator[str]:
+    """The attributes that a class or function reads of its argument, and those that what it hands it on to reads. With
+    `keys` those that it reads by `argument["key"]`, as of a mapping."""
     if found in seen or not (tree := _tree_of(found)):
         return
     names = names_of(found)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and _is_named(node.value, name):
-            yield node.attr
+        if not keys and isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield from [node.attr] if _is_named(node.value, name) else []
+        if keys and isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            yield from [str(node.slice.value)] if _is_named(node.value, name) else []
         called = names.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
         if isinstance(node, ast.Call) and callable(called) and (handed := _parameter_given(node, name, called)):
-            yield from attributes_read(called, handed, (*seen, found))
+            yield from attributes_read(called, handed, (*seen, found), keys=keys)
     for base in getattr(found, "__bases__", ()):
         if base.__module__ == found.__module__:
-            yield from attributes_read(base, name, (*seen, found))
+            yield from attributes_read(base, name, (*seen, found), keys=keys)
 
 
 def _tree_of(found: Any) -> ast.AST | None:

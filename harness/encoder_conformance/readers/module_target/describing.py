@@ -5,6 +5,7 @@ from typing import Any
 from encoder_conformance.protocol.arguments import LAYOUTS, MaskArgument, XArgument, axes_text
 from encoder_conformance.protocol.findings import Finding, NotRead
 from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
+from encoder_conformance.readers.module_target.argument_lines import lines_of_arguments
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import idle_parts, misnamed
@@ -86,10 +87,17 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "given": found.given,
         "given_by": found.given_by,
         "lengths": found.lengths,
-        "lines": dict(found.exported.lines),
+        "lines": {**found.exported.lines, **_lines_of_masks(found)},
         "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }
+
+
+def _lines_of_masks(found: Examination) -> dict[str, str]:
+    """The lines that read its masks, and what it takes for masks."""
+    unusable = found.offered.unusable if found.offered else ()
+    names = dict.fromkeys([*(mask.name for mask in found.semantics.masks), *(each.argument for each in unusable)])
+    return lines_of_arguments(next(found.module.objects(), None), names)
 
 
 def _answering(found: Examination) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Exported:
 
     `map` lacks the parameters that are `absent` from the graph, and those that are `unplaced`: no own elements.
     `traced`: whether the graph was followed, and what was found is no layer. `features`: the names of what
-    is otherwise, where the problem is known by some. `taken_for`: what was read as something that it is not quite.
+    is not a layer's, where the problem is known by some. `taken_for`: what was read as something that it is not quite.
     """
 
     layer: Layer | None = None
@@ -56,6 +56,8 @@ class Exported:
     features: tuple[Feature, ...] = ()
     taken_for: tuple[Finding, ...] = ()
     lines: Mapping[str, str] = field(default_factory=dict)
+    otherwise: "Exported | None" = None
+    """The yield at the usual sizes, where what was read at smaller ones is a layer: it holds if that is not proved."""
     """Own parameter that the graph reads, or key of the layer → the line of source."""
 
 

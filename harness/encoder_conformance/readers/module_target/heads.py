@@ -16,6 +16,7 @@ from encoder_conformance.spec.layer import Layer
 
 _SAID = ("num_heads", "nhead", "n_heads", "n_head", "num_attention_heads")
 _PERHAPS_SAID = (*_SAID, "head_num", "heads", "h", "H")
+_CONFIGURATIONS = ("config", "cfg", "args", "hparams")
 _NO_CHANGE = {"float64": 1e-12, "float32": 1e-6}
 """A change of the output, relative to it, that is none."""
 
@@ -53,7 +54,10 @@ def denied(module: LiveModule, num_heads: int) -> int | None:
 
 
 def _attributes(module: LiveModule, names: Iterable[str]) -> Iterator[int]:
-    values = (getattr(each, name, None) for each in module.objects() for name in names)
+    """Of the module, of its parts, and of the configurations that these keep."""
+    parts = list(module.objects())
+    kept = (getattr(part, name, None) for part in parts for name in _CONFIGURATIONS)
+    values = (getattr(each, name, None) for each in (*parts, *kept) for name in names)
     return (value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0)
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from encoder_conformance.readers.module_target.errors import BadTarget, is_at_import, last_frames
 from encoder_conformance.readers.module_target.installing import install
+from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long
 
 _T = TypeVar("_T")
 _UNDER_MAIN = "put that under `if __name__ == '__main__':`"
@@ -108,6 +109,8 @@ def without_input(work: Callable[[], _T]) -> _T:
         raise
     except ModuleNotFoundError as error:
         raise BadTarget(last_frames(error), _to_add(error)) from None
+    except TookTooLong as error:
+        raise too_long("its file, or what makes it, does not end", error, _UNDER_MAIN) from None
     except (Exception, SystemExit) as error:
         ends_import = isinstance(error, SystemExit) and is_at_import(error)
         raise BadTarget(last_frames(error), _UNDER_MAIN if ends_import else "") from None

@@ -14,6 +14,8 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.importing import without_input
 
 _OF_CONFIGURATION = re.compile(r"(.*_)?(config|cfg|conf|args|hparams|opts?|params)")
+_OF_MAPPINGS = ("get", "keys", "items", "pop", "setdefault", "update")
+"""What a mapping has, and no configuration by attributes."""
 UNKNOWN = "…"
 """What stands in an expression for what nobody knows."""
 _OF_RANDOMNESS = {"rngs": "nnx.Rngs(0)", "key": "jax.random.PRNGKey(0)", "rng": "jax.random.PRNGKey(0)"}
@@ -110,9 +112,12 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tup
         if is_known(made) or not _OF_CONFIGURATION.fullmatch(name):
             return made
     if (kind is None or inspect.isclass(kind)) and _OF_CONFIGURATION.fullmatch(name):
-        attributes = dict.fromkeys(attributes_read(found, name, ()))
-        read = _of_names(attributes, found, known, outer)
-        return _called("SimpleNamespace", read) if any(read.values()) else ""
+        for of_kind, keys in (("SimpleNamespace", False), ("dict", True)):
+            attributes = dict.fromkeys(attributes_read(found, name, (), keys=keys))
+            attributes = {each: None for each in attributes if keys or each not in _OF_MAPPINGS}
+            read = _of_names(attributes, found, known, outer)
+            if any(read.values()):
+                return _called(of_kind, read)
     return ""
 
 

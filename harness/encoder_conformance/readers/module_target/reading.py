@@ -7,8 +7,9 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import reach_of_module, window_of_each, with_window
+from encoder_conformance.readers.module_target.probing import drawn
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
-from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.readers.onnx_file.layer.parameters import TABLE
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER, SENTENCES, Feature
 from encoder_conformance.spec.axes import Array
@@ -39,7 +40,30 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
     longer = export_and_infer(module, replace(semantics, S=many)) if at_any_length else exported
     others = [longer] if longer.layer is not None else [export_and_infer(module, semantics, simplified=False)]
     read = next((each for each in others if each.layer is not None and not each.unplaced), exported)
+    if read.layer is None:
+        return _of_less(module, semantics, read)
     return longer if read.unplaced and longer.features else read
+
+
+_IN_TURN: set[Feature] = {"products", "side_by_side"}
+"""What a graph shows of items, or parts of a sequence, that are computed one after the other, if it shows anything."""
+_FEW = ((1, SEQUENCE), (BATCH, 4), (BATCH, 2))
+"""Sizes of batch and sequence at which there is one item, or one part of a sequence, alone."""
+
+
+def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) -> Exported:
+    """What is read of one item, or of few positions, where a loop goes over items, or over parts of a sequence, as of a
+    feed-forward network in chunks: there is one turn then. That the live module does this at all sizes is proved."""
+    if not exported.traced or {*exported.features} - _IN_TURN or semantics.layout == "SD":
+        return exported
+    for batch, sequence in _FEW:
+        less = replace(semantics, B=batch, S=sequence)
+        if (batch, sequence) == (semantics.B, semantics.S) or not module.takes(drawn(less.x_shape(batch, sequence))):
+            continue
+        found = export_and_infer(module, less)
+        if found.layer is not None and not found.unplaced:
+            return replace(found, otherwise=exported)
+    return exported
 
 
 def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:

@@ -17,9 +17,10 @@ TURNS = "turns"
 
 @dataclass(frozen=True, repr=False)
 class Supply:
-    """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, 1, and d or e for the
-    features of a head or half of them, which are `number` then. `what`: the function of angles, or both in a pair.
-    `value`: of a kind that nothing else says; a literal is written into an adapter, and no array or function."""
+    """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, X for the heads of all
+    items, of which each has `heads`, 1, and d or e for the features of a head or half of them, which are `number` then.
+    `what`: the function of angles, or both in a pair. `value`: of a kind that nothing else says; a literal is written
+    into an adapter, and no array or function."""
 
     kind: str
     axes: str = ""
@@ -27,11 +28,12 @@ class Supply:
     number: float = 0.0
     what: str = ""
     value: Any = field(default=None, compare=False)
+    heads: int = 0
 
     def __repr__(self) -> str:
         """The source that makes the same, but of an array or a function."""
         known = (self.kind, self.axes, self.dtype, self.number, self.what)
-        last = f", value={self.value!r}" if self.kind == "value" else ""
+        last = f", value={self.value!r}" if self.kind == "value" else f", heads={self.heads}" if self.heads else ""
         return f"Supply({', '.join(map(repr, known))}{last})"
 
     @property
@@ -89,7 +91,8 @@ class Supply:
         return self.value
 
     def _shape(self, batch: int, sequence: int) -> tuple[int, ...]:
-        sizes = {"B": batch, "S": sequence, "T": batch * sequence, "d": int(self.number), "e": int(self.number) // 2}
+        sizes = {"B": batch, "S": sequence, "T": batch * sequence, "X": batch * self.heads}
+        sizes |= {"d": int(self.number), "e": int(self.number) // 2}
         return tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
 
     def _turning(self, batch: int, sequence: int) -> Array | tuple[Array, Array]:

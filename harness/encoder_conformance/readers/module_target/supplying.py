@@ -57,6 +57,12 @@ _MASKS = tuple(
     for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "SSB", "11SS", "B1S", "S")
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
+_OF_EACH_HEAD = tuple(
+    Supply("full", "XSS", dtype, number) for dtype, number in (("bool", 0.0), ("float32", 0.0), ("bool", 1.0))
+)
+"""[batch · heads, sequence, sequence], as torch.nn.functional.multi_head_attention_forward takes one."""
+_HEADS = (4, 8, 2, 12, 16, 1)
+"""Numbers of heads, the likeliest first."""
 _OF_ATTENTION = tuple(
     sorted(_MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
 )
@@ -65,6 +71,8 @@ _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
 _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
 """Kinds of angles → the function of them."""
+_HEAD_SIZES = (64, 32, 128, 80)
+"""Features of a head that published encoders have, whatever the number of heads."""
 _PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
 
 
@@ -238,7 +246,7 @@ def ways_to_call(
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
     sizes = _head_sizes(widths, heads)
-    options = [_options(name, widths, sizes, keys=keys, packed=packs) for name in needed]
+    options = [_options(name, widths, sizes, heads, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
@@ -271,7 +279,7 @@ def _speaks(name: str, kind: str) -> bool:
 
 
 def _options(
-    name: str, widths: Iterable[int], sizes: list[int], *, keys: bool, packed: bool
+    name: str, widths: Iterable[int], sizes: list[int], heads: tuple[int, ...], *, keys: bool, packed: bool
 ) -> tuple[list[Supply], list[Supply]]:
     """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
@@ -282,7 +290,8 @@ def _options(
     if keys and name in RANDOM:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
-        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *named]
+        of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
+        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *of_heads, *named]
     named = list(dict.fromkeys(named))
     others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
     return named, [each for each in dict.fromkeys(others) if each not in named]
@@ -321,11 +330,12 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
 def _head_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:
     """Features of a head, first those by the likeliest numbers of heads, then those that a width may be cut into."""
     found = dict[int, None]()
-    for numbers in (heads, (4, 8, 2, 12, 16, 1)):
+    for numbers in (heads, _HEADS):
         for width, number in product(widths, numbers):
             if width % number == 0 and width // number % 2 == 0:
                 found[width // number] = None
-    return list(found)
+    usual = (size for width, size in product(widths, _HEAD_SIZES) if width % size == 0)
+    return list(dict.fromkeys((*found, *usual)))
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:
@@ -335,7 +345,8 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
             module = _counting(module, name, x)
         if supply.kind != "full":
             continue
-        shape = tuple({"B": x.shape[0], "S": x.shape[1]}.get(axis, 1) for axis in supply.axes)
+        sizes = {"B": x.shape[0], "S": x.shape[1], "X": x.shape[0] * supply.heads}
+        shape = tuple(sizes.get(axis, 1) for axis in supply.axes)
         port = Port(name=name, dtype=supply.dtype, shape=shape)
         try:
             [mask] = semantics_of(probe_of(module, x.shape, (port,))).masks

@@ -28,6 +28,9 @@ _FORMS = (
     *(("float32", axes) for axes in _MEASURED),
     *(("bool", axes) for axes in ("BS", "B11S")),
 )
+_OF_SCORES = tuple(("float32", axes) for axes in ("BHSS", "1HSS", "HSS", "B1SS", "BSS", "SS"))
+"""What a bias is given first: it is of scores, most often, and numbers of positions that are added to these change
+them, too."""
 _ODD = (13, 11, 7)
 """A shape of nothing: what takes it, and answers as before, does not look at it."""
 _CHANGED = 1e-5
@@ -51,7 +54,8 @@ def _given(
 ) -> UngivenArgument:
     """`before`: the output without it, in the shape of x."""
     outcomes, form = [_changes(runner, feeds, name, drawn(_ODD), before)], f"float32 {list(_ODD)}"
-    for dtype, axes in _FORMS if outcomes[0] is not False else ():
+    forms = dict.fromkeys((*(_OF_SCORES if "bias" in name.lower() else ()), *_FORMS))
+    for dtype, axes in forms if outcomes[0] is not False else ():
         shape = shape_at(axes, found, num_heads)
         outcomes.append(_changes(runner, feeds, name, _values(dtype, shape), before) if all(shape) else None)
         if outcomes[-1]:

@@ -26,6 +26,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
 from encoder_conformance.readers.module_target.frameworks.torch_built import built, elements, is_built_later
+from encoder_conformance.readers.module_target.frameworks.torch_flex import flex_attention_refused
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
@@ -206,7 +207,7 @@ class _PyTorch(ModuleFramework):
         drawn, drawn_by_numpy = random.getstate(), np.random.get_state()
         torch.backends.mha.set_fastpath_enabled(False)
         try:
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]), flex_attention_refused():
                 yield
         finally:
             random.setstate(drawn)

@@ -38,6 +38,31 @@ def put_together(views: Sequence[View]) -> list[View]:
     return found
 
 
+def summed(one: View, other: View, name: str) -> View | None:
+    """The sum of what maps make of heads, each of its own heads, as one map of all: x₀ W₀ + x₁ W₁ is [x₀ x₁] [W₀; W₁].
+    None where it is no such sum, or both maps have a bias: no layer has two there. Raises UnsupportedPattern for heads
+    that differ in more than their weights."""
+    sides = [view.operation for view in (one, other)]
+    maps = [side for side in sides if isinstance(side, Linear) and _is_of_heads(side)]
+    biases = [side.bias for side in maps if side.bias is not None]
+    alike = one.factor == other.factor == 1 and np.array_equal(one.index, other.index)
+    if len(maps) < len(sides) or len(biases) > 1 or not alike or sides[0].shape != sides[1].shape:
+        return None
+    together, _ = _contexts([each.of.operation for each in maps])
+    weight = _turned(_beside([_turned(each.weight) for each in maps]))
+    bias = biases[0] if biases else None
+    return View(Linear(maps[0].shape, name, _all_of(together), weight, bias), one.index)
+
+
+def _is_of_heads(linear: Linear) -> bool:
+    """Whether it takes all that some heads give, as they lie."""
+    return isinstance(linear.of.operation, Context) and linear.heads == 1 and _is_whole(linear.of)
+
+
+def _turned(source: WeightSource) -> WeightSource:
+    return source.arranged(np.transpose)
+
+
 def _maps(operations: Sequence[Operation]) -> tuple[Operation, list[int]]:
     """One operation on features [N, F] with the features of all of these, and the first feature of each in it."""
     first = operations[0]

@@ -46,7 +46,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     WeightSource,
     rows_of,
 )
-from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together
+from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together, summed
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import (
     CLOSE,
@@ -314,6 +314,8 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern("a sum of scores or weights of attention with something else that depends on x")
         if node.op_type == "Mul":
             return self._gate(node, one, two, "Mul of two different things that depend on x")
+        if (of_heads := summed(one, two, node.output[0])) is not None:
+            return of_heads
         one, two = self._weighed(one), self._weighed(two)
         if one.operation.shape != two.operation.shape or not np.array_equal(one.index, two.index):
             raise UnsupportedPattern("a sum of elements of different positions or features")
