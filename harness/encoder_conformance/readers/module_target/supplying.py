@@ -13,7 +13,7 @@ from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.heads import heads_said
+from encoder_conformance.readers.module_target.heads import head_sizes_said, heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.probing import OF_NONE, drawn, first_x, probe_of, usual_x, widths_of
@@ -215,7 +215,8 @@ def likeliest_problem(module: LiveModule) -> str:
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
-    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
+    sizes = (*head_sizes_said(module), *_head_sizes(widths, heads_said(module)))
+    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, head_sizes=sizes)
 
 
 def ways_to_call(
@@ -225,19 +226,19 @@ def ways_to_call(
     *,
     items: bool = False,
     keys: bool = False,
-    heads: tuple[int, ...] = (),
+    head_sizes: tuple[int, ...] = (),
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
     `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys. `heads`: the numbers of heads that are the likeliest.
+    over the batch. `keys`: random numbers are drawn of keys. `head_sizes`: features of a head, the likeliest first.
     """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
-    sizes = _head_sizes(widths, heads)
+    sizes = list(dict.fromkeys(head_sizes or _head_sizes(widths, ())))
     options = [_options(name, widths, sizes, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
