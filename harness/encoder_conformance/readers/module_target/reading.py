@@ -44,7 +44,7 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
 
 def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
-    if exported.unplaced:
+    if exported.unplaced and not exported.problem:
         several = ", ".join(exported.unplaced)
         if given := [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]:
             return _modulated(exported, given)
