@@ -63,6 +63,18 @@ class OtherSigmoid(Plain):
         return self.down(hidden * torch.sigmoid(1.072 * hidden))
 
 
+class OneMoreNorm(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight + 1.0, self.bias, self.eps)
+
+
+class GainsOfTwo(Plain):
+    """As Gemma's norms, of which the gain less 1 is stored, begun as a LayerNorm, whose gain is 1."""
+
+    def norm(self) -> nn.Module:
+        return OneMoreNorm(self.D)
+
+
 class SquaredReLU(Plain):
     def ffn(self, x: Tensor) -> Tensor:
         return self.down(F.relu(self.up(x)).square())

@@ -311,6 +311,7 @@ DUE: dict[str, dict[str, Due]] = {
             ("Last right stages", "At: "),
         ),
         "OtherSigmoid": refused("the activation is x * sigmoid(1.072 * x), and no silu exactly"),
+        "GainsOfTwo": refused("norm1.gain is norm1.weight + 1, and that is a gain by itself"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },

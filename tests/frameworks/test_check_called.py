@@ -67,6 +67,32 @@ def test_a_mask_that_it_needs_is_given_so_that_it_hides_nothing() -> None:
     assert _called(cases.MaskFirst).beside["mask"].number == 1
 
 
+class OfAngles(torch.nn.Module):
+    """Angles that have a default, and that it cannot do without; of a head that is wider than the width of x says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_heads, self.head_dim = 4, 32
+        self.qkv, self.out = torch.nn.Linear(64, 384), torch.nn.Linear(128, 64)
+
+    def forward(
+        self, x: torch.Tensor, position_embeddings: torch.Tensor | None = None, attention_mask: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        cos, sin = position_embeddings
+        q, k, v = (each.unflatten(-1, (4, 32)).transpose(1, 2) for each in self.qkv(x).chunk(3, -1))
+        q, k = (each * cos[:, None] + torch.cat([-each[..., 16:], each[..., :16]], -1) * sin[:, None] for each in (q, k))
+        weights = (q @ k.transpose(-1, -2) / 32**0.5 + (0 if attention_mask is None else attention_mask)).softmax(-1)
+        return x + self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+def test_angles_that_it_cannot_do_without_have_the_size_that_it_says_of_a_head() -> None:
+    framework = framework_of(module := OfAngles())
+    assert framework is not None
+    live, _ = arranged(framework.live(module))  # type: ignore[misc]
+    [(name, angles)] = live.signature.arrangement.beside.items()
+    assert (name, angles.kind, angles.axes, angles.number) == ("position_embeddings", "turning", "BSd", 32)
+
+
 class OfIds(torch.nn.Module):
     """What it is called with are ids: no numbers are taken in their place, whatever stands beside them."""
 

@@ -27,6 +27,40 @@ MODULES = {
             dim: int = 48
             heads: int = 4
     """,
+    "somebodys_encoders/configurations.py": """
+        class PlainConfig:
+            n_embd = n_head = 4
+
+        class TextConfig:
+            def __init__(self, hidden_size=48, num_heads=4):
+                self.hidden_size, self.num_heads = hidden_size, num_heads
+
+        class ImageConfig(TextConfig):
+            pass
+
+        class ModelConfig:
+            def __init__(self):
+                self.text, self.image = TextConfig(), ImageConfig()
+    """,
+    "somebodys_encoders/of_configurations.py": """
+        from torch import nn
+        from .configurations import ImageConfig, ModelConfig, PlainConfig, TextConfig
+
+        class Layer(nn.TransformerEncoderLayer):
+            def __init__(self, config):
+                super().__init__(config.hidden_size, config.num_heads, 96, batch_first=True)
+
+        class ImageLayer(Layer):
+            pass
+
+        class TextLayer(Layer):
+            def __init__(self, config: ModelConfig):
+                super().__init__(config)
+
+        class EitherLayer(Layer):
+            def __init__(self, config: TextConfig | ImageConfig):
+                super().__init__(config)
+    """,
     "somebodys_encoders/layers/block.py": """
         from __future__ import annotations
         from torch import nn
@@ -168,6 +202,7 @@ def _made(target: str, folder: Path, **arguments: str) -> Loaded:
 
 
 BLOCK = "somebodys_encoders/layers/block.py"
+OF_CONFIGURATIONS = "somebodys_encoders/of_configurations.py"
 PARTS = {
     "size": "64",
     "self_attn": "MultiHeadedAttention(h=4, d_model=64)",
@@ -181,6 +216,9 @@ PARTS = {
     [
         (f"{BLOCK}:Block", {"cfg": "Config()"}),
         (f"{BLOCK}:OfConfig", {"config": "SimpleNamespace(n_embd=64, intermediate_size=96, n_head=4)"}),
+        (f"{OF_CONFIGURATIONS}:ImageLayer", {"config": "ImageConfig()"}),
+        (f"{OF_CONFIGURATIONS}:TextLayer", {"config": "TextConfig()"}),
+        (f"{OF_CONFIGURATIONS}:EitherLayer", {"config": "TextConfig()"}),
         ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
         ("alone.py:Block", PARTS),
         ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),

@@ -28,8 +28,9 @@ _LONG = (300, 128, 64)
 """Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
-_FAR = 512.0
-"""Of the values, beside a spread of 1."""
+_FAR, _FAR_IN_HALF = 512.0, 16.0
+"""Of the values, beside a spread of 1: a variance as E[x²] − E[x]² is lost in float32, and in a half format, in which
+scores of values further out have no numbers."""
 _FEW_ROWS = 64
 """Of a table: any numbers below are all of them, soon."""
 _ENDS = 4
@@ -142,7 +143,8 @@ class WholeInputs:
     def far_case(self) -> WholeCase | None:
         """One in which a variance as E[x²] − E[x]² is lost; None for a file without values."""
         batch, sequence = self._fitting(*_WIDE)
-        shape = _Shape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=_FAR)
+        offset = _FAR_IN_HALF if self.file.held in ("bfloat16", "float16") else _FAR
+        shape = _Shape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=offset)
         return self._drawn(shape, sequence) if self._values else None
 
     def rows_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[str, int, int]]:

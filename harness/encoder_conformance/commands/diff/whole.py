@@ -144,8 +144,9 @@ def _mask_input(mask: MaskArgument) -> WholeInput:
 
 
 def _cases_of(inputs: WholeInputs, x: str) -> list[WholeCase]:
-    """The cases, and those in which nothing is hidden once more without any mask."""
-    found = inputs.cases()
+    """The cases, one far from zero, and those in which nothing is hidden once more without any mask."""
+    far = inputs.far_case()
+    found = [*inputs.cases(), *([far] if far else [])]
     if not inputs.masks:
         return found
     bare = [each for each in found if not each.is_padded]

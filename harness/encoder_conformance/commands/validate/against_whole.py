@@ -104,8 +104,10 @@ def _unsettled(
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
-    """At the sizes that it runs at; and, of a file that no other phase judges, at some that it declares free."""
-    cases = inputs.cases(few=few)
+    """At the sizes that it runs at, and far from zero; and, of a file that no other phase judges, at some that it
+    declares free."""
+    far = inputs.far_case()
+    cases = [*inputs.cases(few=few), *([far] if far else [])]
     if file.is_understood or not inputs.baked:
         return cases
     free, known = replace(inputs, baked={}).cases(few=True), {each.name for each in cases}

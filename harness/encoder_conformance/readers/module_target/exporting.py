@@ -144,6 +144,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
     order = np.argsort(marks)
     ascending = marks[order]
     found, more, times, absent, unplaced = {}, {}, {}, [], dict[str, Array]()
+    problem = ""
     for name, location in inferred.parameters.items():
         if location.form == "absent":
             absent.append(name)
@@ -152,8 +153,13 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
         elements = order[_nearest(ascending, values)]
         if np.array_equal(marks[elements], values):
             found[name] = elements
-        elif name.endswith("gain") and (less := _less_one(values, own, marks, before)) is not None:
-            found[name], more[name] = less, 1.0
+        elif name.endswith("gain") and (less := _less_one(values, own, marks)) is not None:
+            if np.abs(before[less]).mean() < np.abs(before[less] - 1).mean():
+                found[name], more[name] = less, 1.0
+                continue
+            unplaced[name] = location.value
+            said = f"{name} is {', '.join(own.names(less))} + 1, and that is a gain by itself: what it holds is about 1"
+            problem = f"{problem}; {said}" if problem else said
         elif (name.endswith("bias") and not values.any()) or (name.endswith("gain") and (values == 1).all()):
             absent.append(name)  # a constant of its own, as a buffer of zeros is, or an exporter's ones
         elif name.endswith(TABLE) and (scaled := _table_times(values, own, marks)) is not None:
@@ -162,7 +168,8 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
             unplaced[name] = location.value
     map = ElementMap(own, found, more, times)
     rounded_to = narrower(unplaced, "float32")
-    return Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced), rounded_to)
+    seen = Exported(inferred.layer, tuple(inferred.facts), map, tuple(absent), tuple(unplaced), rounded_to)
+    return replace(seen, problem=problem)
 
 
 def _nearest(ascending: P, values: Elementwise) -> Elementwise:
@@ -176,14 +183,12 @@ def _nearest(ascending: P, values: Elementwise) -> Elementwise:
     return np.minimum(places, ascending.size - 1).reshape(values.shape)
 
 
-def _less_one(values: Array, own: OwnParameters, marks: Array, before: Array) -> Array | None:
-    """The own vector [F] to which a norm adds 1 to have its gain. None if there is none; and if what it holds is nearer
-    to 1 than to 0: that is the gain itself, and to add 1 to it is a bug."""
+def _less_one(values: Array, own: OwnParameters, marks: Array) -> Array | None:
+    """The own vector [F] to which a norm adds 1 to have its gain; None if there is none."""
     for name, shape in own.shapes.items():
         elements = own.elements(name)
         if shape == values.shape and np.abs(marks[elements] - (values.astype(np.float64) - 1)).max() <= _ROUNDED:
-            held = before[elements]
-            return elements if np.abs(held).mean() < np.abs(held - 1).mean() else None
+            return elements
     return None
 
 

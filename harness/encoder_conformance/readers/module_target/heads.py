@@ -17,6 +17,7 @@ from encoder_conformance.spec.layer import Layer
 _SAID = ("num_heads", "nhead", "n_heads", "n_head", "num_attention_heads")
 _PERHAPS_SAID = (*_SAID, "head_num", "heads", "h", "H")
 _CONFIGURATIONS = ("config", "cfg", "args", "hparams")
+_SIZE_SAID = ("head_dim", "dim_head", "d_head", "head_size", "attention_head_size", "d_kv")
 _NO_CHANGE = {"float64": 1e-12, "float32": 1e-6}
 """A change of the output, relative to it, that is none."""
 
@@ -45,6 +46,11 @@ def head_counts(bench: Bench, layer: Layer) -> HeadCounts:
 def heads_said(module: LiveModule) -> tuple[int, ...]:
     """The numbers of heads that its attributes may say, the first said first."""
     return tuple(dict.fromkeys(_attributes(module, _PERHAPS_SAID)))
+
+
+def head_sizes_said(module: LiveModule) -> tuple[int, ...]:
+    """The numbers of features of a head that its attributes say, the first said first."""
+    return tuple(dict.fromkeys(_attributes(module, _SIZE_SAID)))
 
 
 def denied(module: LiveModule, num_heads: int) -> int | None:

@@ -4,9 +4,11 @@ by their names, as `d_model`, `nhead` and `config` do."""
 import ast
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from os.path import commonprefix
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from encoder_conformance.readers.module_target.argument_names import FEED_FORWARD, MEANT, WIDTH, Known, kinds_of
 from encoder_conformance.readers.module_target.callables import FREE, attributes_read, names_of, parameters_of
@@ -101,7 +103,9 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tup
     name, names = parameter.name, names_of(found)
     if name in _OF_RANDOMNESS and _OF_RANDOMNESS[name].partition(".")[0] in names:
         return _OF_RANDOMNESS[name]
-    kind = _annotated(parameter, names) or _part(name, found, names)
+    kind = _annotated(parameter, found, names) or _part(name, found, names)
+    if _OF_CONFIGURATION.fullmatch(name) and (kind is None or inspect.isclass(kind)):
+        kind = _that_has_what_is_read(kind, found, name)
     if (
         inspect.isclass(kind)
         and kind not in (*outer, found)
@@ -121,6 +125,27 @@ def _of_class(parameter: inspect.Parameter, found: Any, known: Known, outer: tup
     return ""
 
 
+def _that_has_what_is_read(annotated: type | None, found: Any, name: str) -> type | None:
+    """The class of a configuration: the annotated one, where an instance has what is read of it, else one of the same
+    file that has, those first whose names begin most as that of what is made, as CanineConfig for CanineLayer. An
+    annotation may name the model's, where a layer is made from that of one of its parts."""
+    read = set(attributes_read(found, name, ()))
+    classes = (each for each in names_of(found).values() if inspect.isclass(each) and each.__name__.endswith("Config"))
+    own = [each for each in dict.fromkeys(classes) if each is not annotated and _is_of_it(each, found)]
+    nearest_first = sorted(own, key=lambda each: each not in _nearest(own, found))
+    kinds = [*([annotated] if annotated else []), *(nearest_first if read else [])]
+    return next((each for each in kinds if _has(each, read)), annotated)
+
+
+def _has(kind: type, attributes: set[str]) -> bool:
+    """Whether an instance that is made of nothing has these attributes."""
+    try:
+        made = without_input(kind)
+    except BadTarget:
+        return False
+    return all(hasattr(made, each) for each in attributes)
+
+
 def _is_of_it(kind: type, found: Any) -> bool:
     """Whether a class is of the same package, or a configuration: `nn.Module` says nothing of what it may be."""
     return kind.__module__.partition(".")[0] == found.__module__.partition(".")[0] or kind.__name__.endswith("Config")
@@ -138,18 +163,27 @@ def _part(name: str, found: Any, names: Mapping[str, Any]) -> Any:
     return None
 
 
+def _nearest(kinds: Sequence[type], found: Any) -> list[type]:
+    """Those whose names begin most as that of what is made."""
+    alike = [len(commonprefix([each.__name__, getattr(found, "__name__", "")])) for each in kinds]
+    return [each for each, length in zip(kinds, alike, strict=True) if length == max(alike)]
+
+
 def _called(name: str, arguments: Mapping[str, str]) -> str:
     return f"{name}({', '.join(f'{each}={text or UNKNOWN}' for each, text in arguments.items())})"
 
 
-def _annotated(parameter: inspect.Parameter, names: Mapping[str, Any]) -> Any:
-    """The annotation of an argument; None where it has none, or one that cannot be evaluated."""
-    if not isinstance(parameter.annotation, str):
-        return None if parameter.annotation is parameter.empty else parameter.annotation
-    try:
-        return eval(parameter.annotation, dict(names))
-    except Exception:  # of a name that is there for type checkers alone
-        return None
+def _annotated(parameter: inspect.Parameter, found: Any, names: Mapping[str, Any]) -> Any:
+    """The annotation of an argument, of several classes the first of the nearest to the name of what is made; None
+    where it has none, or one that cannot be evaluated."""
+    annotation = None if parameter.annotation is parameter.empty else parameter.annotation
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, dict(names))
+        except Exception:  # of a name that is there for type checkers alone
+            return None
+    kinds = [each for each in get_args(annotation) if inspect.isclass(each) and each is not type(None)]
+    return _nearest(kinds, found)[0] if kinds and get_origin(annotation) in (Union, UnionType) else annotation
 
 
 def _name(kind: type, names: Mapping[str, Any]) -> str:

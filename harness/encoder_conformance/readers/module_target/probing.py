@@ -76,7 +76,7 @@ def _taking_none(runner: LiveModule, said: str) -> BadTarget:
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         return BadTarget(problem, said, "takes-no-x")
-    if unmasked := next((name for name in runner.signature.masks if _is_about(name, said)), None):
+    if unmasked := next((name for name in runner.signature.masks if is_about(name, said)), None):
         hint = to_be_said(signature, f"give {unmasked} a default that allows every key", unmasked)
         problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {said}"
         return BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
@@ -109,7 +109,7 @@ def to_be_said(signature: Signature, first: str = "", *needed: str) -> str:
     return "; or ".join(each for each in (first, said) if each)
 
 
-def _is_about(name: str, problem: str) -> bool:
+def is_about(name: str, problem: str) -> bool:
     """Whether a call failed for None was given for an argument, which the last line of its frames reads."""
     return (
         any(words in problem for words in OF_NONE)

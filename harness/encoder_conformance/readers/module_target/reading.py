@@ -68,7 +68,7 @@ def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) 
 
 def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
-    if exported.unplaced:
+    if exported.unplaced and not exported.problem:
         several = ", ".join(exported.unplaced)
         if given := [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]:
             return _modulated(exported, given)

@@ -1,6 +1,7 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, product, zip_longest
@@ -13,10 +14,18 @@ from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.heads import heads_said
+from encoder_conformance.readers.module_target.heads import head_sizes_said, heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
-from encoder_conformance.readers.module_target.probing import OF_NONE, drawn, first_x, probe_of, usual_x, widths_of
+from encoder_conformance.readers.module_target.probing import (
+    OF_NONE,
+    drawn,
+    first_x,
+    is_about,
+    probe_of,
+    usual_x,
+    widths_of,
+)
 from encoder_conformance.readers.module_target.supplies import PAIR, TURNS, Supply, Told
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -50,6 +59,8 @@ _SPOKEN: Mapping[str, tuple[str, ...]] = {
 """What an argument is given first, by words in its name; one letter is the whole name."""
 _OF_INTEGERS = "integer", "scalar types: Long, Int"
 """Words of what is raised for numbers in the place of ids."""
+_LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
+"""What Python raises for a call without them."""
 _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
 _MASKS = tuple(
@@ -159,7 +170,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module), *LENGTHS))
-    needed, refused = _masks_needed(module, widths), list[tuple[Arrangement, str]]()
+    needed, refused = _optional_needed(module, widths), list[tuple[Arrangement, str]]()
     for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
@@ -194,15 +205,19 @@ def _want_integers(refused: Sequence[tuple[Arrangement, str]]) -> bool:
     return len(problems) == 1 and beside and any(words in refused[0][1] for words in _OF_INTEGERS)
 
 
-def _masks_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
-    """The masks of which it does not do with their default, None: all, where it fails for a None."""
+def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
+    """The arguments of which it does not do with their default, None: those that the line names in which it fails for
+    a None, as angles, else all masks. Of a module that hands on whatever it is given: those that a part of it needs."""
     for d_model in islice(widths, 1):
         try:
             module.run({"x": drawn((BATCH, SEQUENCE, d_model))})
         except ExecutionError as error:
             known, said = module.signature.fixed, str(error)
+            if not module.signature.names and (lacking := _LACKING.search(said)):
+                return tuple(re.findall(r"'(\w+)'", lacking[0]))
             if any(words in said for words in OF_NONE):
-                return tuple(name for name in module.signature.masks if name not in known)
+                named = tuple(name for name in module.signature.arrays if is_about(name, said) and name not in known)
+                return named or tuple(name for name in module.signature.masks if name not in known)
     return ()
 
 
@@ -223,7 +238,8 @@ def likeliest_problem(module: LiveModule) -> str:
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
-    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
+    heads, sizes = heads_said(module), head_sizes_said(module)
+    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads, head_sizes=sizes)
 
 
 def ways_to_call(
@@ -234,18 +250,20 @@ def ways_to_call(
     items: bool = False,
     keys: bool = False,
     heads: tuple[int, ...] = (),
+    head_sizes: tuple[int, ...] = (),
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
     `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys. `heads`: the numbers of heads that are the likeliest.
+    over the batch. `keys`: random numbers are drawn of keys. `heads`, `head_sizes`: numbers of heads, and of
+    features of one, that are the likeliest.
     """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(_speaks(name, "cumulative") for name in needed)
-    sizes = _head_sizes(widths, heads)
+    sizes = list(dict.fromkeys((*head_sizes, *_head_sizes(widths, heads))))
     options = [_options(name, widths, sizes, heads, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
