@@ -76,11 +76,16 @@ class OfAngles(torch.nn.Module):
         self.qkv, self.out = torch.nn.Linear(64, 384), torch.nn.Linear(128, 64)
 
     def forward(
-        self, x: torch.Tensor, position_embeddings: torch.Tensor | None = None, attention_mask: torch.Tensor | None = None
+        self,
+        x: torch.Tensor,
+        position_embeddings: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         cos, sin = position_embeddings
         q, k, v = (each.unflatten(-1, (4, 32)).transpose(1, 2) for each in self.qkv(x).chunk(3, -1))
-        q, k = (each * cos[:, None] + torch.cat([-each[..., 16:], each[..., :16]], -1) * sin[:, None] for each in (q, k))
+        q, k = (
+            each * cos[:, None] + torch.cat([-each[..., 16:], each[..., :16]], -1) * sin[:, None] for each in (q, k)
+        )
         weights = (q @ k.transpose(-1, -2) / 32**0.5 + (0 if attention_mask is None else attention_mask)).softmax(-1)
         return x + self.out((weights @ v).transpose(1, 2).flatten(2))
 

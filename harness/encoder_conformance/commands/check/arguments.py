@@ -146,8 +146,8 @@ def _of_name(mask: MaskArgument, described: ModuleDescription, *, stated: bool) 
             where += f" ({line})" if line else ""
             message = f"{mask.argument}: {MEANINGS[form.meanings[0]]} here, and {MEANINGS[usual]} {where}"
             severity: Severity = "error" if stated and known else "warning"
-            about = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
-            about |= source_of(line)
+            said = {"argument": mask.argument, "meaning": form.meanings[0], "usual": usual, "form": form.text}
+            about = {**said, **source_of(line)}
             hint = f"given as {form.text}; name it otherwise, or turn it round"
             yield _finding(severity, "mask-name-reversed", message, hint, **about)
             return

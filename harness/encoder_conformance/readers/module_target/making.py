@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from os.path import commonprefix
+from itertools import takewhile
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -165,7 +165,9 @@ def _part(name: str, found: Any, names: Mapping[str, Any]) -> Any:
 
 def _nearest(kinds: Sequence[type], found: Any) -> list[type]:
     """Those whose names begin most as that of what is made."""
-    alike = [len(commonprefix([each.__name__, getattr(found, "__name__", "")])) for each in kinds]
+    own = getattr(found, "__name__", "")
+    pairs = (zip(own, each.__name__, strict=False) for each in kinds)
+    alike = [len([*takewhile(lambda pair: pair[0] == pair[1], each)]) for each in pairs]
     return [each for each, length in zip(kinds, alike, strict=True) if length == max(alike)]
 
 

@@ -2,16 +2,16 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, product, zip_longest
+from itertools import islice, product
 
 import numpy as np
 
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.bundles import bundled
-from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
+from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import head_sizes_said, heads_said
@@ -26,7 +26,8 @@ from encoder_conformance.readers.module_target.probing import (
     usual_x,
     widths_of,
 )
-from encoder_conformance.readers.module_target.supplies import PAIR, TURNS, Supply, Told
+from encoder_conformance.readers.module_target.supplies import Supply, Told
+from encoder_conformance.readers.module_target.supply_options import SPOKEN, cut_sizes, options_of, speaks
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -42,49 +43,10 @@ _MOST_QUOTED = 40
 """Those of which one is quoted where all fail."""
 _MOST_OF_FORM = 40
 """Those that are tried in each rarer form of x: every mask."""
-_SPOKEN: Mapping[str, tuple[str, ...]] = {
-    "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
-    "longest": ("max_seq", "max_len", "maxlen"),
-    "height": ("height", "h"),
-    "width": ("width", "w"),
-    "cosines": ("cos",),
-    "sines": ("sin",),
-    "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
-    "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
-    "count": ("pos", "coord", "indices", "index", "arange", "time"),
-    "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
-    "condition": ("cond", "temb", "t_emb", "time_emb", "style", "vec", "c"),
-    "x": ("key", "value", "query", "kv", "k", "v", "q", "keys", "values", "queries", "source"),
-}
-"""What an argument is given first, by words in its name; one letter is the whole name."""
 _OF_INTEGERS = "integer", "scalar types: Long, Int"
 """Words of what is raised for numbers in the place of ids."""
 _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
 """What Python raises for a call without them."""
-_COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
-_LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
-_MASKS = tuple(
-    Supply("full", axes, dtype, number)
-    for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "SSB", "11SS", "B1S", "S")
-    for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
-)
-_OF_EACH_HEAD = tuple(
-    Supply("full", "XSS", dtype, number) for dtype, number in (("bool", 0.0), ("float32", 0.0), ("bool", 1.0))
-)
-"""[batch · heads, sequence, sequence], as torch.nn.functional.multi_head_attention_forward takes one."""
-_HEADS = (4, 8, 2, 12, 16, 1)
-"""Numbers of heads, the likeliest first."""
-_OF_ATTENTION = tuple(
-    sorted(_MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
-)
-"""The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
-_ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
-_PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
-_TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
-"""Kinds of angles → the function of them."""
-_HEAD_SIZES = (64, 32, 128, 80)
-"""Features of a head that published encoders have, whatever the number of heads."""
-_PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
 
 
 def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[LiveModule, Array]:
@@ -108,7 +70,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
 def _with_its_lengths(module: LiveModule, bare: LiveModule, x: Array) -> LiveModule:
     """The same, given the lengths of its items where it has no mask, does with None for them, and they count."""
     names = dict.fromkeys((*bare.signature.arrays, *bare.signature.fixed))
-    left = [name for name in names if _speaks(name, "lengths")]
+    left = [name for name in names if speaks(name, "lengths")]
     if len(left) != 1 or bare.signature.masks or bare.signature.fixed.get(left[0]) is not None:
         return module
     other = _given(bare, left[0], Supply("lengths", "B"))
@@ -226,7 +188,7 @@ def likeliest_problem(module: LiveModule) -> str:
     names."""
     widths = widths_of(module)
     needed = [name for name, value in module.signature.fixed.items() if value is None]
-    if not needed or not all(may_be_mask(name) or any(_speaks(name, kind) for kind in _SPOKEN) for name in needed):
+    if not needed or not all(may_be_mask(name) or any(speaks(name, kind) for kind in SPOKEN) for name in needed):
         return ""
     whole = (each for each in _ways_of(module, widths) if "none" not in {s.kind for s in each.beside.values()})
     tries = product(islice(whole, _MOST_QUOTED), (drawn((BATCH, SEQUENCE, width)) for width in widths))
@@ -262,9 +224,9 @@ def ways_to_call(
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
-    packs = any(_speaks(name, "cumulative") for name in needed)
-    sizes = list(dict.fromkeys((*head_sizes, *_head_sizes(widths, heads))))
-    options = [_options(name, widths, sizes, heads, keys=keys, packed=packs) for name in needed]
+    packs = any(speaks(name, "cumulative") for name in needed)
+    sizes = list(dict.fromkeys((*head_sizes, *cut_sizes(widths, heads))))
+    options = [options_of(name, widths, sizes, heads, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
@@ -289,71 +251,6 @@ def _by_rank(options: list[list[Supply]]) -> Iterator[tuple[Supply, ...]]:
     ranked = [list(enumerate(each[:most])) for each in options]
     for chosen in sorted(product(*ranked), key=lambda each: sum(rank for rank, _ in each)):
         yield tuple(supply for _, supply in chosen)
-
-
-def _speaks(name: str, kind: str) -> bool:
-    lower = name.lower()
-    return any(word == lower if len(word) == 1 else word in lower for word in _SPOKEN[kind])
-
-
-def _options(
-    name: str, widths: Iterable[int], sizes: list[int], heads: tuple[int, ...], *, keys: bool, packed: bool
-) -> tuple[list[Supply], list[Supply]]:
-    """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
-    named: list[Supply] = []
-    for kind in _SPOKEN:
-        if _speaks(name, kind):
-            made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
-            named += sorted(made, key=lambda each: "cis" in name.lower() and each.what != TURNS)
-    if keys and name in RANDOM:
-        named.insert(0, Supply("seed"))
-    if may_be_mask(name):
-        of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
-        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *of_heads, *named]
-    named = list(dict.fromkeys(named))
-    others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
-    return named, [each for each in dict.fromkeys(others) if each not in named]
-
-
-def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[Supply]:
-    match kind:
-        case "cumulative":
-            return [Supply("cumulative", "B", dtype) for dtype in ("int32", "int64")]
-        case "longest":
-            return [Supply("size", "S")]
-        case "height" | "width":
-            return [Supply("size", kind[0].upper())]
-        case "count":
-            counted = (Supply("count", "T"), *_COUNT) if packed else _COUNT
-            return [*counted, *(replace(each, dtype="float32") for each in counted)]
-        case "lengths":
-            return [*_LENGTHS]
-        case "x":
-            return [Supply("x")]
-    return [Supply("condition", "Bd", "float32", width) for width in widths]
-
-
-def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
-    """Angles of each position and pair of features, or cosines, or sines, or a pair of both. One alone would be
-    broadcast to all features, and is none."""
-    axes = _PACKED_AXES if packed else _PAIR_AXES if kind == "pair" else _ANGLE_AXES
-    whole = [Supply("turning", each, "float32", size, _TURNS[kind]) for size in sizes for each in axes]
-    angles = [each for each in whole if each.number > 2 or not each.axes.endswith("e")]
-    if kind != "turning":
-        return angles
-    turns = [replace(each, dtype="complex64", what=TURNS) for each in angles if each.axes.endswith("e")]
-    return [each for pair in zip_longest(angles, turns) for each in pair if each is not None]
-
-
-def _head_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:
-    """Features of a head, first those by the likeliest numbers of heads, then those that a width may be cut into."""
-    found = dict[int, None]()
-    for numbers in (heads, _HEADS):
-        for width, number in product(widths, numbers):
-            if width % number == 0 and width // number % 2 == 0:
-                found[width // number] = None
-    usual = (size for width, size in product(widths, _HEAD_SIZES) if width % size == 0)
-    return list(dict.fromkeys((*found, *usual)))
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:
