@@ -43,14 +43,21 @@ def head_counts(bench: Bench, layer: Layer) -> HeadCounts:
     return HeadCounts(tuple(dict.fromkeys((*likely, layer.attention.num_heads, *divisors))), bool(likely))
 
 
-def heads_said(module: LiveModule) -> tuple[int, ...]:
-    """The numbers of heads that its attributes may say, the first said first."""
-    return tuple(dict.fromkeys(_attributes(module, _PERHAPS_SAID)))
+@dataclass(frozen=True)
+class HeadsSaid:
+    """The numbers of heads, and of features of one, that attributes may say, the first said first."""
+
+    numbers: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
-def head_sizes_said(module: LiveModule) -> tuple[int, ...]:
-    """The numbers of features of a head that its attributes say, the first said first."""
-    return tuple(dict.fromkeys(_attributes(module, _SIZE_SAID)))
+NOTHING_SAID = HeadsSaid()
+
+
+def heads_said(module: LiveModule) -> HeadsSaid:
+    """What a module's attributes may say of its heads."""
+    names = (_PERHAPS_SAID, _SIZE_SAID)
+    return HeadsSaid(*(tuple(dict.fromkeys(_attributes(module, each))) for each in names))
 
 
 def denied(module: LiveModule, num_heads: int) -> int | None:

@@ -14,7 +14,7 @@ from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.heads import head_sizes_said, heads_said
+from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid, heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.probing import (
@@ -200,8 +200,7 @@ def likeliest_problem(module: LiveModule) -> str:
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
-    heads, sizes = heads_said(module), head_sizes_said(module)
-    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads, head_sizes=sizes)
+    return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
 
 
 def ways_to_call(
@@ -211,22 +210,20 @@ def ways_to_call(
     *,
     items: bool = False,
     keys: bool = False,
-    heads: tuple[int, ...] = (),
-    head_sizes: tuple[int, ...] = (),
+    heads: HeadsSaid = NOTHING_SAID,
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
     `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys. `heads`, `head_sizes`: numbers of heads, and of
-    features of one, that are the likeliest.
+    over the batch. `keys`: random numbers are drawn of keys. `heads`: those that are the likeliest.
     """
     known = signature.arrangement
     needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(speaks(name, "cumulative") for name in needed)
-    sizes = list(dict.fromkeys((*head_sizes, *cut_sizes(widths, heads))))
-    options = [options_of(name, widths, sizes, heads, keys=keys, packed=packs) for name in needed]
+    sizes = list(dict.fromkeys((*heads.sizes, *cut_sizes(widths, heads.numbers))))
+    options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
