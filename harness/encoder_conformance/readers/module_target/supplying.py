@@ -43,6 +43,8 @@ _MOST_QUOTED = 40
 """Those of which one is quoted where all fail."""
 _MOST_OF_FORM = 40
 """Those that are tried in each rarer form of x: every mask."""
+_FIRST, _MOST_MISSED = 8, 3
+"""Ways to call that show what a module misses, and how often one thing more is."""
 _OF_INTEGERS = "integer", "scalar types: Long, Int"
 """Words of what is raised for numbers in the place of ids."""
 _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
@@ -168,19 +170,30 @@ def _want_integers(refused: Sequence[tuple[Arrangement, str]]) -> bool:
 
 
 def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
-    """The arguments of which it does not do with their default, None: those that the line names in which it fails for
-    a None, as angles, else all masks. Of a module that hands on whatever it is given: those that a part of it needs."""
+    """The arguments of which it does not do with their default, None, as the first ways to call it show: one that it
+    misses may be seen only where it has another."""
+    needed: tuple[str, ...] = ()
     for d_model in islice(widths, 1):
-        try:
-            module.run({"x": drawn((BATCH, SEQUENCE, d_model))})
-        except ExecutionError as error:
-            known, said = module.signature.fixed, str(error)
-            if not module.signature.names and (lacking := _LACKING.search(said)):
-                return tuple(re.findall(r"'(\w+)'", lacking[0]))
-            if any(words in said for words in OF_NONE):
-                named = tuple(name for name in module.signature.arrays if is_about(name, said) and name not in known)
-                return named or tuple(name for name in module.signature.masks if name not in known)
-    return ()
+        x = drawn((BATCH, SEQUENCE, d_model))
+        for _ in range(_MOST_MISSED):
+            ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
+            more = next((missed for way in ways if way is not None and (missed := _missed(way, x, needed))), ())
+            if not more:
+                break
+            needed = (*needed, *more)
+    return needed
+
+
+def _missed(module: LiveModule, x: Array, needed: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments that it fails without, beside those that it has: those that the line names in which it fails for a
+    None, as angles, else all masks. Of a module that hands on whatever it is given: those that a part of it needs."""
+    problem, known = _problem_with(module, x) or "", {*module.signature.fixed, *needed}
+    if not module.signature.names and (lacking := _LACKING.search(problem)):
+        return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
+    if not any(words in problem for words in OF_NONE):
+        return ()
+    named = tuple(name for name in module.signature.arrays if is_about(name, problem) and name not in known)
+    return named or (() if needed else tuple(name for name in module.signature.masks if name not in known))
 
 
 def likeliest_problem(module: LiveModule) -> str:

@@ -47,6 +47,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     rows_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together, summed
+from encoder_conformance.readers.onnx_file.tracing.limits import refuse_limits
 from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import (
     CLOSE,
@@ -61,8 +62,6 @@ from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
 _NOT_TURNED_BACK = "heads are put together without a transpose: a row of their product is of several positions"
-
-
 _MORE_OF: Mapping[type[Operation], Feature] = {
     TracedInput: "padded",
     Sum: "padded",
@@ -203,6 +202,7 @@ class SymbolicTrace(ValueTable):
         return result
 
     def _elementwise(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> Value:
+        refuse_limits(self, node)
         values = [inputs[name] for name in node.input if name]
         operations = {id(value.operation) for value in values if not isinstance(value, Constant | Unknown)}
         if len(operations) > 1:

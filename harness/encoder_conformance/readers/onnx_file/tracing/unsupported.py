@@ -15,7 +15,7 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
-    "side_by_side",
+    "side_by_side", "limited",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -144,6 +144,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "heads alone are",
         _SOURCE,
     ),
+    "limited": (
+        "numbers are kept within limits (clamp, clip), and what is beyond them is cut off; the specification computes "
+        "with all numbers",
+        _SOURCE,
+    ),
     "skip_twice": (
         "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
         _SOURCE,
@@ -249,7 +254,7 @@ BEYOND: tuple[Feature, ...] = (
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
-    *("second_bias", "second_softmax", "activated", "side_by_side"),
+    *("second_bias", "second_softmax", "activated", "side_by_side", "limited"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
