@@ -138,6 +138,10 @@ def uneven():
     return Uneven().eval()
 
 
+def uneven_bf16():
+    return uneven().bfloat16()
+
+
 def past():
     return Past().eval()
 
@@ -165,6 +169,17 @@ def parts_of_more(graph):
     parts.attribute[0].t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(parts.attribute[0].t) + [0, 0, 1]))
 
 
+def parts_stated(graph):
+    split = [node for node in graph.node if node.op_type == "Split"][-1]
+    del split.input[1:]
+    split.attribute.append(onnx.helper.make_attribute("num_outputs", 2))
+
+
+def no_rows(graph):
+    [weight] = [each for each in graph.initializer if list(each.dims) == [16, 16]]
+    weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight)[:, :0], weight.name))
+
+
 def without_items(graph):
     for each in (*graph.input, *graph.output):
         each.type.tensor_type.shape.dim[0].dim_value = 0
@@ -181,9 +196,15 @@ if __name__ == "__main__":
         export(made(Ids, weakness), {"x": torch.zeros_like(mask), "mask": mask}, f"ids_{weakness}")
     x = torch.randn(2, 5, 16)
     export(uneven(), {"x": x}, "uneven")
+    export(uneven_bf16(), {"x": x.bfloat16()}, "uneven_bf16")
     changed("uneven", "exchanged", exchanged)
     changed("uneven", "parts_of_more", parts_of_more)
     changed("uneven", "without_items", without_items)
+    changed("uneven", "parts_stated", parts_stated)
+    changed("uneven", "no_rows", no_rows)
+    newer = onnx.load("uneven.onnx")
+    newer.ir_version = 99
+    onnx.save(newer, "newer.onnx")
     for count in (0, 3):
         export(past(), {"x": x, "past": torch.randn(2, 2, 2, count, 8)}, f"past{count}")
 '''
@@ -236,16 +257,35 @@ def test_parts_of_other_sizes_are_no_fault(against: Callable, file: str, source:
     assert (status, severe(result, "error"), result["whole"]["agrees"]) == (0, [], True)
 
 
+def test_a_format_that_a_runtime_has_no_operators_for_is_that_runtimes_row(against: Callable) -> None:
+    """ONNX Runtime multiplies no matrices of bfloat16, and the reference does."""
+    status, result, _ = against("uneven_bf16.onnx", "uneven_bf16", "--runtime", "reference")
+    assert (status, severe(result, "error"), result["whole"]["agrees"]) == (0, [], True)
+    assert "runtime-lacks-operators" in {each["kind"] for each in result["findings"]}
+
+
 def test_wrong_parts_are_a_fault(against: Callable) -> None:
     status, result, _ = against("exchanged.onnx", "uneven")
     assert (status, result["conclusion"]) == (1, "wrong")
 
 
-@pytest.mark.parametrize(
-    ("file", "said"), [("without_items", "'x' float32 [0, sequence, 16] has no items"), ("parts_of_more", "(33)")]
-)
-def test_a_file_that_can_be_asked_nothing_says_why(against: Callable, file: str, said: str) -> None:
+def test_a_file_that_can_be_asked_nothing_says_why(against: Callable) -> None:
     """Of an input of no items every answer was the source's, and a runtime that refuses others was called wrong."""
-    status, result, _ = against(f"{file}.onnx", "uneven")
+    status, result, _ = against("without_items.onnx", "uneven")
     assert (status, result["conclusion"]) == (2, "not_judged")
+    assert any("'x' float32 [0, sequence, 16] has no items" in each for each in severe(result, "error"))
+
+
+@pytest.mark.parametrize(
+    ("file", "said"), [("parts_of_more", "(33)"), ("parts_stated", "states num_outputs 2"), ("no_rows", "runs at no")]
+)
+def test_a_file_that_nothing_can_run_is_wrong(against: Callable, file: str, said: str) -> None:
+    """Nothing of it can be judged, and yet what it says of itself cannot be."""
+    status, result, _ = against(f"{file}.onnx", "uneven")
+    assert (status, result["conclusion"]) == (1, "wrong")
     assert any(said in each for each in severe(result, "error")), severe(result, "error")
+
+
+def test_a_file_that_is_newer_than_the_checker_is_not_accused(against: Callable) -> None:
+    status, result, _ = against("newer.onnx", "uneven")
+    assert (status, result["conclusion"]) == (2, "not_judged"), severe(result, "error")

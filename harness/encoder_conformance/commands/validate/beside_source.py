@@ -48,9 +48,7 @@ def beside_source(
             judged = _beside_unopened(made_from, subject, runs, asking, whole)
             rounding, why_not = measured.rounding, measured.why_not
             is_alike = judged.as_source or _has_its_steps(judged, made_from, runs)
-            return replace(
-                judged, unopened=problem.problem, rounding=rounding, not_rounded=why_not, as_source=is_alike
-            )
+            return replace(judged, unopened=problem.problem, rounding=rounding, not_rounded=why_not, as_source=is_alike)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)

@@ -1,7 +1,7 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice, product, zip_longest
 
