@@ -8,6 +8,7 @@ from math import prod
 import onnx
 from google.protobuf.message import Message
 
+from encoder_conformance.protocol.findings import Severity
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.graph.execution import error_text
 from encoder_conformance.readers.onnx_file.graph.nodes import every_node
@@ -70,7 +71,7 @@ def _check(model: onnx.ModelProto, findings: Findings) -> None:
         custom = any(node.domain not in ONNX_DOMAINS for node in every_node(model))
         message = f"strict shape inference: {error_text(error)}"
         hint = "what the graph says of shapes contradicts its operators"
-        severity = "warning" if custom else "error"
+        severity: Severity = "warning" if custom else "error"
         findings.add("checker", severity, "shapes-contradict", message, hint, certain=not custom)
     _check_stated_shapes(light, findings)
 
