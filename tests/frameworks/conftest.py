@@ -50,9 +50,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def against(files: Path, conform: Callable, tmp_path: Path) -> Callable[..., tuple[int, dict[str, Any], str]]:
     """Validate one of the test module's `files` against a source: the exit status, the JSON, and what was printed."""
 
-    def validated(file: str, source: str) -> tuple[int, dict[str, Any], str]:
+    def validated(file: str, source: str, *more: str) -> tuple[int, dict[str, Any], str]:
         named = f"{files / source}" if source.endswith((".onnx", ".npz")) else f"{files / 'source.py'}:{source}"
-        told = ("--runtime", "onnxruntime", "--out", tmp_path / "out")
+        told = ("--runtime", "onnxruntime", *more, "--out", tmp_path / "out")
         ended = conform("validate", files / file, "--against", named, *told)
         results = [*(tmp_path / "out").rglob("validation.json")]
         assert results, ended.stdout + ended.stderr

@@ -215,3 +215,40 @@ def test_a_module_on_jax(conform: Callable, of_jax: Path, tmp_path: Path, source
 def test_another_model_is_apart(conform: Callable, of_jax: Path, tmp_path: Path) -> None:
     status, result = validated(conform, of_jax, "linen.onnx", "on_nnx", tmp_path / "out")
     assert (status, result["whole"]["agrees"]) == (1, False)
+
+
+COUNTED = """
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+class OfIds(eqx.Module):
+    words: eqx.nn.Embedding
+    segments: eqx.nn.Embedding
+    qkv: eqx.nn.Linear
+
+    def __call__(self, token_ids, segment_ids, mask):
+        with Path(__file__).with_name("calls").open("a") as calls:
+            print(file=calls)
+        x = jax.vmap(self.words)(token_ids) + jax.vmap(self.segments)(segment_ids)
+        q, k, v = jnp.split(jax.vmap(self.qkv)(x), 3, -1)
+        return x + jax.nn.softmax(jnp.where(mask[None, :] > 0, q @ k.T / 4, -1e9), -1) @ v
+
+
+def model():
+    one, two, three = jax.random.split(jax.random.key(0), 3)
+    words, segments = eqx.nn.Embedding(100, 16, key=one), eqx.nn.Embedding(2, 16, key=two)
+    return OfIds(words, segments, eqx.nn.Linear(16, 48, key=three))
+"""
+
+
+def test_a_model_of_ids_is_not_called_with_numbers_in_every_way(conform: Callable, tmp_path: Path) -> None:
+    """Each call of a module on JAX is traced anew: two thousand of them take minutes."""
+    (tmp_path / "source.py").write_text(COUNTED)
+    ended = conform("check", f"{tmp_path / 'source.py'}:model", "--out", tmp_path / "out")
+    assert ended.status == 2, ended.stdout + ended.stderr
+    assert "scalar index" in ended.stderr
+    assert len((tmp_path / "calls").read_text()) < 500

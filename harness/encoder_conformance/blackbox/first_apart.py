@@ -71,7 +71,7 @@ def first_apart(
     if (lost := _lost(mine, right)) is not None:
         return lost
     limits = _limits(right, narrow, _least(held))
-    pairs = dict(_pairs(mine, right, limits))
+    pairs = dict(paired_values(mine, right, limits))
     others = set(pairs.values())
     fine = _leading_to(
         [one for one, other in pairs.items() if not (_is_lone(one, pairs, mine) and _is_lone(other, others, right))],
@@ -79,7 +79,7 @@ def first_apart(
     )
     makers = right.makers
     apart = [step for step in mine.steps if not step.given and step.value in mine.numbers and step.value not in fine]
-    fine |= _biased_later(apart, mine, right, limits)
+    fine |= biased_later(apart, mine, right, limits)
     apart = [step for step in apart if step.value not in fine]
     chosen = next((step for step in apart if any(name in pairs for name in step.takes)), next(iter(apart), None))
     if chosen is None:
@@ -90,7 +90,7 @@ def first_apart(
     return FirstApart(chosen.made_by, chosen.value, alike, unknown, said)
 
 
-def _biased_later(
+def biased_later(
     apart: Iterable[TracedStep], mine: TracedCall, right: TracedCall, limits: Mapping[str, float]
 ) -> set[str]:
     """The values that are one of the other's without its bias, which whoever takes them adds: a fused node does."""
@@ -149,7 +149,7 @@ def _to_no_number(call: TracedCall) -> list[TracedStep]:
     return [step for step in call.steps if step.value in led and not step.given]
 
 
-def _pairs(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+def paired_values(mine: TracedCall, right: TracedCall, limits: Mapping[str, float]) -> Iterator[tuple[str, str]]:
     """A value of mine → the first of the other's whose numbers it has."""
     others: dict[tuple[int, int], list[tuple[str, Array, float]]] = defaultdict(list)
     for name, numbers in right.numbers.items():

@@ -64,7 +64,7 @@ STATUSES = {
     "diff": Statuses("they agree", "they do not", "they cannot be compared", _FAULT),
     "validate": Statuses(
         "correct, or internally consistent where nothing states what it should be",
-        "it was judged and does not",
+        "something of it is known to be wrong",
         "it could not be judged",
         _FAULT,
     ),

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
+from encoder_conformance.blackbox.measured import Source
+from encoder_conformance.blackbox.same_steps import computes_the_same
 from encoder_conformance.commands.validate.against import asked_alike, compared, opened
 from encoder_conformance.commands.validate.against_saved import compare_saved, saved
 from encoder_conformance.commands.validate.against_whole import compare_whole
@@ -13,6 +15,7 @@ from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile
 from encoder_conformance.commands.validate.rounding.measured import NOT_OF_INTEGERS, MadeFrom, rounding_of
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.same_choice import same_choice
+from encoder_conformance.commands.validate.where_apart import opened_file
 from encoder_conformance.commands.validate.whole import WholeComparison
 from encoder_conformance.platform.errors import InputError
 from encoder_conformance.platform.progress import Progress
@@ -44,7 +47,8 @@ def beside_source(
                 _require_compared(whole, subject, problem)
             judged = _beside_unopened(subject, runs, asking, whole)
             rounding, why_not = measured.rounding, measured.why_not
-            return replace(judged, unopened=problem.problem, rounding=rounding, not_rounded=why_not)
+            is_alike = judged.as_source or _has_its_steps(judged, made_from, runs)
+            return replace(judged, unopened=problem.problem, rounding=rounding, not_rounded=why_not, as_source=is_alike)
         part = replace(source, at=origin.at)
         if not whole.verdicts and origin.at != source.at:  # the part that was exported, by its parameters
             of_part = compare_whole((part, session), subject, runs, logs, progress, own)
@@ -86,6 +90,19 @@ def _is_as_its_source(answers: Answers | None, whole: WholeComparison, subject: 
         return False
     far, roles = WholeInputs.of(subject.description).far_case(), subject.description.roles
     return far is None or (roles is not None and roles.x in far.values)
+
+
+def _has_its_steps(judged: ValidationEvidence, made_from: MadeFrom, runs: Sequence[RuntimeRun]) -> bool:
+    """Whether the file has the outputs of its source and, where some of its numbers are out of line, its steps."""
+    whole, answers, roles = judged.whole, judged.answers, judged.description.roles
+    if whole is None or not whole.agrees or answers is None or made_from.session is None or roles is None:
+        return False
+    source = Source(made_from.request, made_from.session, judged.subject.dtype)
+    own = opened_file(source, judged.subject, runs)
+    case = next((each for each in whole.cases if each.sequence > 1 and not each.is_padded), None)
+    if own is None or case is None or all(run.conforms for run in answers.working):
+        return False
+    return computes_the_same(own, source, case, roles.x)
 
 
 def _is_stated(subject: ExaminedFile) -> bool:

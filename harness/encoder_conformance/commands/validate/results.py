@@ -11,6 +11,7 @@ from pydantic import computed_field
 from encoder_conformance.commands.validate.rounding.results import Rounding
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.protocol.description import FileDescription
+from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PHASES, Phase, PhaseFinding, Plain
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.strict import Frozen
@@ -32,8 +33,10 @@ CONCLUSIONS: dict[Kind, tuple[int, str]] = {
     "not_judged": (2, "The file could not be judged"),
 }
 """Kind → the exit status, and how the last line begins."""
-
-
+_INVALID: tuple[FindingKind, ...] = (
+    "checker-refuses", "shapes-contradict", "constants-unreadable", "operator-unknown", "file-does-not-run"
+)  # fmt: skip
+"""Errors by which a file is wrong, whatever it is of, where they are certain."""
 Question = Literal["other batch sizes", "other lengths", "padding", "other runtimes", "other levels"]
 
 
@@ -134,7 +137,7 @@ class Validation(Frozen):
     @property
     def conclusion(self) -> Kind:
         measured = any(error.phase == "reduction" for error in self.errors)  # what its integers do, in any layer
-        if not self.judged and not measured:
+        if not self.judged and not measured and not any(map(_is_invalid, self.errors)):
             return "not_judged"
         own = [error for error in self.errors if not error.is_of(self.wrong_runtimes)]
         if own or (self.strict and self.warnings):
@@ -151,6 +154,11 @@ class Validation(Frozen):
     @property
     def status(self) -> int:
         return CONCLUSIONS[self.conclusion][0]
+
+
+def _is_invalid(error: PhaseFinding) -> bool:
+    """Whether it shows by itself that a file is wrong, though nothing of that could be judged."""
+    return error.kind in _INVALID and error.about.get("certain") is True
 
 
 def in_order(findings: Iterable[PhaseFinding]) -> tuple[PhaseFinding, ...]:

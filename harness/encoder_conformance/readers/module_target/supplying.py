@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice, product
 
@@ -26,6 +26,7 @@ from encoder_conformance.readers.module_target.probing import (
     usual_x,
     widths_of,
 )
+from encoder_conformance.readers.module_target.returned import RETURNS
 from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.module_target.supply_options import SPOKEN, cut_sizes, options_of, speaks
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -37,6 +38,8 @@ _MOST = 600
 """Ways to call that are tried at the usual length."""
 _TELLING = 24
 """Those after which it is told what x should have been."""
+_MOST_OF_IDS = 60
+"""Those in which it is given ids in the place of x."""
 _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
@@ -134,18 +137,19 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module), *LENGTHS))
-    needed, refused = _optional_needed(module, widths), list[tuple[Arrangement, str]]()
+    needed, refused = _optional_needed(module, widths), _Refused(module)
     for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
             if other is None:
                 return None
+            refused.ways.append(arrangement)
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
                 if (problem := _problem_with(other, x)) is None:
                     return _opened(other, x), x
-                refused.append((arrangement, problem))
-            if len(refused) >= _TELLING and _want_integers(refused):
+                refused.problems.append(problem)
+            if refused.want_integers():
                 return None
     return None
 
@@ -161,12 +165,33 @@ def _problem_with(module: LiveModule, x: Array) -> str | None:
     return None if bool(np.isfinite(output).any()) and not same else ""
 
 
-def _want_integers(refused: Sequence[tuple[Arrangement, str]]) -> bool:
-    """Whether x should have been integers, as token ids: the same is raised whatever stands beside it, integers too."""
-    problems = {problem for _, problem in refused}
-    whole = (each.beside.values() for each, _ in refused)
-    beside = any(all(supply.kind != "none" and supply.dtype == "int64" for supply in each) for each in whole)
-    return len(problems) == 1 and beside and any(words in refused[0][1] for words in _OF_INTEGERS)
+class _Refused:
+    """The ways to call a module with numbers that it refused, and whether that is since x should have been ids."""
+
+    def __init__(self, module: LiveModule) -> None:
+        self._module, self._asked = module, 0
+        self.ways, self.problems = list[Arrangement](), list[str]()
+
+    def want_integers(self) -> bool:
+        """Whether it answers to ids, called as it was with numbers; or raises the same of integers whatever stands
+        beside x, integers too."""
+        if len(self.problems) < _TELLING:
+            return False
+        asked, self._asked = self._asked, min(len(self.ways), _MOST_OF_IDS)
+        if any(_answers_ids(self._module, each) for each in self.ways[asked : self._asked]):
+            return True
+        if not any(words in self.problems[0] for words in _OF_INTEGERS) or len(set(self.problems)) > 1:
+            return False
+        beside = (each.beside.values() for each in self.ways)
+        return any(all(supply.kind != "none" and supply.dtype == "int64" for supply in each) for each in beside)
+
+
+def _answers_ids(module: LiveModule, arrangement: Arrangement) -> bool:
+    """Whether it gives anything for ids [3, 5], which every vocabulary has, or for an item of them."""
+    forms = dict.fromkeys((arrangement.form, *(["SD"] if module.may_take_items else [])))
+    others = (module.arranged(replace(arrangement, form=form)) for form in forms)
+    ids = np.ones((BATCH, SEQUENCE), np.int64)
+    return any((_problem_with(other, ids) or RETURNS).startswith(RETURNS) for other in others if other is not None)
 
 
 def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:

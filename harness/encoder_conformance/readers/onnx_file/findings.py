@@ -24,12 +24,14 @@ class Findings:
     def note(self, phase: Phase, kind: FindingKind, message: str, hint: str = "", **about: object) -> None:
         self.add(phase, "note", kind, message, hint, **about)
 
-    def of_runtime(self, runtime: str, message: str, hint: str) -> None:
-        """That a runtime does not run the file: where another does, that is no error of the file."""
-        kind: FindingKind = "runtime-does-not-run"
+    def of_runtime(self, runtime: str, message: str, hint: str, *, lacks: bool) -> None:
+        """That a runtime does not run the file: where another does, that is no error of the file. `lacks`: for it has
+        not all of its operators, in its formats."""
+        kind: FindingKind = "runtime-lacks-operators" if lacks else "runtime-does-not-run"
+        severity: Severity = "note" if lacks else "error"
         runtimes = (runtime,)
         self.take(
-            PhaseFinding(phase="loads", severity="error", kind=kind, message=message, hint=hint, runtimes=runtimes)
+            PhaseFinding(phase="loads", severity=severity, kind=kind, message=message, hint=hint, runtimes=runtimes)
         )
 
     def add(

@@ -1,5 +1,6 @@
 """Inspects a file: reading, interface and layer, phase by phase, as far as it goes; every finding is kept."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from encoder_conformance.platform.memory import give_freed_memory_back
 from encoder_conformance.protocol.arguments import GraphMask, MaskMeaning
 from encoder_conformance.protocol.description import Fact, FileDescription, FileFacts, Roles, Size, WholeFile
 from encoder_conformance.protocol.messages import MOST_NODES
+from encoder_conformance.protocol.onnx_runtimes import onnx_runtime
 from encoder_conformance.protocol.quantised import Quantisation
 from encoder_conformance.protocol.streamed import Streamed, parts_of
 from encoder_conformance.readers.onnx_file.findings import Findings
@@ -284,7 +286,8 @@ def _inspect_interface(
             findings.error("loads", "encoder-does-not-run-alone", f"{message}: {error}", hint, needs=sizes)
             return
         message = f"as a layer it runs at no batch and sequence that was tried: {error}"
-        findings.error("loads", "file-does-not-run", message, "see what it says of its shapes")
+        certain = inspection.cut is None and _takes_any_x(interface) and not _OF_MEMORY.search(str(error))
+        findings.error("loads", "file-does-not-run", message, "see what it says of its shapes", certain=certain)
         return
     semantics = inspection.semantics
     check_dimensions(interface, semantics.layout, findings)
@@ -302,6 +305,16 @@ def _inspect_interface(
         inferred.facts.append(Fact(key="angles", value=given, evidence="inputs that hold no theta"))
 
 
+_OF_MEMORY = re.compile("memory|alloc", re.IGNORECASE)
+"""In what a runtime says where the machine is too small, and not the file wrong."""
+
+
+def _takes_any_x(interface: Interface) -> bool:
+    """Whether it says that it runs with any x of some batch and sequence: with nothing beside, of a known width."""
+    shape = interface.x.shape or ()
+    return not interface.masks and len(shape) == 3 and isinstance(shape[-1], int)
+
+
 def _graph(model: onnx.ModelProto, findings: Findings, *, copied: bool = True) -> Graph | None:
     try:
         graph = Graph(model, copied=copied)
@@ -310,7 +323,7 @@ def _graph(model: onnx.ModelProto, findings: Findings, *, copied: bool = True) -
         raise
     except Exception as error:
         message = f"its constants cannot be read: {str(error)[:300]}"
-        findings.error("checker", "constants-unreadable", message, "export it again")
+        findings.error("checker", "constants-unreadable", message, "export it again", certain=True)
         return None
     return graph
 
@@ -332,7 +345,7 @@ def _check_run(semantics: InputSemantics, runner: ModelRunner, findings: Finding
     if runner.problem:
         message = f"ONNX Runtime does not run it: {runner.problem}"
         hint = "ONNX's reference implementation does; see the operator"
-        findings.of_runtime("onnxruntime", message, hint)
+        findings.of_runtime("onnxruntime", message, hint, lacks=onnx_runtime("onnxruntime").unknown in runner.problem)
     if semantics.across_batch:
         hint = "look for what goes across the batch: attention, a norm, or one scale for all items"
         findings.error("layer", "items-influence-each-other", "an item of the batch changes another", hint)

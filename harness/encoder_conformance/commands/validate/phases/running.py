@@ -1,6 +1,6 @@
 """The phases of runtimes and levels: which load the file, agree, and depend on what was asked before; and the cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Phase, PhaseFinding, Severity
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
+from encoder_conformance.spec.outcome import EXPECTED
 
 Difference = tuple[str, TensorVerdict]
 """A case, and the verdict on the difference there."""
@@ -81,7 +82,10 @@ def _without_operators(run: RuntimeRun, failure: str, description: FileDescripti
 
 
 def levels(evidence: ValidationEvidence) -> Assessment:
-    """Runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ."""
+    """Runtimes and levels against each other. Optimisation may change numbers within the noise, √2 σ.
+
+    Where two are both out of line with the oracle, what is lost there is lost otherwise in each: that is a finding of
+    its own, which a source that is off alike excuses."""
     answers = evidence.answers
     if answers is None:
         return Assessment()
@@ -90,15 +94,28 @@ def levels(evidence: ValidationEvidence) -> Assessment:
     if len(answers.working) < 2:
         return Assessment(not_asked="one runtime and level alone; nothing to compare")
     first = answers.working[0].name
-    largest = _largest_differences(answers, evidence)
-    if not largest:
+    differences = list(_differences(answers, evidence))
+    if not differences:
         return Assessment(not_asked="no two of them gave numbers that can be compared")
-    verdicts = [verdict for _, verdict in largest.values()]
+    verdicts = [verdict for _, verdict in _largest(differences).values()]
     rms = max((verdict.rms or 0.0 for verdict in verdicts), default=0.0)
     summary = f"{len(answers.working)} runtimes and levels, largest difference rms {rms:.2g} √2 σ"
     if equal := sum(1 for verdict in verdicts if not verdict.max):
         summary += f", {equal} with the same bits as {first}"
-    return Assessment(summary, _level_findings(largest, first))
+    lost = {(run.name, each.case) for run in answers.working for each in run.records if each.outcome not in EXPECTED}
+    apart: dict[bool, list[tuple[str, Difference]]] = {False: [], True: []}
+    for name, each in differences:
+        apart[{(first, each[0]), (name, each[0])} <= lost].append((name, each))
+    return Assessment(summary, [each for some in apart.values() for each in _level_findings(_largest(some), first)])
+
+
+def _largest(differences: Iterable[tuple[str, Difference]]) -> dict[str, Difference]:
+    """Run → the case where its output is furthest from the first run's."""
+    found: dict[str, Difference] = {}
+    for name, each in differences:
+        if name not in found or (each[1].rms or 0.0) > (found[name][1].rms or 0.0):
+            found[name] = each
+    return found
 
 
 def _level_findings(largest: dict[str, Difference], first: str) -> Iterator[PhaseFinding]:
@@ -112,10 +129,9 @@ def _level_findings(largest: dict[str, Difference], first: str) -> Iterator[Phas
             yield _of_run("levels", "error", "levels-differ", message, hint, name, **about)
 
 
-def _largest_differences(answers: Answers, evidence: ValidationEvidence) -> dict[str, Difference]:
-    """Run → the case where its output is furthest from the first run's, and how far, in √2 σ."""
+def _differences(answers: Answers, evidence: ValidationEvidence) -> Iterator[tuple[str, Difference]]:
+    """Run, case, and how far its output is from the first run's there, in √2 σ."""
     first, *others = answers.working
-    largest: dict[str, Difference] = {}
     format = evidence.subject.format
     for run in others:
         for case in distinct(answers.cases):
@@ -123,12 +139,8 @@ def _largest_differences(answers: Answers, evidence: ValidationEvidence) -> dict
                 continue
             expected = in_format(case, answers.expected[case.id], format).tensors["output"]
             mine, theirs = (_output(each, case, expected) for each in (first, run))
-            if mine is None or theirs is None:
-                continue
-            verdict = difference(run.name, theirs, mine, expected, format)
-            if run.name not in largest or (verdict.rms or 0.0) > (largest[run.name][1].rms or 0.0):
-                largest[run.name] = case.id, verdict
-    return largest
+            if mine is not None and theirs is not None:
+                yield run.name, (case.id, difference(run.name, theirs, mine, expected, format))
 
 
 def _output(run: RuntimeRun, case: Case, expected: ExpectedTensor) -> Array | None:

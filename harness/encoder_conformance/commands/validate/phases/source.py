@@ -49,7 +49,28 @@ def declared(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> 
 
 
 def excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which numbers that are out of line in the source alike are warnings: the export is faithful.
+    """The findings, in which numbers that are out of line in the source alike are warnings, and that runtimes differ
+    where both are out of line so: the export is faithful."""
+    found = _excused(evidence, findings)
+    pairs = list(zip(findings, found, strict=True))
+    excused = [each for before, each in pairs if before.severity == "error" != each.severity]
+    of = {(name, case) for each in excused for name in each.runtimes for case in each.about.get("situations", ())}
+    return [
+        each.model_copy(update={"severity": "warning", "hint": excused[0].hint})
+        if each.kind == "levels-differ" and _where(each) <= of
+        else each
+        for each in found
+    ]
+
+
+def _where(differ: PhaseFinding) -> set[tuple[str, str]]:
+    """The runs that differ, with the situation in which they do."""
+    situation = str(differ.about["case"]).rpartition("/")[2]
+    return {(name, situation) for name in (*differ.runtimes, str(differ.about["beside"]))}
+
+
+def _excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """Those of numbers by themselves.
 
     Only where everything that both answered is the same, stages too, and only of the run that was compared; or where a
     source whose stages cannot be read has the same outputs. What the oracle makes of the whole file is no measure of it

@@ -67,7 +67,9 @@ def _hint(whole: WholeComparison, verdicts: list[WholeVerdict]) -> str:
         return f"it is the source's {other!r}: outputs are compared by name, else in order"
     apart = {each.case for each in verdicts}
     off = [case for case in whole.cases if case.name in apart]
-    right = [case for case in whole.cases if case.name not in apart]
+    output = verdicts[0].output
+    unlike = {each.case for each in whole.apart if not output or each.output in (output, "")}  # "": it raises there
+    right = [case for case in whole.cases if case.name not in apart | unlike]
     if all(each.problem.startswith(NO_NUMBERS) for each in verdicts):
         return "a number that its format does not hold (float16 ends at 65504), and 0 times it or it less itself"
     if not right:

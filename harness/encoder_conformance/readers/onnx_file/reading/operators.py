@@ -45,7 +45,7 @@ def check_outputs(model: onnx.ModelProto, findings: Findings) -> bool:
     wrong = [(node, count) for node, count in stated if count is not None and count != len(node.output)]
     for node, count in wrong:
         message = f"{node_label(node)} states num_outputs {count}, and has {len(node.output)}"
-        findings.error("checker", "checker-refuses", message, "export it again", node=node.name)
+        findings.error("checker", "checker-refuses", message, "export it again", node=node.name, certain=True)
     return not wrong
 
 
@@ -96,7 +96,8 @@ def _say_unknown(node: onnx.NodeProto, opset: int, findings: Findings) -> None:
         findings.warning("operators", "operator-of-onnxruntime", message, hint, **about)
     else:
         hint = "export with another opset_version, one that has the operator"
-        findings.error("operators", "operator-unknown", message, hint, **about)
+        known = _came_with(node.op_type) is not None and node.domain in STANDARD  # else it may be of an onnx to come
+        findings.error("operators", "operator-unknown", message, hint, **about, certain=known)
 
 
 def _check_other_domains(model: onnx.ModelProto, findings: Findings) -> None:
@@ -130,7 +131,13 @@ def _trains(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
 
 
 def _since(op: str) -> str:
+    opset = _came_with(op)
+    return ", nor of any other" if opset is None else f"; it came with opset {opset}"
+
+
+def _came_with(op: str) -> int | None:
+    """The opset that an operator of ONNX's own came with; None for one that is none of the installed onnx."""
     try:
-        return f"; it came with opset {defs.get_schema(op).since_version}"
+        return int(defs.get_schema(op).since_version)
     except defs.SchemaError:
-        return ", nor of any other"
+        return None
