@@ -75,6 +75,20 @@ class GainsOfTwo(Plain):
         return OneMoreNorm(self.D)
 
 
+class KeptWithinLimits(Plain):
+    """What a probe of small numbers does not see."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x).clamp(-10, 10)))
+
+
+class KeptFromTheEnds(Plain):
+    """As models keep their numbers from the ends of half precision, which nothing comes near to."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return super().ffn(x).clamp(-64504.0, 64504.0)
+
+
 class SquaredReLU(Plain):
     def ffn(self, x: Tensor) -> Tensor:
         return self.down(F.relu(self.up(x)).square())

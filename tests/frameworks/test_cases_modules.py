@@ -312,6 +312,8 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "OtherSigmoid": refused("the activation is x * sigmoid(1.072 * x), and no silu exactly"),
         "GainsOfTwo": refused("norm1.gain is norm1.weight + 1, and that is a gain by itself"),
+        "KeptWithinLimits": beyond("numbers are kept within limits", "-10 … 10", "_mistakes.py:"),
+        "KeptFromTheEnds": right("pre-norm"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
-from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern
+from encoder_conformance.readers.onnx_file.tracing.expressions import Constant, UnsupportedPattern
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 
 _NO_LIMIT = 1e4
@@ -30,7 +30,7 @@ def _bounds(table: ValueTable, node: onnx.NodeProto) -> tuple[float, float]:
     if node.op_type == "Clip":
         given = [*node.input[1:], "", ""][:2]
         return _one(table, given[0], least), _one(table, given[1], most)
-    constants = [name for name in node.input if name not in table.values]
+    constants = [name for name in node.input if isinstance(table.value(name), Constant)]
     if len(constants) == 1 and node.op_type in ("Min", "Max"):
         bound = _one(table, constants[0], np.nan)
         return (least, bound) if node.op_type == "Min" else (bound, most)
@@ -39,5 +39,5 @@ def _bounds(table: ValueTable, node: onnx.NodeProto) -> tuple[float, float]:
 
 def _one(table: ValueTable, name: str, otherwise: float) -> float:
     """The one number of a constant; `otherwise` for none, and for several."""
-    numbers = table.number(name) if name and name not in table.values else np.zeros(0)
-    return float(numbers.reshape(-1)[0]) if numbers.size == 1 else otherwise
+    value = table.value(name) if name else None
+    return float(value.value.reshape(-1)[0]) if isinstance(value, Constant) and value.value.size == 1 else otherwise
