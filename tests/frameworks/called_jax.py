@@ -27,6 +27,17 @@ def of_positions() -> Any:
     return _of(layer)
 
 
+def of_positions_in_numpy() -> Any:
+    """NumPy asks a mapping in the place of x for the names and formats of a dtype."""
+
+    def layer(p: Any, x: jax.Array, *, positions: jax.Array) -> jax.Array:
+        if positions.shape != x.shape[:2]:
+            raise ValueError(f"positions {positions.shape}")
+        return bare.layer(p, jnp.zeros(()) + x + 0 * positions[..., None])
+
+    return _of(layer)
+
+
 def of_a_key() -> Any:
     def layer(p: Any, x: jax.Array, key: jax.Array) -> jax.Array:
         return bare.layer(p, x + 0 * jax.random.normal(key, x.shape))

@@ -18,6 +18,7 @@ from encoder_conformance.readers.module_target.supplying import called_as_it_tak
 
 _ON_JAX = {
     "of_positions": ("BSD", {"positions": "count"}, ()),
+    "of_positions_in_numpy": ("BSD", {"positions": "count"}, ()),
     "of_a_key": ("BSD", {"key": "seed"}, ()),
     "of_a_mask": ("BSD", {"attention_mask": "full"}, ()),
     "of_lengths": ("BSD", {"lengths": "lengths"}, ()),

@@ -250,7 +250,7 @@ def rows() -> Iterator[tuple[str, str, int, str]]:
     yield "made", "summed", 1, "1 x 7: its shape is [1, 7, 16], and the source's [1, 7]"
     yield "made", "nothing", 2, "returns no tensor"
     yield "made", "exits", 2, "the worker exited with status 3"
-    yield "made", "short", 0, "2 x 20, values 1000 times as small: the source raises"
+    yield "made", "short", 0, "2 x 20, values far from zero: the source raises"
     yield "made", "narrow", 0, "the source was compared in float32"
     yield "alike", "made", 0, "20 x 20, padding on the right"
     yield "alike", "other_weights", 1, "the output 'y' is not that of"

@@ -12,6 +12,8 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
+_OF_NUMPY = "names", "formats"
+"""What NumPy asks a mapping for that it takes for the description of a dtype: JAX adds it to an array."""
 _UNPACKED = re.compile(r"values to unpack \(expected (\d+)")
 
 
@@ -49,7 +51,7 @@ class ReadOf(dict[str, Any]):
     def keys_for(self, known: Arrangement) -> Arrangement | None:
         """How a module that asked so is called; None where it asked for nothing that may be x."""
         first = next((key for key in self.needed if not may_be_mask(key)), None)
-        if first is None:
+        if first is None or {*_OF_NUMPY} <= {*self.needed}:
             return None
         others = [key for key in dict.fromkeys((*self.needed, *self.optional)) if key != first]
         return replace(known, keys=(first, *others), offered=tuple(key for key in others if may_be_mask(key)))
