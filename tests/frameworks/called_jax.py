@@ -31,9 +31,10 @@ def of_positions_in_numpy() -> Any:
     """NumPy asks a mapping in the place of x for the names and formats of a dtype."""
 
     def layer(p: Any, x: jax.Array, *, positions: jax.Array) -> jax.Array:
+        kind = jnp.result_type(x)
         if positions.shape != x.shape[:2]:
             raise ValueError(f"positions {positions.shape}")
-        return bare.layer(p, jnp.zeros(()) + x + 0 * positions[..., None])
+        return bare.layer(p, x.astype(kind) + 0 * positions[..., None])
 
     return _of(layer)
 
