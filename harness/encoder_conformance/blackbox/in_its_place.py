@@ -150,7 +150,7 @@ class InItsPlace:
         theirs = {first[name]: name for name in other.takes if name in first}
         mine = {name: first.get(self.pairs.get(name, "")) for name in step.takes if name in self.mine.numbers}
         for name, same in mine.items():
-            is_turned = step.made_by.startswith("Gemm")  # which may take a matrix as it is or transposed
+            is_turned = step.operator == "Gemm"  # which may take a matrix as it is or transposed
             if same in theirs and (said := self._otherwise_arranged(self.mine.values[name], theirs[same], is_turned)):
                 return f"{name!r} is {said}"
         left = _one_of(self.mine, [name for name, same in mine.items() if same not in theirs])
@@ -208,5 +208,5 @@ def _one_of(call: TracedCall, names: list[str]) -> list[str]:
 
 def _operation(step: TracedStep) -> str:
     """What it does, in one word for all frameworks."""
-    plain = step.made_by.rpartition(": ")[2].split(" ")[0].replace("_", "").lower()
+    plain = step.operator.replace("_", "").lower()
     return next((min(group) for group in _OPERATIONS if plain in group), plain)

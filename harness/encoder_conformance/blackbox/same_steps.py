@@ -31,7 +31,7 @@ def computes_the_same(mine: Source, right: Source, case: WholeCase, first: str) 
     pairs = dict(paired_values(own, wide, limits))
     behind = _made_of(first, own)
     apart = [own.makers[name] for name in behind if name in own.numbers and name not in pairs]
-    summed = [step for step in apart if step.made_by.partition(" ")[0] not in _OF_EACH_ELEMENT]
+    summed = [step for step in apart if step.operator not in _OF_EACH_ELEMENT]
     return bool(behind & pairs.keys()) and not {step.value for step in summed} - biased_later(summed, own, wide, limits)
 
 

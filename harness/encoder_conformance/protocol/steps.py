@@ -18,12 +18,13 @@ def most_shown(sizes: Iterable[int]) -> int:
 
 class TracedStep(Frozen):
     """A value that `made_by` makes, a node or an operator in a part of a module, of those that it `takes`; or one that
-    is `given`, as an input or as a parameter."""
+    is `given`, as an input or as a parameter. `operator`: the name of what makes it in ONNX or the framework."""
 
     value: Plain
     made_by: Plain
     takes: tuple[Plain, ...]
     given: Literal["", "input", "parameter"] = ""
+    operator: Plain = ""
 
 
 def of_parameters(step: TracedStep, before: Collection[str]) -> bool:

@@ -148,13 +148,19 @@ COMBINATION = "the combination"
 
 @dataclass(frozen=True)
 class Unusual:
-    """A choice of a layer, or a combination of choices, that no published encoder makes, or few do."""
+    """A choice of a layer, or a combination of choices, that no published encoder makes, or few do. `usual`: what goes
+    on to say what others have."""
 
     choice: str
-    text: str
+    said: str
+    usual: str
+
+    def at(self, where: str) -> str:
+        """With the line of source that makes it so; "" for none."""
+        return f"{self.said}{where}{self.usual}"
 
     def __str__(self) -> str:
-        return self.text
+        return self.at("")
 
 
 def unusual(layer: Layer) -> tuple[Unusual, ...]:
@@ -165,7 +171,7 @@ def unusual(layer: Layer) -> tuple[Unusual, ...]:
 
 
 def _no_encoder_has(choice: str, value: str, usual: str) -> Unusual:
-    return Unusual(choice, f"{choice} is {value}, which no published encoder has; usual: {usual}")
+    return Unusual(choice, f"{choice} is {value}", f", which no published encoder has; usual: {usual}")
 
 
 def epsilon_of(value: float, rounded: Callable[[float], float]) -> float:
@@ -248,15 +254,15 @@ def _seldom(layer: Layer) -> Iterator[Unusual]:
     activation = layer.feed_forward.activation
     if activation in _SELDOM and not layer.feed_forward.gated:
         own = _names(each.encoder for each in published() if not each.differences(layer))
-        text = f"feed_forward.activation is {activation}, as in {own}; {_SELDOM[activation]}"
-        yield Unusual("feed_forward.activation", text)
+        said = f"feed_forward.activation is {activation}"
+        yield Unusual("feed_forward.activation", said, f", as in {own}; {_SELDOM[activation]}")
 
 
 def _unusual_end(layer: Layer) -> Iterator[Unusual]:
     if layer.stack.final_norm and layer.norm.placement == "post":
-        yield Unusual("stack.final_norm", "a norm after the last layer, which post-norm stacks do not have")
+        yield Unusual("stack.final_norm", "a norm after the last layer", ", which post-norm stacks do not have")
     elif layer.stack.layers > 1 and not layer.stack.final_norm and layer.norm.placement == "pre":
-        yield Unusual("stack.final_norm", "a pre-norm stack without a norm after its last layer; is it outside?")
+        yield Unusual("stack.final_norm", "a pre-norm stack without a norm after its last layer", "; is it outside?")
 
 
 def _described(layer: Layer) -> str:

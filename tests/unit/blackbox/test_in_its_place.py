@@ -16,7 +16,10 @@ def call(*made: tuple[str, str, tuple[str, ...], Array]) -> TracedCall:
     """Steps of x, y and a weight: a value, what makes it, what it takes, and its numbers."""
     given = (("x", "input", X), ("y", "input", Y), ("w", "parameter", WEIGHT), ("v", "parameter", OTHER))
     steps = [TracedStep(value=name, made_by=f"{kind} {name!r}", takes=(), given=kind) for name, kind, _ in given]  # type: ignore[arg-type]
-    steps += [TracedStep(value=name, made_by=made_by, takes=takes) for name, made_by, takes, _ in made]
+    steps += [
+        TracedStep(value=name, made_by=made_by, takes=takes, operator=made_by.split(" ")[0])
+        for name, made_by, takes, _ in made
+    ]
     return TracedCall(steps, {**{name: value for name, _, value in given}, **{name: value for name, *_, value in made}})
 
 

@@ -88,7 +88,7 @@ def as_check_says(layer: Layer) -> list[str]:
     empty = dict.fromkeys(ModuleDescription.model_fields, ())
     none = dict.fromkeys(("stated", "not_read", "proof", "searched", "heads_denied", "chance", "as_given"))
     known = {"layer": layer, "heads_known": True, **none}
-    known |= {"parameters": {}, "aliases": {}, "kept": None, "x": XArgument.model_construct(before=None)}
+    known |= {"parameters": {}, "aliases": {}, "lines": {}, "kept": None, "x": XArgument.model_construct(before=None)}
     described = ModuleDescription.model_construct(**{**empty, **known})
     return [finding.message for finding in findings_of(described) if finding.severity == "warning"]
 

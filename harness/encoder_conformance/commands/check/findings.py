@@ -177,8 +177,7 @@ def _of_choices(described: ModuleDescription, declared: bool) -> Iterator[Findin
     elif read is not None:
         for each in unusual(read):
             hint = "if intended, pass --layer; otherwise fix it"
-            said, which, usual = str(each).partition(", which")
-            message = f"{said}{_line(described, each.choice)}{which}{usual}"
+            message = each.at(_line(described, each.choice))
             yield _warning("unusual-choice", message, hint, choice=each.choice, **_source(described, each.choice))
 
 
@@ -341,9 +340,6 @@ def _of_inputs(described: ModuleDescription) -> Iterator[Finding]:
         yield _warning("fully-masked-rows-undefined", message, hint)
 
 
-_MISTAKE = "without a transpose"
-"""In what is said of heads that lie otherwise than any layer has them: there is something to mend, and then to read."""
-_MENDED = "swap the axes of heads and positions before heads are split off, or put together, and check it again"
 _STATE_IT = "say what it should be with --layer, and it is judged as that"
 
 
@@ -352,7 +348,7 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         where = f" ({described.not_read.where})" if described.not_read.where else ""
         severity: Severity = "warning" if described.stated else "error"
         settled = described.stated or described.not_read.beyond or described.is_two_answers
-        hint = "" if settled else _MENDED if _MISTAKE in described.not_read.problem else _STATE_IT
+        hint = "" if settled else _STATE_IT
         message = f"{described.not_read.problem}{where}"
         yield Finding(
             severity=severity, kind="layer-not-read", message=message, hint=hint, about=described.not_read.about

@@ -123,7 +123,8 @@ def _made(graph: onnx.GraphProto) -> Iterator[TracedStep]:
         takes = tuple(filter(None, inputs_of(node)))
         constant: Literal["", "parameter"] = "parameter" if node.op_type == "Constant" else ""
         for name in filter(None, node.output):
-            yield TracedStep(value=name, made_by=node_label(node), takes=takes, given=constant)
+            operator, label = node.op_type, node_label(node)
+            yield TracedStep(value=name, made_by=label, takes=takes, given=constant, operator=operator)
 
 
 def convert(graph: onnx.GraphProto, precision: str) -> None:

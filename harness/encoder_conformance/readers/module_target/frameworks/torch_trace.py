@@ -38,18 +38,16 @@ class Operators(SeesOperators):
         made_by = f"{self.parts[-1]}: {operator}" if self.parts and self.parts[-1] else operator
         for each in tree_leaves(answer):
             if isinstance(each, Tensor):
-                self._note(each, made_by, takes)
+                self._note(each, TracedStep(value="", made_by=made_by, takes=takes, operator=operator))
         return answer
 
     def give(self, tensor: Tensor, name: str, kind: Literal["input", "parameter"]) -> None:
         """Notes what is there before the call."""
-        self._note(tensor, f"{kind} {name!r}", (), kind)
+        self._note(tensor, TracedStep(value="", made_by=f"{kind} {name!r}", takes=(), given=kind))
 
-    def _note(
-        self, tensor: Tensor, made_by: str, takes: tuple[str, ...], given: Literal["", "input", "parameter"] = ""
-    ) -> None:
+    def _note(self, tensor: Tensor, made: TracedStep) -> None:
         number = str(len(self.steps))
-        step = TracedStep(value=number, made_by=made_by, takes=takes, given=given)
+        step = made.model_copy(update={"value": number})
         self.steps.append(step)
         self._names[id(tensor)] = number
         self._held.append(tensor)
