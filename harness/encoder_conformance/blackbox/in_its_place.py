@@ -16,10 +16,10 @@ from encoder_conformance.spec.axes import Array
 _FURTHER = 6
 """Steps after what both have in which a step of the same operation is looked for."""
 _OPERATIONS = (
-    {"matmul", "gemm", "bmm", "mm", "addmm", "linear", "baddbmm"}, {"reducemean", "mean"}, {"reducesum", "sum"},
-    {"concat", "cat"}, {"where", "maskedfill"}, {"gather", "select", "index", "embedding"}, {"sub", "rsub"},
-    {"softmax", "safesoftmax"}, {"layernormalization", "nativelayernorm"}, {"rmsnormalization", "fusedrmsnorm"},
-    {"pow", "square"},
+    {"matmul", "gemm", "bmm", "mm", "addmm", "linear", "baddbmm", "dotgeneral"}, {"reducemean", "mean"},
+    {"reducesum", "sum"}, {"concat", "cat", "concatenate"}, {"where", "maskedfill", "selectn"}, {"sub", "rsub"},
+    {"gather", "select", "index", "embedding"}, {"sigmoid", "logistic"}, {"softmax", "safesoftmax"},
+    {"layernormalization", "nativelayernorm"}, {"rmsnormalization", "fusedrmsnorm"}, {"pow", "square", "integerpow"},
 )  # fmt: skip
 """Names of one operation, in the runtimes and frameworks: without `_`, in small letters."""
 

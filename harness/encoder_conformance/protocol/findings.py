@@ -138,7 +138,7 @@ class SourceLine(Frozen):
 def source_of(place: str) -> dict[str, object]:
     """The fact `source` of a place as `model.py:12`; {} where it is not known."""
     line = SourceLine.of(place)
-    return {} if line is None else {"source": line}
+    return {} if line is None else {"source": line.model_dump()}
 
 
 class Problem(Frozen):

@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
+from encoder_conformance.readers.module_target.frameworks.jax_trace import traced
 from encoder_conformance.readers.module_target.frameworks.jax_tree import Functional, Tree, wide
 from encoder_conformance.readers.module_target.frameworks.jax_widened import narrow_steps, widened
 from encoder_conformance.readers.module_target.given_as import arguments_of, converted, tensors_in
@@ -49,6 +51,16 @@ class WholeJax(WholeModule):
             except Exception as error:
                 raise RuntimeError(last_frames(error)) from None
             return {name: np.asarray(value) for name, value in answer.items()}
+
+    def steps(self, given: Mapping[str, Any]) -> tuple[list[TracedStep], dict[str, Array]]:
+        """Of its program, evaluated step by step. Raises RuntimeError as `outputs` does."""
+        with wide(self._precision):
+            fed = converted(given, self._array)
+            try:
+                self._answer(fed)  # which settles whether it takes one item at a time
+                return traced(self._program(fed, by_item=True in self._items), self._tree, fed)
+            except Exception as error:
+                raise RuntimeError(last_frames(error)) from None
 
     def _answer(self, fed: Mapping[str, Any]) -> dict[str, jax.Array]:
         """Of the batch; or of each item, where it takes one at a time."""

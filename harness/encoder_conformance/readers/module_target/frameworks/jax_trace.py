@@ -1,0 +1,78 @@
+"""What a program of JAX computes inside: each step of it, of which others it is made, and its values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal as Number
+
+from encoder_conformance.protocol.steps import TracedStep, most_shown, of_parameters
+from encoder_conformance.readers.module_target.frameworks.jax_tree import Tree
+from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program
+from encoder_conformance.spec.axes import Array
+
+
+class _Known(NamedTuple):
+    """A value of a program, and the step that made it; "" for a number that stands in the program."""
+
+    value: Any
+    step: str
+
+
+class _Steps:
+    """Evaluates a program step by step, and notes what each gives."""
+
+    def __init__(self, most: int) -> None:
+        """`most`: the elements of the largest value of parameters alone that is shown."""
+        self.steps: list[TracedStep] = []
+        self.values: dict[str, Array] = {}
+        self._most, self._constant = most, set[str]()
+
+    def give(self, value: Any, name: str, kind: Literal["input", "parameter"]) -> _Known:
+        """A value that is there before the first step."""
+        return self._noted(value, TracedStep(value="", made_by=f"{kind} {name!r}", takes=(), given=kind))
+
+    def follow(self, program: Any, constants: Sequence[Any], given: Sequence[_Known]) -> list[_Known]:
+        """The results of a program, or of one that it calls, for what it is given."""
+        own = [self.give(each, "constant", "parameter") for each in constants]
+        held = dict(zip((*program.constvars, *program.invars), (*own, *given), strict=True))
+        for step in program.eqns:
+            taken = [_known(each, held) for each in step.invars]
+            if (called := called_program(step)) is not None:
+                answers = self.follow(*called, taken)
+            else:
+                operator, takes = step.primitive.name, tuple(each.step for each in taken if each.step)
+                made = TracedStep(value="", made_by=operator, takes=takes, operator=operator)
+                answers = [self._noted(each, made) for each in answers_of(step, [each.value for each in taken])]
+            held.update(zip(step.outvars, answers, strict=True))
+        return [_known(each, held) for each in program.outvars]
+
+    def _noted(self, value: Any, made: TracedStep) -> _Known:
+        number = str(len(self.steps))
+        step = made.model_copy(update={"value": number})
+        self.steps.append(step)
+        if is_constant := of_parameters(step, self._constant):
+            self._constant.add(number)
+        if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating) and (not is_constant or value.size <= self._most):
+            self.values[number] = np.asarray(value)
+        return _Known(value, number)
+
+
+def _known(of: Any, held: Mapping[Any, _Known]) -> _Known:
+    return _Known(of.val, "") if isinstance(of, Number) else held[of]
+
+
+def traced(
+    function: Callable[[Tree, Any], Any], parameters: Tree, fed: Mapping[str, Any]
+) -> tuple[list[TracedStep], dict[str, Array]]:
+    """The steps of a call of a function of parameters and inputs by name, and the values [*shape] of floating-point
+    numbers by the number of their step."""
+    program = jax.make_jaxpr(function)(parameters, dict(fed))
+    own, inputs = (jax.tree_util.tree_leaves_with_path(each) for each in (parameters, dict(fed)))
+    steps = _Steps(most_shown(np.size(leaf) for _, leaf in own))
+    given = [steps.give(leaf, jax.tree_util.keystr(path), "parameter") for path, leaf in own]
+    given += [steps.give(leaf, jax.tree_util.keystr(path), "input") for path, leaf in inputs]
+    steps.follow(program.jaxpr, program.consts, given)
+    return steps.steps, steps.values
