@@ -217,6 +217,55 @@ def test_another_model_is_apart(conform: Callable, of_jax: Path, tmp_path: Path)
     assert (status, result["whole"]["agrees"]) == (1, False)
 
 
+FRAMES = """
+import jax
+import onnx
+from flax import nnx
+from jax2onnx import to_onnx
+
+
+class Frames(nnx.Module):
+    def __init__(self, **told):
+        rngs = nnx.Rngs(0)
+        self.first = nnx.Linear(12, 32, rngs=rngs)
+        self.norm1, self.norm2 = nnx.LayerNorm(32, rngs=rngs, **told), nnx.LayerNorm(32, rngs=rngs, **told)
+        self.attention = nnx.MultiHeadAttention(4, 32, decode=False, rngs=rngs)
+        self.up, self.down = nnx.Linear(32, 64, rngs=rngs), nnx.Linear(64, 32, rngs=rngs)
+
+    def __call__(self, frames):
+        x = self.first(frames)
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(nnx.gelu(self.up(self.norm2(x))))
+
+
+def fast():
+    return Frames()
+
+
+def exact():
+    return Frames(use_fast_variance=False)
+
+
+if __name__ == "__main__":
+    onnx.save(to_onnx(fast(), [("B", "T", 12)]), "fast.onnx")
+"""
+
+
+@pytest.fixture(scope="module")
+def of_frames(exported: Callable[[str], Path]) -> Path:
+    return exported(FRAMES)
+
+
+@pytest.mark.parametrize(("source", "status"), [("fast", 0), ("exact", 1)])
+def test_flaxs_variance_behind_a_map_is_its_sources_where_that_makes_the_same_sums(
+    conform: Callable, of_frames: Path, tmp_path: Path, source: str, status: int
+) -> None:
+    """Flax's LayerNorm takes E[x²] − E[x]² unless it is told not to; no input that the map takes shows it."""
+    ended, result = validated(conform, of_frames, "fast.onnx", source, tmp_path / "out")
+    assert (ended, result["whole"]["agrees"]) == (status, True), result["findings"]
+    assert bool([each for each in result["findings"] if each["severity"] == "error"]) == bool(status)
+
+
 COUNTED = """
 from pathlib import Path
 
