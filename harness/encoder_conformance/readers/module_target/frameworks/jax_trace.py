@@ -6,11 +6,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal as Number
 
 from encoder_conformance.protocol.steps import TracedStep, most_shown, of_parameters
 from encoder_conformance.readers.module_target.frameworks.jax_tree import Tree
-from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program
+from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program, followed
 from encoder_conformance.spec.axes import Array
 
 
@@ -37,17 +36,14 @@ class _Steps:
     def follow(self, program: Any, constants: Sequence[Any], given: Sequence[_Known]) -> list[_Known]:
         """The results of a program, or of one that it calls, for what it is given."""
         own = [self.give(each, "constant", "parameter") for each in constants]
-        held = dict(zip((*program.constvars, *program.invars), (*own, *given), strict=True))
-        for step in program.eqns:
-            taken = [_known(each, held) for each in step.invars]
-            if (called := called_program(step)) is not None:
-                answers = self.follow(*called, taken)
-            else:
-                operator, takes = step.primitive.name, tuple(each.step for each in taken if each.step)
-                made = TracedStep(value="", made_by=operator, takes=takes, operator=operator)
-                answers = [self._noted(each, made) for each in answers_of(step, [each.value for each in taken])]
-            held.update(zip(step.outvars, answers, strict=True))
-        return [_known(each, held) for each in program.outvars]
+        return followed(program, [*own, *given], lambda number: _Known(number, ""), self._answers)
+
+    def _answers(self, step: Any, taken: Sequence[_Known]) -> list[_Known]:
+        if (called := called_program(step)) is not None:
+            return self.follow(*called, taken)
+        operator, takes = step.primitive.name, tuple(each.step for each in taken if each.step)
+        made = TracedStep(value="", made_by=operator, takes=takes, operator=operator)
+        return [self._noted(each, made) for each in answers_of(step, [each.value for each in taken])]
 
     def _noted(self, value: Any, made: TracedStep) -> _Known:
         number = str(len(self.steps))
@@ -58,10 +54,6 @@ class _Steps:
         if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating) and (not is_constant or value.size <= self._most):
             self.values[number] = np.asarray(value)
         return _Known(value, number)
-
-
-def _known(of: Any, held: Mapping[Any, _Known]) -> _Known:
-    return _Known(of.val, "") if isinstance(of, Number) else held[of]
 
 
 def traced(

@@ -61,21 +61,31 @@ def answers_of(step: Any, given: list[Any], changed: Callable[[Any], Any] = lamb
     return list(answer) if step.primitive.multiple_results else [answer]
 
 
+def followed(
+    program: Any,
+    given: Sequence[Any],
+    number: Callable[[Any], Any],
+    answers: Callable[[Any, list[Any]], Sequence[Any]],
+) -> list[Any]:
+    """The results of a program, step by step. `given`: its constants, and what it is called with; `number`: what one
+    that stands in it is; `answers`: what a step gives for what it takes."""
+    held = dict(zip((*program.constvars, *program.invars), given, strict=True))
+
+    def value(of: Any) -> Any:
+        return number(of.val) if isinstance(of, Literal) else held[of]
+
+    for step in program.eqns:
+        held.update(zip(step.outvars, answers(step, [value(each) for each in step.invars]), strict=True))
+    return [value(each) for each in program.outvars]
+
+
 class _Wide:
     def __init__(self, format: Any) -> None:
         self._format = format
 
     def evaluated(self, program: Any, constants: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        """The results of a program for what it is given, step by step."""
-        held = dict(zip((*program.constvars, *program.invars), map(self._cast, (*constants, *given)), strict=True))
-
-        def value(of: Any) -> Any:
-            return self._cast(of.val) if isinstance(of, Literal) else held[of]
-
-        for step in program.eqns:
-            answers = self._answers(step, [value(each) for each in step.invars])
-            held.update(zip(step.outvars, answers, strict=True))
-        return [value(each) for each in program.outvars]
+        """The results of a program for what it is given."""
+        return followed(program, [*map(self._cast, (*constants, *given))], self._cast, self._answers)
 
     def _answers(self, step: Any, given: list[Any]) -> list[Any]:
         if (called := called_program(step)) is not None:
