@@ -1,10 +1,15 @@
 """Token ids and a mask, given to whole models of Keras and JAX as the sources of files that were made of them."""
 
 import json
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 KERAS = '''
@@ -203,6 +208,39 @@ def test_a_model_of_keras(conform: Callable, of_keras: Path, tmp_path: Path, sou
     assert (status, result["whole"]["agrees"]) == (0, True), result["findings"]
     assert "3 x 20, holes" in result["whole"]["cases"], "padding was asked"
     assert not [each for each in result["findings"] if each["kind"] == "no-float64"]
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+def test_a_step_that_a_model_of_keras_does_not_make_is_named(
+    conform: Callable, of_keras: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    model = onnx.load(of_keras / "model.onnx")
+    [sigmoid] = [node for node in model.graph.node if node.op_type == "Sigmoid"]
+    sigmoid.op_type = "HardSigmoid"
+    onnx.save(model, of_keras / f"{backend}.onnx")
+    status, result = validated(conform, of_keras, f"{backend}.onnx", "listed", tmp_path / "out")
+    assert (status, result["whole"]["agrees"]) == (1, False)
+    [apart] = [each["about"] for each in result["findings"] if each["kind"] == "first-step-apart"]
+    assert apart["made_by"] == f"HardSigmoid '{sigmoid.name}'"
+
+
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", "torch"])
+def test_a_model_of_keras_computes_in_float64_what_its_file_is_held_to(of_keras: Path, backend: str) -> None:
+    """Keras makes float32 of two numbers of float64 on JAX and PyTorch, unless it is kept from it."""
+    code = """
+        import numpy as np
+        from source import FED, listed
+        from encoder_conformance.readers.module_target.frameworks.keras_whole import WholeKeras
+
+        [value] = WholeKeras(listed()).disturbed("float64", None, 0.0).outputs(FED).values()
+        print((value != value.astype(np.float32)).all())
+    """
+    told = {**os.environ, "KERAS_BACKEND": backend}
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=of_keras, env=told, capture_output=True, text=True
+    )
+    assert ended.stdout.strip() == "True", ended.stderr
 
 
 @pytest.mark.parametrize("source", ["linen", "on_nnx", "equinox", "function"])

@@ -1,24 +1,49 @@
-"""The work that Keras leaves to its backends: gradients by any tensor, and the export of a function."""
+"""The work that Keras leaves to its backends: gradients by any tensor, the export of a function, its steps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.spec.axes import Array
 
+Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
+"""(parameters by path, inputs by name) → what a module returns for them."""
+Steps = tuple[list[TracedStep], dict[str, Array]]
+"""The steps of a call, and the values of floating-point numbers by the number of their step."""
+
 
 class Backend(Protocol):
+    """`called`: a function as what is called with many values of one shape is best called. `wide_enough`: where
+    numbers of this format can be computed with. `steps`: of a call of a module's `function`."""
+
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]: ...
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto: ...
     def lines(
         self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
     ) -> SoughtLines | None: ...
+    def called(self, function: Function) -> Function: ...
+    def wide_enough(self, format: str) -> AbstractContextManager[Any]: ...
+    def steps(
+        self, function: Function, module: object, parameters: Mapping[str, Any], fed: Mapping[str, Any]
+    ) -> Steps: ...
 
 
-class TensorFlow:
+class _CalledAsItComes:
+    """What a backend that runs one operation after another does."""
+
+    def called(self, function: Function) -> Function:
+        return function
+
+    def wide_enough(self, format: str) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+class TensorFlow(_CalledAsItComes):
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
         import tensorflow as tf
 
@@ -42,6 +67,11 @@ class TensorFlow:
 
         return LinesByName(function, model, x_shape)
 
+    def steps(self, function: Function, module: object, parameters: Mapping[str, Any], fed: Mapping[str, Any]) -> Steps:
+        from encoder_conformance.readers.module_target.frameworks.tensorflow_trace import traced_call
+
+        return traced_call(lambda: function(parameters, fed), parameters, fed)
+
 
 class Jax:
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
@@ -61,8 +91,23 @@ class Jax:
 
         return LinesByValue(function, model, x_shape)
 
+    def called(self, function: Function) -> Function:
+        from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 
-class Torch:
+        return Compiled(function)
+
+    def wide_enough(self, format: str) -> AbstractContextManager[Any]:
+        from encoder_conformance.readers.module_target.frameworks.jax_tree import wide
+
+        return wide(format)
+
+    def steps(self, function: Function, module: object, parameters: Mapping[str, Any], fed: Mapping[str, Any]) -> Steps:
+        from encoder_conformance.readers.module_target.frameworks.jax_trace import traced
+
+        return traced(function, dict(parameters), fed)
+
+
+class Torch(_CalledAsItComes):
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]:
         import torch
 
@@ -82,6 +127,11 @@ class Torch:
         self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
     ) -> SoughtLines | None:
         return None  # PyTorch's exporter keeps them
+
+    def steps(self, function: Function, module: object, parameters: Mapping[str, Any], fed: Mapping[str, Any]) -> Steps:
+        from encoder_conformance.readers.module_target.frameworks.torch_trace import traced_call
+
+        return traced_call(lambda: function(parameters, fed), module, parameters, fed)
 
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}

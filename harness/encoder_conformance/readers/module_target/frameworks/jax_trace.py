@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from encoder_conformance.protocol.steps import TracedStep, most_shown, of_parameters
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.frameworks.jax_tree import Tree
 from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program, followed
+from encoder_conformance.readers.module_target.noted_steps import NotedSteps
 from encoder_conformance.spec.axes import Array
 
 
@@ -20,18 +21,12 @@ class _Known(NamedTuple):
     step: str
 
 
-class _Steps:
+class _Steps(NotedSteps):
     """Evaluates a program step by step, and notes what each gives."""
-
-    def __init__(self, most: int) -> None:
-        """`most`: the elements of the largest value of parameters alone that is shown."""
-        self.steps: list[TracedStep] = []
-        self.values: dict[str, Array] = {}
-        self._most, self._constant = most, set[str]()
 
     def give(self, value: Any, name: str, kind: Literal["input", "parameter"]) -> _Known:
         """A value that is there before the first step."""
-        return self._noted(value, TracedStep(value="", made_by=f"{kind} {name!r}", takes=(), given=kind))
+        return self._known(value, TracedStep(value="", made_by=f"{kind} {name!r}", takes=(), given=kind))
 
     def follow(self, program: Any, constants: Sequence[Any], given: Sequence[_Known]) -> list[_Known]:
         """The results of a program, or of one that it calls, for what it is given."""
@@ -43,17 +38,14 @@ class _Steps:
             return self.follow(*called, taken)
         operator, takes = step.primitive.name, tuple(each.step for each in taken if each.step)
         made = TracedStep(value="", made_by=operator, takes=takes, operator=operator)
-        return [self._noted(each, made) for each in answers_of(step, [each.value for each in taken])]
+        return [self._known(each, made) for each in answers_of(step, [each.value for each in taken])]
 
-    def _noted(self, value: Any, made: TracedStep) -> _Known:
-        number = str(len(self.steps))
-        step = made.model_copy(update={"value": number})
-        self.steps.append(step)
-        if is_constant := of_parameters(step, self._constant):
-            self._constant.add(number)
-        if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating) and (not is_constant or value.size <= self._most):
-            self.values[number] = np.asarray(value)
-        return _Known(value, number)
+    def _known(self, value: Any, made: TracedStep) -> _Known:
+        return _Known(value, self.note(made, np.size(value), lambda: _numbers(value)))
+
+
+def _numbers(value: Any) -> Array | None:
+    return np.asarray(value) if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating) else None
 
 
 def traced(
@@ -63,7 +55,7 @@ def traced(
     numbers by the number of their step."""
     program = jax.make_jaxpr(function)(parameters, dict(fed))
     own, inputs = (jax.tree_util.tree_leaves_with_path(each) for each in (parameters, dict(fed)))
-    steps = _Steps(most_shown(np.size(leaf) for _, leaf in own))
+    steps = _Steps(np.size(leaf) for _, leaf in own)
     given = [steps.give(leaf, jax.tree_util.keystr(path), "parameter") for path, leaf in own]
     given += [steps.give(leaf, jax.tree_util.keystr(path), "input") for path, leaf in inputs]
     steps.follow(program.jaxpr, program.consts, given)

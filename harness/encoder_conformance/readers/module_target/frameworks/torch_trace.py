@@ -1,8 +1,8 @@
 """What a module of PyTorch computes inside: each operator that it calls, in which part, and what that gives."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,56 +10,32 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.protocol.steps import TracedStep, most_shown, of_parameters
+from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
+from encoder_conformance.readers.module_target.noted_steps import StepsOfObjects
 from encoder_conformance.spec.axes import Array
 
 
-class Operators(SeesOperators):
+class _Operators(SeesOperators):
     """Records the operators that are called, of tensors that are given and of those that are made of them."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: elements of the largest value of parameters alone that is shown."""
+    def __init__(self, noted: StepsOfObjects) -> None:
         super().__init__()
-        self._most, self._constant = most, set[str]()
-        self.steps: list[TracedStep] = []
-        self.values: dict[str, Array] = {}
         self.parts: list[str] = []
-        self._names: dict[int, str] = {}
-        self._held: list[Tensor] = []
-        """Every tensor that has a name: the number of one that is gone would be another's."""
+        self._noted = noted
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         answer = func(*args, **(kwargs or {}))
-        takes = tuple(self._names[id(each)] for each in tree_leaves((args, kwargs)) if id(each) in self._names)
-        operator = func.overloadpacket.__name__
-        made_by = f"{self.parts[-1]}: {operator}" if self.parts and self.parts[-1] else operator
-        for each in tree_leaves(answer):
-            if isinstance(each, Tensor):
-                self._note(each, TracedStep(value="", made_by=made_by, takes=takes, operator=operator))
+        part = self.parts[-1] if self.parts else ""
+        made = [each for each in tree_leaves(answer) if isinstance(each, Tensor)]
+        self._noted.called(func.overloadpacket.__name__, part, tree_leaves((args, kwargs)), made)
         return answer
-
-    def give(self, tensor: Tensor, name: str, kind: Literal["input", "parameter"]) -> None:
-        """Notes what is there before the call."""
-        self._note(tensor, TracedStep(value="", made_by=f"{kind} {name!r}", takes=(), given=kind))
-
-    def _note(self, tensor: Tensor, made: TracedStep) -> None:
-        number = str(len(self.steps))
-        step = made.model_copy(update={"value": number})
-        self.steps.append(step)
-        self._names[id(tensor)] = number
-        self._held.append(tensor)
-        if is_constant := of_parameters(step, self._constant):
-            self._constant.add(number)
-        is_shown = not is_constant or tensor.numel() <= self._most
-        if is_shown and tensor.is_floating_point():  # a copy: one that is written into later shows what it is now
-            self.values[number] = to_numpy(tensor.detach()).copy()
 
 
 @contextmanager
-def told_parts(module: nn.Module, operators: Operators) -> Iterator[None]:
+def _told_parts(module: nn.Module, operators: _Operators) -> Iterator[None]:
     """While a part of the module is called, its path is known."""
 
     def entering(path: str) -> Callable[..., None]:
@@ -87,14 +63,36 @@ def _in_parts() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def traced(module: nn.Module, tensors: dict[str, Tensor]) -> tuple[list[TracedStep], dict[str, Array]]:
-    """The steps of a call, and the values of floating-point numbers by the number of their step."""
-    own = [*module.named_parameters(), *module.named_buffers()]
-    operators = Operators(most_shown(tensor.numel() for _, tensor in own))
-    for name, tensor in tensors.items():
-        operators.give(tensor, name, "input")
-    for path, tensor in own:
-        operators.give(tensor, path, "parameter")
-    with torch.no_grad(), told_parts(module, operators), _in_parts(), operators:
-        module(**tensors)
-    return operators.steps, operators.values
+def _numbers(tensor: Tensor) -> Array | None:
+    """A copy: a tensor that is written into later shows what it is now."""
+    return to_numpy(tensor.detach()).copy() if tensor.is_floating_point() else None
+
+
+def traced(module: nn.Module, tensors: Mapping[str, Any]) -> tuple[list[TracedStep], dict[str, Array]]:
+    """The steps of a call with arguments by name, and the values of floating-point numbers by the number of their
+    step."""
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return traced_call(lambda: module(**tensors), module, own, tensors)
+
+
+def traced_call(
+    call: Callable[[], object], module: Any, parameters: Mapping[str, Tensor], tensors: Mapping[str, Any]
+) -> tuple[list[TracedStep], dict[str, Array]]:
+    """As `traced`, of whatever calls the module with its `parameters` and, as inputs, `tensors`. The parts of what is
+    no nn.Module are not told."""
+    noted = StepsOfObjects((each.numel() for each in parameters.values()), Tensor.numel, _numbers)
+    operators = _Operators(noted)
+    for name, value in tensors.items():
+        for each in tree_leaves(value):
+            if isinstance(each, Tensor):
+                noted.give(each, name, "input")
+    for path, tensor in parameters.items():
+        noted.give(tensor, path, "parameter")
+    with ExitStack() as entered:
+        entered.enter_context(torch.no_grad())
+        if isinstance(module, nn.Module):
+            entered.enter_context(_told_parts(module, operators))
+        entered.enter_context(_in_parts())
+        entered.enter_context(operators)
+        call()
+    return noted.steps, noted.values

@@ -50,23 +50,24 @@ def layout_of(index: Array, letters: str, sizes: Sizes) -> Layout | None:
     dims = tuple(sizes[letter] for letter in letters)
     if index.size != prod(dims):
         return None
-    for axes in _ways(letters, index.ndim):
-        if index.shape == tuple(prod(sizes[letter] for letter in axis) for axis in axes):
-            whole = Layout(axes).stage(index, letters, dims, sizes)
-            if np.array_equal(whole.reshape(-1), np.arange(whole.size)):
-                return Layout(axes, part)
+    for axes in _ways(letters, dims, index.shape):
+        whole = Layout(axes).stage(index, letters, dims, sizes)
+        if np.array_equal(whole.reshape(-1), np.arange(whole.size)):
+            return Layout(axes, part)
     return None
 
 
 @cache
-def _ways(letters: str, rank: int) -> list[tuple[str, ...]]:
-    """Every way to write these letters as so many axes; last those with an axis of none, which has a size of 1."""
+def _ways(letters: str, dims: tuple[int, ...], shape: tuple[int, ...]) -> list[tuple[str, ...]]:
+    """Every way to write letters of sizes `dims` as axes of sizes `shape`; last those with an axis of no letter."""
+    size = dict(zip(letters, dims, strict=True))
     orders = [
         tuple("".join(order[start:stop]) for start, stop in pairwise((0, *cuts, len(order))))
         for order in permutations(letters)
-        for cuts in combinations_with_replacement(range(len(letters) + 1), rank - 1)
+        for cuts in combinations_with_replacement(range(len(letters) + 1), len(shape) - 1)
     ]
-    return sorted(orders, key=lambda axes: axes.count(""))
+    fitting = [axes for axes in orders if shape == tuple(prod(size[letter] for letter in axis) for axis in axes)]
+    return sorted(fitting, key=lambda axes: axes.count(""))
 
 
 def _block(inside: Array) -> tuple[int, int, int] | None:
