@@ -23,6 +23,7 @@ from encoder_conformance.readers.onnx_file.graph.operators import (
     ROWWISE,
 )
 from encoder_conformance.readers.onnx_file.tracing.attention import attention_operator, attention_product
+from encoder_conformance.readers.onnx_file.tracing.biases import is_of_features, takes_bias, with_bias
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Constant,
@@ -43,7 +44,6 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     View,
     Weighed,
     Weights,
-    WeightSource,
     rows_of,
 )
 from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together, summed
@@ -198,7 +198,7 @@ class SymbolicTrace(ValueTable):
         if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]:
             if (beta := attributes_of(node).get("beta", 1.0)) != 1.0:
                 raise UnsupportedPattern(f"Gemm with beta = {beta}")
-            return self._with_bias(node, result, self.source(node.input[2]))
+            return with_bias(node, result, self.source(node.input[2]))
         return result
 
     def _elementwise(self, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> Value:
@@ -214,8 +214,8 @@ class SymbolicTrace(ValueTable):
         if node.op_type == "Add":
             for name, other in (node.input, node.input[::-1]):
                 value = inputs[name]
-                if isinstance(value, View) and other not in self.values and self._takes_bias(value, other):
-                    return self._with_bias(node, value, self.source(other))
+                if isinstance(value, View) and other not in self.values and takes_bias(self, value, other):
+                    return with_bias(node, value, self.source(other))
         return self._expression(node, values)
 
     def _expression(self, node: onnx.NodeProto, values: list[Value]) -> Expression | Mixture | View:
@@ -256,50 +256,6 @@ class SymbolicTrace(ValueTable):
             raise UnsupportedPattern(message, "gated")
         shape = one.operation.shape[0], len(present)
         return View(Gate(shape, node.output[0], one, two, present, of_other), rows * len(present) + at)
-
-    def _takes_bias(self, view: View, other: str) -> bool:
-        """Whether adding this constant, of which no input is a part, to the view gives a linear map its bias."""
-        linear = view.operation
-        if isinstance(linear, Sum):
-            linear = next((side for side in linear.sides if _unbiased(side)), linear)
-        value = self.number(other)
-        if not _unbiased(linear) or value.size < 2 or view.factor != 1:
-            one_of_one = value.size == 1 == view.operation.shape[-1]
-            return one_of_one and _unbiased(linear) and self.elements(other) is not None
-        needed = self.graph.needed_by([other])
-        is_last = value.shape[-1] == view.index.shape[-1]
-        return (is_last or _is_of_features(value, view)) and needed.isdisjoint(each.name for each in self.graph.inputs)
-
-    def _with_bias(self, node: onnx.NodeProto, view: View, source: WeightSource) -> View:
-        """The view with a bias in its linear map, of the features that the view shows."""
-        operation, F = view.operation, view.operation.shape[-1]
-        shape = np.broadcast_shapes(view.index.shape, source.value.shape)
-        features = np.broadcast_to(view.index % F, shape).reshape(-1)
-        present, first = np.unique(features, return_index=True)
-        spread = source.arranged(lambda values: np.broadcast_to(values, shape).reshape(-1))
-        bias = spread.take(first)
-        if not np.array_equal(spread.value, bias.value[np.searchsorted(present, features)]):
-            raise UnsupportedPattern("a constant is added that differs from one position to the next")
-        index = np.broadcast_to(view.index, shape)
-        if isinstance(operation, Sum):
-            one, other = operation.one, operation.other
-            if not _unbiased(other.operation):
-                one, other = other, one
-            assert isinstance(other.operation, Linear)
-            other = replace(other, operation=replace(other.operation, bias=bias))
-            return View(Sum(operation.shape, node.output[0], one, other), index)
-        assert isinstance(operation, Linear)
-        if operation.heads > 1:
-            present, bias = present[: F // operation.heads], bias.take(slice(F // operation.heads))
-            weight, width = operation.weight, F
-        else:
-            whole = len(present) == F
-            weight = operation.weight if whole else operation.weight.take(slice(None), present)
-            width = len(present)
-            index = index // F * width + np.searchsorted(present, index % F)
-        shape, heads = (operation.shape[0], width), operation.heads
-        mapped = Linear(shape, node.output[0], operation.of, weight, bias, heads, operation.taken)
-        return View(mapped, index)
 
     def _sum(self, node: onnx.NodeProto) -> View:
         names = [name for name in node.input if name]
@@ -374,26 +330,10 @@ def _operation(value: Value) -> Operation | None:
 def _is_by_position(constant: Array, beside: list[Value]) -> bool:
     """Whether it is other numbers for one position than for the next, and not one for each feature."""
     whole = [each for each in beside if isinstance(each, View) or (isinstance(each, Expression) and not each.reduced)]
-    return _differs_by_row(constant) and not any(_is_of_features(constant, each) for each in whole)
+    return _differs_by_row(constant) and not any(is_of_features(constant, each) for each in whole)
 
 
 def _differs_by_row(constant: Array) -> bool:
     """Whether its last axis holds other numbers at one place than at the next."""
     rows = constant.reshape(-1, constant.shape[-1]) if constant.ndim > 1 and constant.size else constant[None]
     return bool((rows != rows[:1]).any())
-
-
-def _is_of_features(value: Array, view: View | Expression) -> bool:
-    """Whether a constant, broadcast to what the view shows, is one number for each feature, on whichever axis."""
-    if value.ndim > view.index.ndim or any(
-        size not in (1, due) for size, due in zip(value.shape[::-1], view.index.shape[::-1], strict=False)
-    ):
-        return False
-    features = (view.index % view.operation.shape[-1]).reshape(-1)
-    present, first, at = np.unique(features, return_index=True, return_inverse=True)
-    spread = np.broadcast_to(value, view.index.shape).reshape(-1)
-    return len(present) > 1 and np.array_equal(spread, spread[first][at])
-
-
-def _unbiased(operation: Operation) -> bool:
-    return isinstance(operation, Linear) and operation.bias is None
