@@ -224,6 +224,37 @@ class PositionsAddedToQueries(PlainPost):
         return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
 
 
+class PositionsCalledQueries(PositionsAddedToQueries):
+    """Their name says something else than what is done with them, as in DAB-DETR."""
+
+    def forward(self, src: Tensor, object_queries: Tensor, padding: Tensor | None = None) -> Tensor:
+        return super().forward(src, object_queries, padding)
+
+
+class PositionsAddedBehindTheNorm(Plain):
+    attend = PositionsAddedToQueries.attend
+
+    def forward(self, src: Tensor, query_pos: Tensor, padding: Tensor | None = None) -> Tensor:
+        self.at = query_pos
+        return self.layer(src, padding)
+
+
+class PositionsOfAnOddNetwork(PositionsCalledQueries):
+    """No layer, for another reason than what stands beside x."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(torch.tanh(self.up(x)))
+
+
+class LooksAtAnImage(PlainPost):
+    """Another sequence, by a name that does not say so."""
+
+    def forward(self, x: Tensor, visual: Tensor) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(visual)), self.split(self.v(visual))
+        x = self.norm1(x + self.o(self.core(q, k, v, None).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.ffn(x))
+
+
 class CosinesAndSinesGiven(Rope):
     def forward(self, x: Tensor, position_embeddings: tuple[Tensor, Tensor], padding: Tensor | None = None) -> Tensor:
         self.given = position_embeddings

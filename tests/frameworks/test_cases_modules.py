@@ -57,6 +57,7 @@ CONVOLUTION = "there is a convolution in it", "cases_steps.py:"
 DISTANCE = ("numbers by distance are added to the scores, and are not by buckets the rows of a table (E-23)",)
 DECODER = "it is a layer of a decoder", "memory"
 POSITIONS = "numbers that do not depend on x are added to it, as positions are", "cases_calls.py:"
+ZEROS = "was given as zeros, and changes the output where it is not", "it was asked without"
 POOLED = "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_gathered.py:"
 STRANGERS = ("cases_strangers.py:",)
 MISTAKES = ("cases_mistakes.py:",)
@@ -173,7 +174,11 @@ DUE: dict[str, dict[str, Due]] = {
         "LazyOfLengths": right("valid_lens: lengths, int64 [batch]", "with valid_lens and without"),
         "LengthsAsParts": right("lengths as parts of the longest, float32 [batch]", "with wav_lens and without"),
         "NeedsPositions": beyond("positions: positions, int64 [batch, sequence]", *POSITIONS),
-        "PositionsAddedToQueries": beyond(*POSITIONS),
+        "PositionsAddedToQueries": right("post-norm", "pos: zeros of the shape of x", *ZEROS),
+        "PositionsCalledQueries": right("post-norm", "object_queries: zeros of the shape of x", *ZEROS),
+        "PositionsAddedBehindTheNorm": right("pre-norm", "query_pos: zeros of the shape of x", *ZEROS),
+        "PositionsOfAnOddNetwork": without("multiplied by 2", "its activation is none that a layer may have", "tanh("),
+        "LooksAtAnImage": refused("it needs visual beside x, of a length of its own, and depends on it"),
         "CosinesAndSinesGiven": right(
             "position_embeddings: cosines and sines of theta 10000, float32 [batch, sequence, d_head]", "rope θ 10000"
         ),

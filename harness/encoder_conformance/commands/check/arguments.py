@@ -225,7 +225,11 @@ def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
 
 def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:
     name = argument.argument
-    if argument.changes:
+    if argument.changes and argument.zeros:
+        message = f"{name} was given as zeros, and changes the output where it is not ({argument.form})"
+        hint = "the layer without it is judged"
+        yield _finding("warning", "argument-not-given", message, hint, argument=name, form=argument.form)
+    elif argument.changes:
         message = f"{name} was not given, and changes the output where it is ({argument.form})"
         hint, about = f"it is judged without {name}", {"argument": name, "form": argument.form}
         yield _finding("warning", "argument-not-given", message, hint, **about)

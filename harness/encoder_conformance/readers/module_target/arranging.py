@@ -7,11 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from encoder_conformance.readers.module_target.forms_of_x import FORMS, Arrays
 from encoder_conformance.readers.module_target.supplies import Supply
 
 OF_LENGTHS = ("lengths", "parts")
 """Kinds that say how many positions each item has."""
+_UNSAID = "none", "zeros"
+"""Kinds that another value of a call takes the place of."""
 _MASKED = ("full", "cumulative", *OF_LENGTHS)
 """Kinds that a mask may be given in the place of."""
 
@@ -71,12 +75,14 @@ class Arrangement:
         laid = FORMS[self.form].out(x, arrays)
         named: dict[str, Any] = {}
         for name, supply in self.beside.items():
-            if supply.kind == "none" and name in given:
+            if supply.kind in _UNSAID and given.get(name) is not None:
                 continue
             if supply.kind in _MASKED and given.get(name) is not None:
                 named[name] = _counted(supply, name, given[name], (batch, sequence), arrays)
             elif supply.kind == "x":
                 named[name] = laid
+            elif supply.kind == "zeros":
+                named[name] = arrays.beside(np.zeros(tuple(laid.shape), np.float32), x)
             else:
                 made = supply.of(batch, sequence)
                 made = made[name] if supply.kind == "made" else made

@@ -9,6 +9,7 @@ from encoder_conformance import Masks
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.biases import settled
+from encoder_conformance.readers.module_target.by_effect import without_positions
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.feeding import module_feeds
@@ -113,6 +114,11 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
         without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
         exported = exported if without.layer is None else without
+    for other, added in without_positions(read, x) if exported.layer is None else ():
+        without = read_off(other, of_one_row(module, semantics), at_any_length=not lengths)
+        if added or without.layer is not None:
+            module, read, exported = module.arranged(other.signature.arrangement) or module, other, without
+            break
     exported = exported if lengths else with_its_window(read, semantics, exported)
     notes = _notes(framework, given, read, x)
     if not lengths:

@@ -79,6 +79,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     findings = Findings()
     try:
         graph = Graph(model)
+        if any(each.kind == "zeros" for each in module.signature.arrangement.beside.values()):
+            graph.without_added_zeros()
         names = graph.inputs[0].name, graph.model.graph.output[0].name
         x, output = (semantics.x.model_copy(update={"name": name}) for name in names)
         named = replace(semantics, x=x, output=output, masks=())

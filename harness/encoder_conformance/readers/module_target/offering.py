@@ -40,7 +40,8 @@ def _offered(
     module: LiveModule, semantics: InputSemantics, unusable: tuple[UnusableMask, ...], num_heads: int
 ) -> OfferedArguments:
     known = {*(mask.name for mask in semantics.masks), *(each.argument for each in unusable)}
-    known |= {*module.signature.arrangement.beside}
-    left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in known]
+    beside = module.signature.arrangement.beside
+    left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in {*known, *beside}]
+    left += [name for name, supply in beside.items() if supply.kind == "zeros"]
     ungiven = ungiven_arguments(module, semantics, num_heads, left)
     return OfferedArguments(semantics, forms_taken(module, semantics, num_heads), unusable, ungiven)

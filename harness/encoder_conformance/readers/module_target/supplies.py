@@ -11,6 +11,8 @@ from encoder_conformance.readers.module_target.forms_of_x import height_of
 from encoder_conformance.spec.axes import Array
 
 THETA = 1e4
+MEMORY = 7
+"""Positions of another sequence, which is as long as none of x that it is tried with."""
 PAIR = "cosines and sines"
 TURNS = "turns"
 
@@ -54,6 +56,8 @@ class Supply:
             "value": f"{self.value!r}, as you said",
             "made": "what conform_inputs makes",
             "held": f"that of the file, {self.dtype} {self._held_form}",
+            "zeros": "zeros of the shape of x",
+            "memory": f"another sequence, {self.dtype} [batch, {MEMORY}, {self.number:g}]",
             "none": "None",
             "seed": "a key of random numbers",
             "condition": f"numbers of each item, {self.dtype} [batch, {self.number:g}]",
@@ -84,6 +88,9 @@ class Supply:
             case "condition":
                 drawn = np.random.default_rng(6).normal(size=(1, int(self.number)))
                 return np.repeat(drawn, batch, 0).astype(self.dtype)
+            case "memory":
+                drawn = np.random.default_rng(7).normal(size=(batch, MEMORY, int(self.number)))
+                return drawn.astype(self.dtype)
             case "made":
                 return self.value(batch, sequence)
             case "held":

@@ -11,6 +11,7 @@ import numpy as np
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.bundles import bundled
+from encoder_conformance.readers.module_target.by_effect import called_by_effect
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
@@ -151,7 +152,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 refused.problems.append(problem)
             if refused.want_integers():
                 return None
-    return None
+    return called_by_effect(module, widths, (*_needed(module.signature), *needed))
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:
@@ -256,7 +257,7 @@ def ways_to_call(
     over the batch. `keys`: random numbers are drawn of keys. `heads`: those that are the likeliest.
     """
     known = signature.arrangement
-    needed = [name for name, value in signature.fixed.items() if value is None and name not in known.beside]
+    needed = _needed(signature)
     needed += [name for name in missed if name not in known.beside]
     needed += [key for key in known.keys[1:] if key not in known.beside]
     packs = any(speaks(name, "cumulative") for name in needed)
@@ -273,6 +274,12 @@ def ways_to_call(
         for form in forms:
             for chosen in _of(choices if form in whole else choices[:_MOST_OF_FORM], by_name, said):
                 yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+
+
+def _needed(signature: Signature) -> list[str]:
+    """The arguments beside x that have no default, and of which nothing is known."""
+    known = signature.arrangement.beside
+    return [name for name, value in signature.fixed.items() if value is None and name not in known]
 
 
 def _of(choices: list[tuple[Supply, ...]], by_name: list[bool], said: bool) -> Iterator[tuple[Supply, ...]]:

@@ -63,7 +63,9 @@ def _given(
             break
     changes = True if any(outcomes) else False if False in outcomes else None
     cache = any(word in name.lower() for word in _CACHES)
-    return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache)
+    supply = runner.signature.arrangement.beside.get(name)
+    zeros = supply is not None and supply.kind == "zeros"
+    return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache, zeros=zeros)
 
 
 def _changes(runner: LiveModule, feeds: dict[str, Array], name: str, value: Array, before: Array) -> bool | None:

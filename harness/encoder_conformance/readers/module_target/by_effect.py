@@ -1,0 +1,105 @@
+"""Tells by what an argument does, and not by its name, that it is added to x, as positions are, or another sequence."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.calling import may_be_mask
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.module_target.supplies import Supply
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.spec.axes import Array
+
+_ZEROS, _NONE = Supply("zeros"), Supply("none")
+_PERHAPS_ADDED = ("x", "count", "size", "condition")
+"""Kinds of what an argument is given by its name, that may be positions which are added."""
+_MOST = 4
+"""Arguments of which each is tried as each of these."""
+_ROUNDED = 1e-5
+"""Of the output's largest number: no more than rounding."""
+
+
+def called_by_effect(
+    module: LiveModule, widths: Iterable[int], needed: Iterable[str]
+) -> tuple[LiveModule, Array] | None:
+    """The module with zeros for what may be added to x, and an x [3, 5, D] that it takes so; None where it takes none.
+    Raises BadTarget where one of the arguments is another sequence, and its output depends on that."""
+    names = [*dict.fromkeys(needed)]
+    if not 0 < len(names) <= _MOST or module.signature.arrangement.form != "BSD":
+        return None
+    for width in widths:
+        x = drawn((BATCH, SEQUENCE, width))
+        for beside in _ways(names, width):
+            other = module.arranged(_with(module, beside))
+            if other is None:
+                return None
+            if other.takes(x):
+                _refuse_another_sequence(other, x)
+                return other, x
+    return None
+
+
+def _ways(names: list[str], width: int) -> Iterator[dict[str, Supply]]:
+    """Each argument as zeros, None or another sequence: those first with the most of the latter: it is of another length than x."""
+    memory = Supply("memory", "", "float32", width)
+    kinds = [(_NONE, _ZEROS, memory) if may_be_mask(name) else (_ZEROS, _NONE, memory) for name in names]
+    ways = sorted(product(*kinds), key=lambda way: -sum(each is memory for each in way))
+    yield from (dict(zip(names, way, strict=True)) for way in ways)
+
+
+def _with(module: LiveModule, beside: dict[str, Supply]) -> Arrangement:
+    known = module.signature.arrangement
+    return replace(known, beside={**known.beside, **beside})
+
+
+def _refuse_another_sequence(module: LiveModule, x: Array) -> None:
+    """Raises BadTarget where zeros in the place of another sequence give another output."""
+    before = module.run({"x": x})["output"]
+    for name, supply in module.signature.arrangement.beside.items():
+        if supply.kind != "memory":
+            continue
+        other = module.arranged(_with(module, {name: replace(supply, number=supply.number, kind="zeros")}))
+        try:
+            same = other is not None and np.array_equal(other.run({"x": x})["output"], before)
+        except ExecutionError:
+            same = False
+        if not same:
+            known = module.signature.x
+            problem = f"it is a layer of a decoder, or of two sequences: it needs {name} beside {known}, of a length of"
+            hint = "the layers of encoders are judged, which take one sequence"
+            raise BadTarget(
+                f"{problem} its own, and depends on it", hint, "takes-several-inputs", arguments=[known, name]
+            )
+
+
+def without_positions(module: LiveModule, x: Array) -> Iterator[tuple[LiveModule, bool]]:
+    """The same, given zeros for what by its name was something else, and may be positions that are added to x: for each
+    argument alone, then for all of them; and whether it is seen that it is added."""
+    beside = module.signature.arrangement.beside
+    names = [name for name, supply in beside.items() if supply.kind in _PERHAPS_ADDED]
+    for some in dict.fromkeys((*((name,) for name in names), tuple(names))):
+        other = module.arranged(_with(module, dict.fromkeys(some, _ZEROS))) if some else None
+        if other is not None and other.takes(x):
+            yield other, len(some) == 1 and _is_added(other, some[0], x)
+
+
+def _is_added(module: LiveModule, name: str, x: Array) -> bool:
+    """Whether queries and keys are made of x + the argument: of x less itself all keys are one, and what a position
+    gives to the others as values alone may go over to another one."""
+    moved, step = x.copy(), drawn(x[:, 0].shape)
+    moved[:, 1] += step
+    moved[:, 2] -= step
+    others = [at for at in range(x.shape[1]) if at not in (1, 2)]
+    try:
+        plain, other = (module.run({"x": each})["output"][:, others] for each in (x, moved))
+        same, also = (module.run({"x": each, name: -each})["output"][:, others] for each in (x, moved))
+    except ExecutionError:
+        return False
+    near = _ROUNDED * float(np.abs(same).max())
+    return np.allclose(same, also, rtol=0, atol=near) and not np.allclose(plain, other, rtol=0, atol=near)
