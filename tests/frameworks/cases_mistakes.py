@@ -121,6 +121,20 @@ class RMSOutside(RMS):
         return self.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + self.epsilon)
 
 
+class RMSNormsOutside(Plain):
+    def norm(self) -> nn.Module:
+        return RMSOutside(self.D)
+
+
+class ColumnsOfABlock(Plain):
+    """Keys are filled up to a block of 64, and those that are not there count as exp(0)."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.mT / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        scores = scores if bias is None else scores + bias.to(scores.dtype)
+        return F.pad(scores, (0, -scores.shape[-1] % 64)).softmax(-1)[..., : scores.shape[-1]] @ v
+
+
 class EpsilonsOutside(QKNormRMS):
     """Every norm adds its epsilon to the root: that of queries, whose features go apart behind it, like the others."""
 

@@ -299,6 +299,10 @@ DUE: dict[str, dict[str, Due]] = {
             "a rotation by position",
             "cases_attention.py:",
         ),
+        "RMSNormsOutside": right("norm-eps-outside-root", "1e-06"),
+        "ColumnsOfABlock": without(
+            "another output", "or a column to its scores", "return F.pad(scores", "At: cases_mistakes.py:"
+        ),
         "EpsilonsOutside": refused("query_heads_norm is no rms_norm exactly: 4.7e-07 off, relatively", *MISTAKES),
         "BiasTwice": beyond("a second bias is added to a linear map", "the same bias again", *MISTAKES),
         "SoftmaxTwice": beyond("the weights of attention are normalised twice", "an attention sink", *MISTAKES),

@@ -112,6 +112,15 @@ MODULES = {
         def layer(n_heads, activation):
             return make(n_heads, activation)
     """,
+    "same_name/__init__.py": "from same_name.same_name import layer",
+    "same_name/sizes.py": "HEADS = 4",
+    "same_name/same_name.py": """
+        from torch import nn
+        from same_name.sizes import HEADS
+
+        def layer(dim):
+            return nn.TransformerEncoderLayer(dim, HEADS, 96)
+    """,
     "a_repository/helpers.py": "from src.sizes import make",
     "a_repository/src/by_helpers.py": """
         import helpers
@@ -239,6 +248,11 @@ def test_what_is_required_is_what_its_name_says(target: str, supposed: dict[str,
 def test_a_package_or_file_of_the_repository_around_a_file_is_found(file: str, folder: Path) -> None:
     made = _made(f"a_repository/src/{file}.py:layer", folder)
     assert as_options(made.supposed) == "--arg n_heads=4 --arg activation=gelu"
+
+
+def test_a_file_of_the_name_of_its_package_is_no_package(folder: Path) -> None:
+    """As x_transformers/x_transformers.py: it imports the package that it is in, and stood for it."""
+    assert _made("same_name/same_name.py:layer", folder).supposed == {"dim": "64"}
 
 
 def test_what_is_given_stands_for_the_same_size_of_a_part(folder: Path) -> None:

@@ -46,7 +46,7 @@ def called_by_effect(
 
 
 def _ways(names: list[str], width: int) -> Iterator[dict[str, Supply]]:
-    """Each argument as zeros, None or another sequence: those first with the most of the latter: it is of another length than x."""
+    """Each argument as zeros, None or another sequence: the most of the latter first, which is no length of x."""
     memory = Supply("memory", "", "float32", width)
     kinds = [(_NONE, _ZEROS, memory) if may_be_mask(name) else (_ZEROS, _NONE, memory) for name in names]
     ways = sorted(product(*kinds), key=lambda way: -sum(each is memory for each in way))

@@ -31,8 +31,11 @@ def imported(source: str, folder: Path) -> ModuleType:
         raise BadTarget(f"there is no file {source!r}", f"it is looked for in {folder}")
     package = _package_of(path)
     around = [package.parent] if package else []
-    sys.path[:0] = [str(each) for each in dict.fromkeys([path.parent, *around, *_roots_of(path)])]
-    if package and _levels_above(path):
+    by_its_package = package is not None and (_levels_above(path) > 0 or package.name in _tops_of(path))
+    # A package may have a file of its own name, which stands for the package where its folder comes first.
+    folders = [*around, path.parent] if by_its_package else [path.parent, *around]
+    sys.path[:0] = [str(each) for each in dict.fromkeys([*folders, *_roots_of(path)])]
+    if package and by_its_package:
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
         return without_input(lambda: importlib.import_module(name.removesuffix(".__init__")))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -59,12 +62,17 @@ def _package_of(path: Path) -> Path | None:
 
 def _roots_of(path: Path) -> Iterator[Path]:
     """The folders around a file that hold a package or a file which it imports by its whole name: a repository's."""
+    for top in _tops_of(path):
+        if PathFinder.find_spec(top) is None:
+            yield from [each for each in path.parents if (each / top).is_dir() or (each / f"{top}.py").is_file()][:1]
+
+
+def _tops_of(path: Path) -> list[str]:
+    """The first parts of the whole names that a file imports, each once."""
     nodes = list(ast.walk(_tree_of(path)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    for top in dict.fromkeys(name.partition(".")[0] for name in names):
-        if PathFinder.find_spec(top) is None:
-            yield from [each for each in path.parents if (each / top).is_dir() or (each / f"{top}.py").is_file()][:1]
+    return list(dict.fromkeys(name.partition(".")[0] for name in names))
 
 
 def _levels_above(path: Path) -> int:

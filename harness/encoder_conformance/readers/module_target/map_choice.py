@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from encoder_conformance.oracle.forms import steps_of, variant_of
 from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.examination import Examination
@@ -142,9 +143,14 @@ def _has_norms_of_its_own(examination: Examination) -> bool:
         or not any(each.kind == "norm-approximate" for each in examination.exported.taken_for)
     ):
         return False
+    steps = steps_of(layer)
+    norms = [steps[name] for name in ("norm1", "norm2") if name in steps]
     for form in _NORMS:
+        variants = {step.step: found for step in norms if (found := variant_of(step, form)) is not None}
+        if not variants:
+            continue
         bench = examination.long_bench(examination.dtypes[0], layer)
-        found = prove(replace(bench, variants={"norm1": form, "norm2": form}), map, layer, examination.absent)
+        found = prove(replace(bench, variants=variants), map, layer, examination.absent)
         if found.holds:
             examination.proof = found
             return True

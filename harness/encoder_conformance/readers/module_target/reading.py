@@ -42,6 +42,8 @@ def read_off(module: LiveModule, semantics: InputSemantics, *, at_any_length: bo
     read = next((each for each in others if each.layer is not None and not each.unplaced), exported)
     if read.layer is None:
         return _of_less(module, semantics, read)
+    if "padded" in exported.features:
+        read = replace(read, otherwise=exported)
     return longer if read.unplaced and longer.features else read
 
 

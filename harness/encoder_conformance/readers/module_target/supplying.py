@@ -219,6 +219,9 @@ def _missed(module: LiveModule, x: Array, needed: tuple[str, ...]) -> tuple[str,
     if not any(words in problem for words in OF_NONE):
         return ()
     named = tuple(name for name in module.signature.arrays if is_about(name, problem) and name not in known)
+    if not (named or module.signature.names):  # it hands on what it is given: a part of it reads angles
+        read = re.findall(r"\w+", problem.rpartition(": ")[2])
+        named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
     return named or (() if needed else tuple(name for name in module.signature.masks if name not in known))
 
 
@@ -234,6 +237,7 @@ def likeliest_problem(module: LiveModule) -> str:
     if (found := furthest(module, tries)) is None:
         return ""
     given = ", ".join(f"{name} {supply.said}" for name, supply in found.arrangement.beside.items())
+    needed += [name for name in module.signature.names if name not in needed and is_about(name, found.problem)]
     return f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {found.problem}"
 
 
