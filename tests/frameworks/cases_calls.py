@@ -246,6 +246,14 @@ class PositionsOfAnOddNetwork(PositionsCalledQueries):
         return self.down(torch.tanh(self.up(x)))
 
 
+class FramesOfVideos(Plain):
+    """Its items are the frames of videos, of which each looks at the others' first positions."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = x[:, 0].view(len(x) // 4, 4, -1)
+        return self.layer(x + self.layer(first).view(len(x), 1, -1))
+
+
 class LooksAtAnImage(PlainPost):
     """Another sequence, by a name that does not say so."""
 

@@ -178,6 +178,7 @@ DUE: dict[str, dict[str, Due]] = {
         "PositionsCalledQueries": right("post-norm", "object_queries: zeros of the shape of x", *ZEROS),
         "PositionsAddedBehindTheNorm": right("pre-norm", "query_pos: zeros of the shape of x", *ZEROS),
         "PositionsOfAnOddNetwork": without("multiplied by 2", "its activation is none that a layer may have", "tanh("),
+        "FramesOfVideos": refused("its batch has to be a multiple of 4", "[4, 5, 16], and no [3, 5, 16]"),
         "LooksAtAnImage": refused("it needs visual beside x, of a length of its own, and depends on it"),
         "CosinesAndSinesGiven": right(
             "position_embeddings: cosines and sines of theta 10000, float32 [batch, sequence, d_head]", "rope θ 10000"

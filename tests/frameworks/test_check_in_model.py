@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from encoder_conformance.readers.module_target.examining import examine  # noqa: E402
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import found_in  # noqa: E402
 
 FILE = Path(__file__).with_name("in_model_modules.py")
 modules = SimpleNamespace(**runpy.run_path(str(FILE)))
@@ -95,3 +96,10 @@ def test_a_table_that_the_model_keeps_from_training_is_a_constant(conform: Calla
     printed = " ".join(ended.stdout.split())
     assert ended.status == 0, printed + ended.stderr
     assert "rope θ 10000 halves" in printed
+
+
+def test_an_image_that_shows_no_layer_is_given_at_one_size() -> None:
+    """Scores of each pair of pixels of a larger one filled the memory (the middle block of Janus' VQ-VAE)."""
+    model = modules.OfPixels()
+    assert found_in(model) == []
+    assert model.seen == {64}

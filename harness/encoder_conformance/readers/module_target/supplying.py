@@ -10,6 +10,7 @@ import numpy as np
 
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
+from encoder_conformance.readers.module_target.batches import refuse_some_batches
 from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.by_effect import called_by_effect
 from encoder_conformance.readers.module_target.calling import may_be_mask
@@ -152,7 +153,10 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 refused.problems.append(problem)
             if refused.want_integers():
                 return None
-    return called_by_effect(module, widths, (*_needed(module.signature), *needed))
+    found = called_by_effect(module, widths, (*_needed(module.signature), *needed))
+    if found is None:
+        refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))
+    return found
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:

@@ -121,10 +121,15 @@ def _is_small(part: nn.Module) -> bool:
 
 
 def _reached(model: nn.Module, root: str) -> list[Found]:
-    part, (batch, sequence) = model.get_submodule(root), _SIZES[0]
+    part, (batch, sequence), seen = model.get_submodule(root), _SIZES[0], False
     for way in ways_of(model, root):
         with suppress(Exception), torch.no_grad():
-            paths = layers_in(part, partial(way.run, model, way.inputs(model, batch, sequence)))
+            inputs = way.inputs(model, batch, sequence)
+            image = max(value.ndim for value in inputs.values()) > 3
+            if image and seen:  # a larger one shows no more, and scores of each pair of its pixels fill the memory
+                continue
+            paths = layers_in(part, partial(way.run, model, inputs))
+            seen = seen or image
             found = [Found(".".join(filter(None, (root, path))), way) for path in paths]
             if any(each.path for each in found):
                 return found

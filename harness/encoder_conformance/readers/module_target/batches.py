@@ -1,0 +1,30 @@
+"""Tells that a module takes some sizes of the batch alone, as one whose items are the frames of several videos."""
+
+from collections.abc import Iterable
+from itertools import product
+
+from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+
+_TRIED = (4, 8, 16, 6, 12, 32)
+_MOST = 64
+"""The largest batch of which it is asked whether it takes it."""
+
+
+def refuse_some_batches(module: LiveModule, widths: Iterable[int], ways: Iterable[Arrangement]) -> None:
+    """Raises BadTarget for a module that takes no batch of 3 and, called in one of these ways, every multiple of
+    another number. One that takes a single other number has it for channels, or for whatever else."""
+    for way, width, batch in product(list(ways), list(widths), _TRIED):
+        other = module.arranged(way)
+        if other is None or not other.takes(drawn((batch, SEQUENCE, width))):
+            continue
+        taken = [each for each in range(1, _MOST + 1) if other.takes(drawn((each, SEQUENCE, width)))]
+        if len(taken) < 2 or taken != list(range(taken[0], _MOST + 1, taken[0])):
+            continue
+        shape, refused = [taken[0], SEQUENCE, width], [BATCH, SEQUENCE, width]
+        problem = f"its batch has to be a multiple of {taken[0]}: it takes x {shape}, and no {refused}"
+        hint = "layers are judged at several batches; a layer has each item by itself"
+        raise BadTarget(problem, hint, "takes-no-x", taken=taken)
