@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import onnx
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.protocol.findings import Finding, noted
@@ -78,9 +79,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         return Exported(problem="it is exported in one way alone")
     findings = Findings()
     try:
-        graph = Graph(model)
-        if any(each.kind == "zeros" for each in module.signature.arrangement.beside.values()):
-            graph.without_added_zeros()
+        graph = _graph_of(model, module)
         names = graph.inputs[0].name, graph.model.graph.output[0].name
         x, output = (semantics.x.model_copy(update={"name": name}) for name in names)
         named = replace(semantics, x=x, output=output, masks=())
@@ -103,6 +102,14 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+
+
+def _graph_of(model: onnx.ModelProto, module: LiveModule) -> Graph:
+    """The graph of a module's export, without what was added to x as zeros."""
+    graph = Graph(model)
+    if any(each.kind == "zeros" for each in module.signature.arrangement.beside.values()):
+        graph.without_added_zeros()
+    return graph
 
 
 def _of_two_formats(module: LiveModule, shape: tuple[int, ...], findings: Findings) -> Exported | None:

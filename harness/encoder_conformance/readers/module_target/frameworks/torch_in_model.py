@@ -124,8 +124,7 @@ def _reached(model: nn.Module, root: str) -> list[Found]:
     part, (batch, sequence), seen = model.get_submodule(root), _SIZES[0], False
     for way in ways_of(model, root):
         with suppress(Exception), torch.no_grad():
-            inputs = way.inputs(model, batch, sequence)
-            image = max(value.ndim for value in inputs.values()) > 3
+            image = max(value.ndim for value in (inputs := way.inputs(model, batch, sequence)).values()) > 3
             if image and seen:  # a larger one shows no more, and scores of each pair of its pixels fill the memory
                 continue
             paths = layers_in(part, partial(way.run, model, inputs))
