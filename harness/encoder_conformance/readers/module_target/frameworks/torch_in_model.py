@@ -121,12 +121,12 @@ def _is_small(part: nn.Module) -> bool:
 
 
 def _reached(model: nn.Module, root: str) -> list[Found]:
-    part, (batch, sequence), seen = model.get_submodule(root), _SIZES[0], False
+    part, seen = model.get_submodule(root), False
     for way in ways_of(model, root):
         with suppress(Exception), torch.no_grad():
-            image = max(value.ndim for value in (inputs := way.inputs(model, batch, sequence)).values()) > 3
-            if image and seen:  # a larger one shows no more, and scores of each pair of its pixels fill the memory
-                continue
+            inputs = way.inputs(model, *_SIZES[0])
+            if (image := max(map(torch.Tensor.dim, inputs.values())) > 3) and seen:
+                continue  # a larger one shows no more, and scores of each pair of its pixels fill the memory
             paths = layers_in(part, partial(way.run, model, inputs))
             seen = seen or image
             found = [Found(".".join(filter(None, (root, path))), way) for path in paths]
