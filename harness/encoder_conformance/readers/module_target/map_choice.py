@@ -146,7 +146,7 @@ def _has_norms_of_its_own(examination: Examination) -> bool:
     steps = steps_of(layer)
     norms = [steps[name] for name in ("norm1", "norm2") if name in steps]
     for form in _NORMS:
-        variants = {step.step: found for step in norms if (found := variant_of(step, form)) is not None}
+        variants = {step.step: own for step in norms if (own := variant_of(step, form)) is not None}
         if not variants:
             continue
         bench = examination.long_bench(examination.dtypes[0], layer)
