@@ -193,7 +193,7 @@ DUE: dict[str, dict[str, Due]] = {
         "GoesFurther": refused(
             "it needs positions beside x; given positions", "has no attribute 'offset_of_the_first'", "cases_calls.py:"
         ),
-        "TokenIds": layers("layers.0", "It is like layers.0"),
+        "TokenIds": layers("layers.0", "layers.1: the same code and settings"),
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
     },
