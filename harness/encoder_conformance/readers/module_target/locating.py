@@ -69,13 +69,15 @@ def _of_any_size(found: Mapping[str, Place], seen: Seen, bench: Bench, lengths: 
     submodule in chunks is seen in part, and another way may go without it."""
     small, shown = bench.semantics, frozenset(place.module for place in found.values())
     most = small.d_model if small.d_model <= _POSITIONS else _FEW_POSITIONS
-    sizes = (_ITEMS, max((each for each in lengths if each <= most), default=most)), (small.B, min(lengths, default=1))
+    least = min(lengths, default=1)
+    many = max((each for each in lengths if each <= most), default=least) if lengths else most
+    sizes = (_ITEMS, many), (small.B, least)
     calls: list[tuple[InputSemantics, Seen]] = []
     for items, length in sizes if found else ():
         there = replace(bench, semantics=small.at_length(length))
         if not small.causal:  # whose masks are of so many items
             there = replace(there, semantics=replace(there.semantics, B=items))
-        with suppress(ExecutionError):  # it is asked at no such size
+        with suppress(Exception):  # whatever it raises at a size that it does not take, and is not asked at
             calls.append((there.semantics, there.module.watched(there.feeds(there.x()), shown)[0]))
     for stage, place in found.items():
         key, axes = place.key, 1 + (step_of(stage) in LAST_AXIS_IS_KEYS)

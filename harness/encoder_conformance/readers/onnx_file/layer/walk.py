@@ -204,7 +204,7 @@ class Walk:
             elif isinstance(operation, RowMap):
                 after = " before the norm, after" if normed else " after"
                 feature = _feature(type(operation.form), step)
-                feature = "qk_norm" if normed and feature == "rope" else feature
+                feature = "turned_first" if normed and feature == "rope" else feature
                 self.differ(map_text(operation) + after, step, operation, feature)
                 operation = operation.of.operation
             else:

@@ -15,7 +15,7 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
-    "side_by_side", "limited",
+    "side_by_side", "limited", "turned_first",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -31,6 +31,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     ),
     "gated": ("the feed-forward network multiplies two maps otherwise than a gated one does (E-19)", _SOURCE),
     "qk_norm": ("query and key are normed before their product otherwise than by qk-norm (E-27)", _SOURCE),
+    "turned_first": (
+        "query and key are normed before their product otherwise than by qk-norm (E-27): turned by position first",
+        _SOURCE,
+    ),
     "softcap": ("the scores are capped otherwise than by c · tanh(score / c) before the mask (E-30)", _SOURCE),
     "position_bias": (
         "numbers of its own are added to the scores, and are no table's by buckets of distance (E-23)",
@@ -254,7 +258,7 @@ BEYOND: tuple[Feature, ...] = (
     *("branch_norms", "skip_scaled", "head_gains", "modulated", "by_place", "padded", "self_hidden"),
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
-    *("second_bias", "second_softmax", "activated", "side_by_side", "limited"),
+    *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
