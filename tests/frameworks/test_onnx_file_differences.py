@@ -185,7 +185,7 @@ def test_query_alone_has_a_norm(tmp_path: Path) -> None:
 def test_a_rotation_before_the_norm_is_named_so(tmp_path: Path) -> None:
     rotation = f"{halves('q', out='qo')}  qt = LayerNormalization<axis=-1>(qo, gh)"
     [found] = errors(tmp_path, *both(rotation), **table(1e4, d, "halves"), **GAINS)
-    assert found.startswith(f"{QK_NORM} (E-27) (a rotation by position")
+    assert found.startswith(f"{QK_NORM} (E-27): turned by position first (a rotation by position")
     assert "theta 10000) before the norm, after query and key, first at" in found
 
 
