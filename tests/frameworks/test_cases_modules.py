@@ -197,6 +197,13 @@ DUE: dict[str, dict[str, Due]] = {
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
     },
+    "cases_pool": {
+        "SummedBeforeTheSkip": beyond("attention and the feed-forward network stand side by side", "cases_pool.py:"),
+        "ShapesLeftOut": refused("it needs mask, shapes beside x", "not iterable", "--with shapes=VALUE"),
+        "BlocksLeftOut": refused("it takes no x without blocks", "must be Tensor, not NoneType", "--with blocks=VALUE"),
+        "AttendsToAKey": right("pre-norm", "it is called with key: x again", masks=False),
+        "PositionsBoundWhereGiven": right("post-norm", "object_queries: zeros of the shape of x", *ZEROS),
+    },
     "cases_gathered": {
         "Excited": beyond(*POOLED),
         "WithTheLargest": beyond(*POOLED),

@@ -78,6 +78,25 @@ def _refuse_another_sequence(module: LiveModule, x: Array) -> None:
             )
 
 
+def with_x_again(module: LiveModule, names: Iterable[str], x: Array) -> LiveModule:
+    """The same, which does with None for these as well, given x for each on which its output depends: that is another
+    sequence, whatever it is called, and no key of random numbers."""
+    for name in names:
+        other = module.arranged(_with(module, {name: Supply("x")}))
+        if other is not None and other.takes(x) and _reads(module.bare(), name, x):
+            module = other
+    return module
+
+
+def _reads(module: LiveModule, name: str, x: Array) -> bool:
+    """Whether it gives another output where the items of x stand in another order there."""
+    try:
+        same, other = (module.run({"x": x, name: each})["output"] for each in (x, x[::-1]))
+    except ExecutionError:
+        return False
+    return not np.allclose(same, other)
+
+
 def without_positions(module: LiveModule, x: Array) -> Iterator[tuple[LiveModule, bool]]:
     """The same, given zeros for what by its name was something else, and may be positions that are added to x: for each
     argument alone, then for all of them; and whether it is seen that it is added."""

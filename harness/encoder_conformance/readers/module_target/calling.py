@@ -43,8 +43,9 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     """
     every = [*inspect.signature(forward).parameters.values()][skipped:]
     parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    hands_on = any(p.kind == p.VAR_KEYWORD for p in every)
     if not parameters and every:  # whatever it is called with
-        return Signature(_X[0], (), named=every[0].kind == every[0].VAR_KEYWORD)
+        return Signature(_X[0], (), named=every[0].kind == every[0].VAR_KEYWORD, hands_on=hands_on)
     if not parameters:
         raise BadTarget(f"{name} takes no argument", "an encoder layer takes x", "takes-no-x")
     first = _x_of(parameters)
@@ -62,9 +63,8 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
         raise BadTarget(f"{problem}{_line_of(forward)}", hint, "takes-several-inputs", arguments=[first.name, second])
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
-    free = any(p.kind == p.VAR_KEYWORD for p in every)
-    names = () if free else tuple(p.name for p in others)
-    return Signature(first.name, masks, fixed, left, places, by_name, names)
+    names = tuple(p.name for p in others)
+    return Signature(first.name, masks, fixed, left, places, by_name, names, hands_on=hands_on)
 
 
 def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:

@@ -14,9 +14,10 @@ from encoder_conformance.spec.axes import Array
 
 @dataclass(frozen=True)
 class Failed:
-    """A call that raised: how it was called, after how many calls inside it raised, and what."""
+    """A call that raised: how it was called, with which x, after how many calls inside it raised, and what."""
 
     arrangement: Arrangement
+    x: Array
     calls: int
     problem: str
 
@@ -57,5 +58,5 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
         except ExecutionError as error:
             calls = sum(counts)
             if best is None or calls > best.calls:
-                best = Failed(arrangement, calls, str(error))
+                best = Failed(arrangement, x, calls, str(error))
     return best

@@ -42,7 +42,9 @@ class Signature:
     places: Mapping[str, int] = field(default_factory=dict, repr=False)
     named: bool = False
     names: tuple[str, ...] = field(default=(), repr=False)
-    """Of all arguments beside x; () where any is taken."""
+    """Of all arguments beside x that it names."""
+    hands_on: bool = field(default=False, repr=False)
+    """Whether any other is taken by its name, too, and handed on to a part of it."""
     arrangement: Arrangement = field(default_factory=Arrangement)
     """How it is called for an x [batch, sequence, d_model]."""
 

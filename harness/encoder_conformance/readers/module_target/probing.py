@@ -12,6 +12,7 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
+from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.returned import RETURNS
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -61,11 +62,19 @@ def first_x(runner: LiveModule) -> Array:
         )
     returned = next((problem for problem in problems if problem.startswith(RETURNS)), "")
     found = None if returned else furthest(runner, tried)
-    raise _taking_none(runner, returned or (found.problem if found else problems[0]))
+    missed = missed_by(runner, found.arrangement, found.x, left_out(runner.signature)) if found else []
+    raise _taking_none(runner, returned or (found.problem if found else problems[0]), missed)
 
 
-def _taking_none(runner: LiveModule, said: str) -> BadTarget:
-    """What is to be said of a module that takes no x. `said`: what it raised where it came furthest."""
+def left_out(signature: Signature) -> list[str]:
+    """The arguments that are left at their defaults, masks and other arrays first."""
+    given, names = {*signature.fixed, *signature.arrangement.beside}, (*signature.masks, *signature.arrays)
+    return [name for name in dict.fromkeys((*names, *signature.names)) if name not in given]
+
+
+def _taking_none(runner: LiveModule, said: str, missed: list[str]) -> BadTarget:
+    """What is to be said of a module that takes no x. `said`: what it raised where it came furthest. `missed`: those
+    arguments of it that may be left out, and for which it then raised that."""
     signature = runner.signature
     if missing := not_given(signature):
         problem = f"it needs {', '.join(missing)} beside {signature.x}, and None is refused: {said}"
@@ -76,10 +85,11 @@ def _taking_none(runner: LiveModule, said: str) -> BadTarget:
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
         return BadTarget(problem, said, "takes-no-x")
-    if unmasked := next((name for name in runner.signature.masks if is_about(name, said)), None):
-        hint = to_be_said(signature, f"give {unmasked} a default that allows every key", unmasked)
-        problem = f"it takes no x without {unmasked}, whose default None it cannot do with: {said}"
-        return BadTarget(problem, hint, "needs-arguments", arguments=[unmasked])
+    unmasked = next((name for name in signature.masks if is_about(name, said)), None)
+    if lacking := next(iter(missed), unmasked):
+        default = f"give {lacking} a default that allows every key" if lacking in signature.masks else ""
+        problem = f"it takes no x without {lacking}, whose default None it cannot do with: {said}"
+        return BadTarget(problem, to_be_said(signature, default, lacking), "needs-arguments", arguments=[lacking])
     if "cuda" in said.lower():
         hint = "have it compute where x is: on x.device, and without kernels for the GPU alone"
         return BadTarget(f"it needs CUDA, and is called on the CPU: {said}", hint, "takes-no-x")
@@ -102,8 +112,8 @@ def not_given(signature: Signature) -> list[str]:
 
 def to_be_said(signature: Signature, first: str = "", *needed: str) -> str:
     """What a user does: what comes `first`, and how to say what an argument is given of which nothing is known.
-    `needed`: those that have a default."""
-    missing = not_given(signature) or needed or list(signature.arrangement.beside)
+    `needed`: those that it is about."""
+    missing = needed or not_given(signature) or list(signature.arrangement.beside)
     hook = "say what it is given by def conform_inputs(batch, sequence) in its file, which gives a dict"
     said = f"{hook}; conform check also has --with {missing[0]}=VALUE and --inputs FILE" if missing else ""
     return "; or ".join(each for each in (first, said) if each)

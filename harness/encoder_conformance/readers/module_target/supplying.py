@@ -12,19 +12,22 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.batches import refuse_some_batches
 from encoder_conformance.readers.module_target.bundles import bundled
-from encoder_conformance.readers.module_target.by_effect import called_by_effect
+from encoder_conformance.readers.module_target.by_effect import called_by_effect, with_x_again
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid, heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
+from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.probing import (
     OF_NONE,
     drawn,
     first_x,
     is_about,
+    left_out,
     probe_of,
+    to_be_said,
     usual_x,
     widths_of,
 )
@@ -62,16 +65,19 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
         module = _as_told(module, told)
     bare = module.bare()
     if (x := usual_x(bare)) is not None:
-        return _with_its_lengths(module, bare, x), x
+        module = _with_its_lengths(module, bare, x)
+        again = (name for name in _needed(module.signature) if speaks(name, "x"))
+        return with_x_again(module, again, x), x
     by_itself = not (module.called_with or module.supplied)
     if by_itself and (found := arranged(bare)) is not None:
         other, x = found
         return module.arranged(other.signature.arrangement) or other, x
     try:
         return module, first_x(bare)
-    except BadTarget as error:
-        likeliest = likeliest_problem(bare) if by_itself else ""
-        raise BadTarget(likeliest or error.problem, error.hint, error.kind, **error.about) from None
+    except BadTarget:
+        if by_itself and (likeliest := likeliest_problem(bare)) is not None:
+            raise likeliest from None
+        raise
 
 
 def _with_its_lengths(module: LiveModule, bare: LiveModule, x: Array) -> LiveModule:
@@ -99,7 +105,9 @@ def without_lengths(module: LiveModule, x: Array) -> LiveModule | None:
 
 def with_told(signature: Signature, told: Told) -> Signature:
     """A call with what a user says that its arguments are given. Raises BadTarget for one that it has not."""
-    unknown = [name for name in told.beside if signature.names and name not in signature.names]
+    unknown = [
+        name for name in told.beside if signature.names and not signature.hands_on and name not in signature.names
+    ]
     if unknown:
         meant = difflib.get_close_matches(unknown[0], signature.names, n=1)
         hint = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(signature.names)}"
@@ -153,10 +161,13 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 refused.problems.append(problem)
             if refused.want_integers():
                 return None
-    found = called_by_effect(module, widths, (*_needed(module.signature), *needed))
-    if found is None:
-        refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))
-    return found
+    known = (*_needed(module.signature), *needed)
+    others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
+    for names in (known, *((*known, name) for name in islice(others, _MOST_MISSED))):
+        if (found := called_by_effect(module, widths, names)) is not None:
+            return found
+    refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))
+    return None
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:
@@ -218,31 +229,34 @@ def _missed(module: LiveModule, x: Array, needed: tuple[str, ...]) -> tuple[str,
     """The arguments that it fails without, beside those that it has: those that the line names in which it fails for a
     None, as angles, else all masks. Of a module that hands on whatever it is given: those that a part of it needs."""
     problem, known = _problem_with(module, x) or "", {*module.signature.fixed, *needed}
-    if not module.signature.names and (lacking := _LACKING.search(problem)):
+    if module.signature.hands_on and (lacking := _LACKING.search(problem)):
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
     if not any(words in problem for words in OF_NONE):
         return ()
     named = tuple(name for name in module.signature.arrays if is_about(name, problem) and name not in known)
-    if not (named or module.signature.names):  # it hands on what it is given: a part of it reads angles
+    if not named and module.signature.hands_on:  # it hands on what it is given: a part of it reads angles
         read = re.findall(r"\w+", problem.rpartition(": ")[2])
         named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
     return named or (() if needed else tuple(name for name in module.signature.masks if name not in known))
 
 
-def likeliest_problem(module: LiveModule) -> str:
+def likeliest_problem(module: LiveModule) -> BadTarget | None:
     """What it raises where it comes furthest, of the ways to call it that make sense: with all that it needs, by its
-    names."""
+    names; and which argument that is about. None where names do not say what it needs."""
     widths = widths_of(module)
     needed = [name for name, value in module.signature.fixed.items() if value is None]
     if not needed or not all(may_be_mask(name) or any(speaks(name, kind) for kind in SPOKEN) for name in needed):
-        return ""
+        return None
     whole = (each for each in _ways_of(module, widths) if "none" not in {s.kind for s in each.beside.values()})
     tries = product(islice(whole, _MOST_QUOTED), (drawn((BATCH, SEQUENCE, width)) for width in widths))
     if (found := furthest(module, tries)) is None:
-        return ""
+        return None
     given = ", ".join(f"{name} {supply.said}" for name, supply in found.arrangement.beside.items())
-    needed += [name for name in module.signature.names if name not in needed and is_about(name, found.problem)]
-    return f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {found.problem}"
+    left = [name for name in left_out(module.signature) if name not in found.arrangement.beside]
+    missed = missed_by(module, found.arrangement, found.x, left)
+    needed += [name for name in missed if name not in needed]
+    problem = f"it needs {', '.join(needed)} beside {module.signature.x}; given {given}: {found.problem}"
+    return BadTarget(problem, to_be_said(module.signature, "", *missed), "needs-arguments", arguments=needed)
 
 
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:

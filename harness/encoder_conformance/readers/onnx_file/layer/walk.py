@@ -298,7 +298,8 @@ def _added(walk: Walk, step: Step, found: Sum) -> None:
     """What is skipped, and what the sub-layer gives."""
     skip, branch = step.reads
     kinds = _kind_of_body(branch), Gate
-    sides = sorted(found.sides, key=lambda side: (isinstance(_body(side), kinds), isinstance(side, Linear)))
+    made = {side: isinstance(_body(side), kinds) or _is_side_by_side(side) for side in found.sides}
+    sides = sorted(found.sides, key=lambda side: (made[side], isinstance(side, Linear)))
     walk.reach(branch, sides[1], step)
     skipping = sides[0]
     if isinstance(skipping, Weighed):
