@@ -1,10 +1,10 @@
 """The findings of a module beside its numbers: what is unusual, tied, unused, unproved, and other than stated."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.commands.check.arguments import argument_findings, reference_findings
 from encoder_conformance.commands.check.maps import map_findings
+from encoder_conformance.commands.check.unused import unused_findings
 from encoder_conformance.oracle.layer_differences import OF_MASKS, differences
 from encoder_conformance.protocol.description import as_text, decimal
 from encoder_conformance.protocol.finding_kinds import FindingKind
@@ -186,19 +186,7 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
     yield from _of_places(described)
     yield from _of_values(described)
     read_elsewhere = {other for _, _, other in described.read_twice}
-    for own in described.unused:
-        if own in read_elsewhere:
-            continue
-        if own in described.idle_here:
-            message = f"what {described.given_by} makes of {own} changes nothing where it is called with ids alone"
-            hint = "it was not asked where other inputs of the model make more of it"
-            yield _warning("parameter-idle-here", message, hint, name=own)
-        elif own in described.of_no_step:
-            message = f"the parameter {own} changes the output, and is part of no step of the layer that was read"
-            hint = "it is right with the numbers that it has now, and was not asked with others"
-            yield _warning("parameter-of-no-step", message, hint, name=own)
-        else:
-            yield _unused(described, own)
+    yield from unused_findings(described, [own for own in described.unused if own not in read_elsewhere])
     yield from _of_absent(described)
     for own, name in described.unread:
         beside = f"{own.rpartition('.')[0]}.weight"
@@ -211,22 +199,6 @@ def _of_parameters(described: ModuleDescription) -> Iterator[Finding]:
         if not name.endswith(_NEEDLESS):
             message = f"{name} changes nothing, in the module as in the oracle"
             yield _warning("parameter-without-effect", message, parameters=[name])
-
-
-def _unused(described: ModuleDescription, own: str) -> Finding:
-    """An error where the layer scales one branch alone, and this is named as the scale of that is but for numbers."""
-    message = f"the parameter {own} changes nothing in the layer that was read"
-    kin = [each.own for name, each in described.parameters.items() if "layer_scale" in name]
-    like = [each for each in kin if _unnumbered(each) == _unnumbered(own)]
-    if described.layer is not None and len(described.layer.layer_scale) == 1 and like:
-        message = f"{own} is applied nowhere, and {like[0]} is{_line(described, like[0])}: one branch alone is scaled"
-        about = {"name": own, "beside": like[0], **_source(described, like[0])}
-        return Finding(severity="error", kind="parameter-unused", message=message, about=about)
-    return _warning("parameter-unused", message, name=own)
-
-
-def _unnumbered(own: str) -> str:
-    return re.sub(r"\d+", "", own)
 
 
 def _of_idle_parts(described: ModuleDescription) -> Iterator[Finding]:
