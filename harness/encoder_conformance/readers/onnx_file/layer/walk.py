@@ -152,7 +152,7 @@ class Walk:
             reader = self.readers.get(step.makes)
             there = formula(found) + at + (f", read for '{reader}'" if reader else "")
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
-            raise UnsupportedPattern(message, _instead(found))
+            raise UnsupportedPattern(message, _instead(found, step))
 
     def take_if_there(self, step: Step) -> None:
         """Takes a step that a layer may leave out, or that no operation shows by itself."""
@@ -332,8 +332,12 @@ def _beside(known: Operation, operation: Operation) -> Feature | None:
     return "parallel" if any(isinstance(_body(side), Context) for side in others) else "sums"
 
 
-def _instead(found: Operation) -> Feature | None:
+def _instead(found: Operation, step: Step) -> Feature | None:
     """What is known by a name where a step is missing."""
+    if isinstance(found if step.form == "activation" else _body(found), Context) and step.form in ("activation", "sum"):
+        return "attention_alone"
+    if isinstance(found, TracedInput) and step.form == "sum":
+        return "network_alone"
     if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
         return "activated"
     return "parallel" if _is_side_by_side(found) else None

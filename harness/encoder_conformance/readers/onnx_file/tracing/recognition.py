@@ -39,6 +39,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
 from encoder_conformance.readers.onnx_file.tracing.row_maps import row_map
 from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, softmax_of
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -141,7 +142,11 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         raise _shifted(name, expression, observed - inputs)
     if isinstance(operation, TracedInput | Sum):
         raise UnsupportedPattern(f"a function of each element at {name!r}", "no_norm")
-    found = activation_of(observed, inputs, name)
+    try:
+        found = activation_of(observed, inputs, name)
+    except UnsupportedPattern as reason:
+        learned = any(node.op_type == "PRelu" for node in _nodes_between(table, name, operation))
+        raise UnsupportedPattern(str(reason), "activation" if learned else reason.feature) from None
     activation = Activation(operation.shape, name, _whole(operation), found.function, found.error, found.formula)
     return View(table.intern((id(operation), found.function), activation), expression.index, found.factor)
 
@@ -251,7 +256,10 @@ def _norm(table: ValueTable, name: str, expression: Expression, function: Functi
     except UnsupportedPattern as reason:
         if expression.width and _has_gain_of_each_head(table, name, expression, function, shape):
             raise UnsupportedPattern(f"at {name!r}", "head_gains") from None
-        raise UnsupportedPattern(f"{reason} (at {_before_moves(table, name)!r})", reason.feature) from None
+        made = _before_moves(table, name)
+        is_softmax = made in table.graph.producers and table.graph.producers[made].op_type == "Softmax"
+        feature: Feature | None = "softmax_of_features" if is_softmax else reason.feature
+        raise UnsupportedPattern(f"{reason} (at {made!r})", feature) from None
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, expression.width, *sources
     norm = TracedNorm(operation.shape, name, _whole(operation), form, expression.width)

@@ -15,7 +15,7 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
-    "side_by_side", "limited", "turned_first",
+    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -148,6 +148,19 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "heads alone are",
         _SOURCE,
     ),
+    "attention_alone": (
+        "it is attention without a feed-forward network behind it; a layer of the specification has both",
+        "name the part that has both (--at PATH)",
+    ),
+    "network_alone": (
+        "it is a feed-forward network without attention before it; a layer of the specification has both",
+        "name the part that has both (--at PATH)",
+    ),
+    "softmax_of_features": (
+        "a softmax is taken over the features of each position, as for a gate; in the specification one is taken, of "
+        "the scores over the keys (E-5)",
+        _SOURCE,
+    ),
     "limited": (
         "numbers are kept within limits (clamp, clip), and what is beyond them is cut off; the specification computes "
         "with all numbers",
@@ -259,6 +272,7 @@ BEYOND: tuple[Feature, ...] = (
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
+    *("attention_alone", "network_alone", "softmax_of_features"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
