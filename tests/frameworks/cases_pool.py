@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from cases_plain import Plain, PlainPost
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class SummedBeforeTheSkip(Plain):
@@ -51,3 +51,65 @@ class PositionsBoundWhereGiven(PlainPost):
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(original))
         y = self.norm1(original + self.o(self.core(q, k, v, mask).transpose(1, 2).flatten(2)))
         return self.norm2(y + self.ffn(y))
+
+
+class RowsSqueezed(Plain):
+    """Rows of all items, of which each is computed by itself; an axis that is not there is taken off, as in MiniMax."""
+
+    def forward(self, rows: Tensor, cu_seqlens: Tensor, cos_sin: tuple[Tensor, Tensor]) -> Tensor:
+        self.turned = cos_sin
+        x, lengths = rows.squeeze(0), cu_seqlens.diff().tolist()
+        q, k, v = (each(self.norm1(x)).unflatten(-1, (2, 8)).transpose(0, 1) for each in (self.q, self.k, self.v))
+        parts = zip(*(each.split(lengths, 1) for each in (*self.rotate(q, k), v)), strict=True)
+        x = x + self.o(torch.cat([self.core(*part, None) for part in parts], 1).transpose(0, 1).flatten(1))
+        return x + self.ffn(self.norm2(x))
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Of as many features as there are cosines."""
+        cos, sin = self.turned
+
+        def turned(t: Tensor) -> Tensor:
+            part, rest = t[..., : cos.shape[-1]], t[..., cos.shape[-1] :]
+            first, second = part.chunk(2, -1)
+            return torch.cat((part * cos + torch.cat((-second, first), -1) * sin, rest), -1)
+
+        return turned(q), turned(k)
+
+
+class PReLU(Plain):
+    def make_ffn(self) -> None:
+        super().make_ffn()
+        self.slope = nn.PReLU()
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(self.slope(self.up(x)))
+
+
+class GatedBySoftmax(Plain):
+    """As PatchTSMixer's feature mixers."""
+
+    def make_ffn(self) -> None:
+        super().make_ffn()
+        self.gate = nn.Linear(16, 16)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        y = super().ffn(x)
+        return y * self.gate(y).softmax(-1)
+
+
+class AttentionAlone(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return self.norm1(x + self.attend(x, ignore))
+
+
+class NetworkAlone(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return x + self.ffn(self.norm1(x))
+
+
+class HoldsAnother(PlainPost):
+    """Parts that no call with x alone reaches, as the cross attention of a BERT with a flag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cross = nn.ModuleDict({name: nn.Linear(24, 24) for name in ("query", "key", "value")})

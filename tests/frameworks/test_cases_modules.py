@@ -203,6 +203,16 @@ DUE: dict[str, dict[str, Due]] = {
         "BlocksLeftOut": refused("it takes no x without blocks", "must be Tensor, not NoneType", "--with blocks=VALUE"),
         "AttendsToAKey": right("pre-norm", "it is called with key: x again", masks=False),
         "PositionsBoundWhereGiven": right("post-norm", "object_queries: zeros of the shape of x", *ZEROS),
+        "RowsSqueezed": right(
+            "rope θ 10000 halves",
+            "cos_sin: cosines and sines of theta 10000, float32 [positions of all items, d_head]",
+            masks=False,
+        ),
+        "PReLU": beyond("its activation is none that a layer may have", "cases_pool.py:"),
+        "GatedBySoftmax": beyond("a softmax is taken over the features of each position", "cases_pool.py:"),
+        "AttentionAlone": beyond("it is attention without a feed-forward network behind it", "cases_plain.py:"),
+        "NetworkAlone": beyond("it is a feed-forward network without attention before it", "cases_pool.py:"),
+        "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {
         "Excited": beyond(*POOLED),

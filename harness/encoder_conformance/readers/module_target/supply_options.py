@@ -46,6 +46,8 @@ _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
 _HEAD_SIZES = (64, 32, 128, 80)
 """Features of a head that published encoders have, whatever the number of heads."""
 _PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
+_PACKED_PAIR_AXES = tuple(f"T{each}" for each in ("d", "1d", "e", "1e"))
+"""Of cosines and sines, which stand for each feature; half of them are taken, too, where a part of a head is turned."""
 
 
 def speaks(name: str, kind: str) -> bool:
@@ -58,10 +60,12 @@ def options_of(
 ) -> tuple[list[Supply], list[Supply]]:
     """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
-    for kind in SPOKEN:
-        if speaks(name, kind):
-            made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
-            named += sorted(made, key=lambda each: "cis" in name.lower() and each.what != TURNS)
+    kinds = [kind for kind in SPOKEN if speaks(name, kind)]
+    if {"cosines", "sines"} <= {*kinds}:
+        kinds.sort(key=lambda kind: kind != "pair")
+    for kind in kinds:
+        made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
+        named += sorted(made, key=lambda each: "cis" in name.lower() and each.what != TURNS)
     if keys and name in RANDOM:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
@@ -93,7 +97,9 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
 def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
     """Angles of each position and pair of features, or cosines, or sines, or a pair of both. One alone would be
     broadcast to all features, and is none."""
-    axes = _PACKED_AXES if packed else _PAIR_AXES if kind == "pair" else _ANGLE_AXES
+    axes: tuple[str, ...] = _PAIR_AXES if kind == "pair" else _ANGLE_AXES
+    if packed:
+        axes = _PACKED_AXES if kind == "turning" else _PACKED_PAIR_AXES
     whole = [Supply("turning", each, "float32", size, _TURNS[kind]) for size in sizes for each in axes]
     angles = [each for each in whole if each.number > 2 or not each.axes.endswith("e")]
     if kind != "turning":

@@ -3,7 +3,8 @@
 import gc
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import onnx
@@ -14,6 +15,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_complex import C
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
 from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
 from encoder_conformance.readers.module_target.frameworks.torch_sdpa import AttentionHasHeads
+from encoder_conformance.readers.module_target.frameworks.torch_squeeze import SqueezesAreOfOne
 
 
 class _OfFunction(nn.Module):
@@ -47,11 +49,17 @@ def exported(
     return model
 
 
+@contextmanager
+def _as_it_can_be_exported() -> Iterator[None]:
+    with PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), SqueezesAreOfOne():
+        yield
+
+
 def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
     """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
     try:
-        with PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), every_frame():
+        with _as_it_can_be_exported(), every_frame():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
     except Exception:
-        with torch.no_grad(), PointwiseIsLinear(), AttentionHasHeads(), ComplexByPairs(), every_frame():
+        with torch.no_grad(), _as_it_can_be_exported(), every_frame():
             return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
