@@ -113,3 +113,40 @@ class HoldsAnother(PlainPost):
     def __init__(self) -> None:
         super().__init__()
         self.cross = nn.ModuleDict({name: nn.Linear(24, 24) for name in ("query", "key", "value")})
+
+
+class _Gain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+class FilledByNothing(Plain):
+    """Its gains are what memory held, until a checkpoint is loaded; a mask hides twice, as in CPM-Ant."""
+
+    def norm(self) -> nn.Module:
+        return _Gain()
+
+    def forward(self, x: Tensor, attention_mask: Tensor, position_bias: Tensor | None = None) -> Tensor:
+        self.added, self.shut = position_bias, attention_mask[:, None] == torch.tensor(False)
+        return self.layer(x)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / 8**0.5 + self.added
+        weights = scores.masked_fill(self.shut, -torch.inf).softmax(-1)
+        return weights.masked_fill(self.shut, 0) @ v
+
+
+class OfFewPositions(Plain):
+    """It has a table of as many, and its mask is of each query."""
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        if x.shape[1] > 6:
+            raise ValueError("no more than 6 positions")
+        return self.layer(x, attention_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore[:, None], 0.0, -1e9)

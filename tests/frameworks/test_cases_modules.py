@@ -212,6 +212,10 @@ DUE: dict[str, dict[str, Due]] = {
         "GatedBySoftmax": beyond("a softmax is taken over the features of each position", "cases_pool.py:"),
         "AttentionAlone": beyond("it is attention without a feed-forward network behind it", "cases_plain.py:"),
         "NetworkAlone": beyond("it is a feed-forward network without attention before it", "cases_pool.py:"),
+        "FilledByNothing": right(
+            "rms_norm", "norm1.weight and norm2.weight hold NaN or infinity", "position_bias: a bias that adds nothing"
+        ),
+        "OfFewPositions": Due(0, ("This is a correct", "up to 6 positions"), ("✗",)),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {

@@ -15,7 +15,7 @@ from encoder_conformance.spec.case_parameters import CaseParameters
 from encoder_conformance.spec.dtypes import DtypeName, Format, dtype_named
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
-from encoder_conformance.spec.masking import Causal, Drawn, EndPadding, Mask
+from encoder_conformance.spec.masking import Blind, Causal, Drawn, EndPadding, Mask
 from encoder_conformance.spec.portable import RAISED
 from encoder_conformance.spec.situation import Check, Situation, unfit
 from encoder_conformance.subjects.beyond import cases_beyond, causal_cases_beyond
@@ -246,8 +246,8 @@ def file_cases(
 
 
 def _resized(situation: Situation, B: int, S: int, of_kind: frozenset[Check] = _OF_FILES) -> Situation | None:
-    """The situation of B items and S positions, its padding cut or repeated; None if all of it is padding, or none is,
-    or if its invariant is of more.
+    """The situation of B items and S positions, its padding and blind queries cut or repeated; None if all of it is
+    padding, or none is, or if its invariant is of more.
 
     Fewer items are those first that have both, so that one item alone shows padding."""
     checks = tuple(check for check in situation.checks if check in of_kind)
@@ -265,7 +265,11 @@ def _resized(situation: Situation, B: int, S: int, of_kind: frozenset[Check] = _
         if not any(map(any, rows)) or all(map(all, rows)):
             return None
         holes = tuple(tuple(s for s in range(S) if not row[s]) for row in rows)
-        changed["mask"] = {**situation.mask.model_dump(), "padding": {"kind": "holes", "positions": holes}}
+        changed["mask"] = {**changed["mask"], "padding": {"kind": "holes", "positions": holes}}
+    if isinstance(situation.mask.attention, Blind):
+        blind = [{q * S // situation.sequence for q in item} for item in situation.mask.attention.queries]
+        queries = tuple(tuple(sorted(blind[b % situation.batch])) for b in range(B))
+        changed["mask"] = {**changed["mask"], "attention": {"kind": "blind", "queries": queries}}
     return Situation.model_validate(changed)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from encoder_conformance import Masks
 from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
+from encoder_conformance.readers.module_target.allocated import with_numbers
 from encoder_conformance.readers.module_target.biases import settled
 from encoder_conformance.readers.module_target.by_effect import without_positions
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -94,7 +95,7 @@ def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Arr
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     given = framework.built(given, told)
-    live = framework.live(given)
+    live, filled = with_numbers(framework.live(given))
     held, before = live.held(), live.flat().copy()
     module, x = called_as_it_takes(live, told(live.signature.x))
     refuse_written(module, before, {"x": x})
@@ -102,7 +103,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     as_given, kept = format_as_given(module, x), None
     if held is None or held.changed():
         if held is not None:  # one that was not called
-            fresh = framework.live(given)
+            fresh, _ = with_numbers(framework.live(given))
             module = fresh.arranged(module.signature.arrangement) or fresh
         kept = module.kept({"x": x})
     chance, loose = chance_in(module, x), module.take_in({"x": x})
@@ -120,7 +121,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
             module, read, exported = module.arranged(other.signature.arrangement) or module, other, without
             break
     exported = exported if lengths else with_its_window(read, semantics, exported)
-    notes = _notes(framework, given, read, x)
+    notes = (*_notes(framework, given, read, x), *filled)
     if not lengths:
         refuse_one_length(read, x, exported)
     if not (lengths or module.called_with) and exported.layer is not None:

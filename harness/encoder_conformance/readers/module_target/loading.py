@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from encoder_conformance.protocol.handover import LIVE, read_handed_over
+from encoder_conformance.readers.module_target.allocated import filled_with_nan
 from encoder_conformance.readers.module_target.callables import names_of, parameters_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
@@ -105,7 +106,8 @@ def _made(
     names = names_of(found)
     values = {key: value_of(text, names) for key, text in {**arguments, **chosen}.items()}
     try:
-        made = without_input(lambda: found(**values))
+        with filled_with_nan():
+            made = without_input(lambda: found(**values))
     except BadTarget as error:
         raise _told_of(error, chosen) from None
     if framework := framework_of(made):

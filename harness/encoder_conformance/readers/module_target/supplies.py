@@ -15,14 +15,15 @@ MEMORY = 7
 """Positions of another sequence, which is as long as none of x that it is tried with."""
 PAIR = "cosines and sines"
 TURNS = "turns"
+BIAS = "bias that adds"
 
 
 @dataclass(frozen=True, repr=False)
 class Supply:
     """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, X for the heads of all
     items, of which each has `heads`, 1, and d or e for the features of a head or half of them, which are `number` then.
-    `what`: the function of angles, or both in a pair. `value`: of a kind that nothing else says; a literal is written
-    into an adapter, and no array or function."""
+    `what`: the function of angles, or both in a pair; of a mask, that it is a bias. `value`: of a kind that nothing
+    else says; a literal is written into an adapter, and no array or function."""
 
     kind: str
     axes: str = ""
@@ -51,7 +52,7 @@ class Supply:
             "size": {"S": "the length", "B": "the size of the batch", "H": "the height", "W": "the width"}.get(
                 self.axes, "a size"
             ),
-            "full": f"a mask that hides nothing, {form} of {self.number:g}",
+            "full": f"a {self.what or 'mask that hides'} nothing, {form} of {self.number:g}",
             "turning": f"{self.what or 'angles'} of theta 10000, {form}",
             "value": f"{self.value!r}, as you said",
             "made": "what conform_inputs makes",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product, zip_longest
 
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
-from encoder_conformance.readers.module_target.supplies import PAIR, TURNS, Supply
+from encoder_conformance.readers.module_target.supplies import BIAS, PAIR, TURNS, Supply
 
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
@@ -60,6 +60,8 @@ def options_of(
 ) -> tuple[list[Supply], list[Supply]]:
     """What an argument may be by its name, and then what it may turn out to be. `packed`: beside rows of all items."""
     named: list[Supply] = []
+    if "bias" in name.lower() and not may_be_mask(name):  # of scores by position, and no positions themselves
+        named += [replace(mask, what=BIAS) for mask in _OF_ATTENTION if mask.dtype == "float32"]
     kinds = [kind for kind in SPOKEN if speaks(name, kind)]
     if {"cosines", "sines"} <= {*kinds}:
         kinds.sort(key=lambda kind: kind != "pair")
