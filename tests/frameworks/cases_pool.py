@@ -150,3 +150,17 @@ class OfFewPositions(Plain):
 
     def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
         return None if ignore is None else torch.where(ignore[:, None], 0.0, -1e9)
+
+
+class HoldsItsAttention(nn.Module):
+    """A part of it has the first residual sum; it needs what its own call alone knows, so that parts are run alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.norm = AttentionAlone(), nn.LayerNorm(16)
+        self.up, self.down = nn.Linear(16, 24), nn.Linear(24, 16)
+
+    def forward(self, x: Tensor, language: Tensor) -> Tensor:
+        y = self.attention(x)
+        y = self.norm(y + self.down(torch.tanh(self.up(y))))
+        return y if language is None else y + language[:, None, None]

@@ -216,6 +216,9 @@ DUE: dict[str, dict[str, Due]] = {
             "rms_norm", "norm1.weight and norm2.weight hold NaN or infinity", "position_bias: a bias that adds nothing"
         ),
         "OfFewPositions": Due(0, ("This is a correct", "up to 6 positions"), ("✗",)),
+        "HoldsItsAttention": beyond(
+            "its activation is none that a layer may have", "language was not given, and changes the output"
+        ),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {

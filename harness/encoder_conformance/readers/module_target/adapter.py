@@ -57,6 +57,7 @@ class ModuleTarget(ModuleAdapter):
         self.opened: tuple[str, Loaded] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
+        self.examined_at: str | None = None
         self.before: list[ExaminedBefore] = []
         self.refused: list[tuple[Any, BadTarget]] = []
         self.unmade: dict[str, BadTarget] = {}
@@ -107,6 +108,8 @@ class ModuleTarget(ModuleAdapter):
         whole = at(framework.tree, module, message["at"])
         framework.refuse_unfit(whole)
         if message["listed"]:
+            if self.is_layer_itself(framework, message["at"]):
+                return {"candidates": [], "type": type(whole).__name__}, framework.vectors(whole, [])
             parts = (framework.parts(whole) if message["at"] else self.parts).listed()
             return {"candidates": parts, "type": type(whole).__name__}, framework.vectors(whole, parts)
         self.variant = ""
@@ -121,7 +124,7 @@ class ModuleTarget(ModuleAdapter):
         if supposed:
             made = f"it was made with {as_options(supposed)}, as the names of its arguments suggest"
             found.notes += (noted("arguments-supposed", made, arguments=dict(supposed)),)
-        self.examination = found
+        self.examination, self.examined_at = found, message["at"]
         if message["at"]:
             self.before = [*self.before, ExaminedBefore(message["at"], whole, found)][-_REMEMBERED:]
         self.semantics, self.always_causal, self.places = found.semantics, found.always_causal, found.stages
@@ -133,6 +136,14 @@ class ModuleTarget(ModuleAdapter):
         if message["like"] and sum(map(prod, found.module.shapes.values())) > _MANY:  # more of a large model is to come
             give_freed_memory_back()
         return description.model_dump(mode="json"), {**found.own_values, PROGRAM: program}
+
+    def is_layer_itself(self, framework: ModuleFramework, path: str | None) -> bool:
+        """Whether what was examined last is the part at this path, which is one layer, though none that is known: its
+        attention alone, which would be found in it, is no other."""
+        if self.examination is None or self.examined_at != path:
+            return False
+        bench = self.examination.bench("float32")
+        return framework.is_layer(bench.module, bench.feeds(bench.x()))
 
     def read(self, whole: Any, message: dict[str, Any]) -> Examination:
         """Raises BadTarget, and keeps what was refused."""

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from encoder_conformance.protocol.findings import Finding
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.parts import PartsOfModule, PartsOfTree, Tree
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeLayer, WholeModule
@@ -65,6 +65,10 @@ class ModuleFramework(ABC):
     def parts(self, module: Any) -> PartsOfModule:
         """The layers in a model; by itself those that its structure shows, called by themselves."""
         return PartsOfTree(self.tree, module)
+
+    def is_layer(self, module: LiveModule, feeds: Feeds) -> bool:
+        """Whether it is seen to be one layer itself, and no part of it to be one; False where nobody can tell."""
+        return False
 
     def wrappers(self, module: Any) -> tuple[str, ...]:
         """What it was given in, as compiled code, the outermost first."""

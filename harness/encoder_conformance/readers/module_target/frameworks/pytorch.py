@@ -39,10 +39,12 @@ from encoder_conformance.readers.module_target.frameworks.torch_in_model import 
     without_cache,
 )
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
+from encoder_conformance.readers.module_target.frameworks.torch_sums import layers_in
 from encoder_conformance.readers.module_target.frameworks.torch_variants import in_form
 from encoder_conformance.readers.module_target.frameworks.torch_ways import WayToCall
 from encoder_conformance.readers.module_target.frameworks.torch_whole import WholeTorch
 from encoder_conformance.readers.module_target.live import (
+    Feeds,
     LiveModule,
     Signature,
 )
@@ -196,6 +198,12 @@ class _PyTorch(ModuleFramework):
 
     def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[Finding, ...]] | None:
         return folded(module)
+
+    def is_layer(self, module: LiveModule, feeds: Feeds) -> bool:
+        assert isinstance(module, TorchModule)
+        with suppress(Exception):  # whatever it raises where its operators are looked at
+            return layers_in(module.module, lambda: module.call(feeds)) == [""]
+        return False
 
     def parts(self, module: nn.Module) -> PartsOfModule:
         return _TorchParts(module)
