@@ -164,3 +164,17 @@ class HoldsItsAttention(nn.Module):
         y = self.attention(x)
         y = self.norm(y + self.down(torch.tanh(self.up(y))))
         return y if language is None else y + language[:, None, None]
+
+
+class HoldsCrossAttention(nn.Module):
+    """Its first part is attention of one sequence, with a residual sum, and it is none of an encoder itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.cross = AttentionAlone(), nn.MultiheadAttention(16, 2, batch_first=True)
+        self.norm, self.up, self.down = nn.LayerNorm(16), nn.Linear(16, 24), nn.Linear(24, 16)
+
+    def forward(self, x: Tensor, encoder_hidden_states: Tensor) -> Tensor:
+        y = self.attention(x)
+        y = y + self.cross(y, encoder_hidden_states, encoder_hidden_states)[0]
+        return self.norm(y + self.down(torch.relu(self.up(y))))

@@ -219,6 +219,7 @@ DUE: dict[str, dict[str, Due]] = {
         "HoldsItsAttention": beyond(
             "its activation is none that a layer may have", "language was not given, and changes the output"
         ),
+        "HoldsCrossAttention": refused("it is a layer of a decoder", "encoder_hidden_states", "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeGuard
 
 from encoder_conformance.commands.check.also import Beside
 from encoder_conformance.commands.check.by_reading import by_reading
@@ -93,8 +94,11 @@ class Checking:
             return
         first: dict[str, str] = {}
         problem: Problem | None = None
+        whole = found
         for path in paths:
             found = self.module.examined(path, like=True)
+            if len(paths) == 1 and _is_of_two_sequences(whole) and (isinstance(found, Problem) or found.layer is None):
+                raise whole.error(self.request.target)  # which is its own reason, and not that of its attention
             if isinstance(found, Problem):
                 problem = problem or found
                 self._refused.append(RefusedPart(at=path, **dict(found)))
@@ -228,6 +232,10 @@ def _without(described: ModuleDescription, reference: ModuleDescription | None) 
     """The arguments that no verdict covers: the module's own, and those of the one that states its layer."""
     without = *described.judged_without, *described.idle_here, *(reference.judged_without if reference else ())
     return tuple(dict.fromkeys(without))
+
+
+def _is_of_two_sequences(found: Subject | Problem) -> TypeGuard[Problem]:
+    return isinstance(found, Problem) and found.kind == "takes-several-inputs"
 
 
 def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:
