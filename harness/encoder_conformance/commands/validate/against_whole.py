@@ -20,6 +20,7 @@ from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
 from encoder_conformance.blackbox.order_of_inputs import settle_order
+from encoder_conformance.blackbox.sizes_taken import at_sizes_taken
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
@@ -62,12 +63,14 @@ def compare_whole(
         return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
     few, integers = is_large(description), unasked(description)
     held = "float32" if integers else dtype_named(description.whole.held or "float32")
-    called, inputs = Source(request, session, held), WholeInputs.of(description)
+    called = Source(request, session, held)
+    inputs = at_sizes_taken(called, WholeInputs.of(description))
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
         return WholeComparison(name, not_compared=(problem,))
-    cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
+    long, uneven = (found.first_taken(each) for each in (inputs.long_cases(few=few), inputs.uneven_cases()))
+    cases = as_causal(called, inputs, [*cases, *long, *uneven, *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:

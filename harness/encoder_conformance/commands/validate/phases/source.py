@@ -14,6 +14,13 @@ from encoder_conformance.subjects.subject import Subject
 _SHOWN = 6
 _OF_THE_WHOLE: tuple[FindingKind, ...] = ("whole-out-of-line", "front-out-of-line")
 _TURNED = "turn it round before the export, or name the input otherwise: callers know it by its name"
+_HIDES_NOTHING: tuple[FindingKind, ...] = (
+    "mask-hides-nothing",
+    "mask-ignored",
+    "mask-after-softmax",
+    "mask-hides-in-part",
+    "mask-sign-flipped",
+)
 
 
 def assess(evidence: ValidationEvidence) -> Assessment:
@@ -67,6 +74,24 @@ def _where(differ: PhaseFinding) -> set[tuple[str, str]]:
     """The runs that differ, with the situation in which they do."""
     situation = str(differ.about["case"]).rpartition("/")[2]
     return {(name, situation) for name in (*differ.runtimes, str(differ.about["beside"]))}
+
+
+def hiding_alike(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which an input that hides nothing, or not as an encoder's mask does, is a warning where its
+    source does the same with it: it may be a memory, keys of positions before, or no mask."""
+    whole = evidence.whole
+    if whole is None or not whole.agrees:
+        return list(findings)
+    varied = {name for case in whole.cases for name in case.values}
+    padded = any(case.is_padded for case in whole.cases)
+    causal = evidence.answers is None and any(case.sequence > 1 for case in whole.cases)
+
+    def is_alike(each: PhaseFinding) -> bool:
+        if each.kind == "causal-built-in":
+            return causal
+        return each.kind in _HIDES_NOTHING and (padded or each.about["name"] in varied)
+
+    return _of_both(whole, findings, is_alike)
 
 
 def _excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
@@ -128,7 +153,7 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
     if description.roles is not None:
         if mask_missing(evidence):
             yield _without_mask(evidence, source.name, [*masks])
-        else:
+        elif description.mask_inputs or not masks:
             yield from _called_otherwise(evidence, source)
     if evidence.subject.rounded_as or evidence.subject.integers:
         narrow = evidence.subject.integers or evidence.subject.rounded_as
@@ -138,10 +163,16 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
 
 
 def mask_missing(evidence: ValidationEvidence) -> bool:
-    """Whether masks were found in the source that was read, and the file takes none."""
-    source = evidence.source
-    masks = source.description.mask_inputs if source is not None and source.description else {}
-    return bool(masks) and evidence.description.roles is not None and not evidence.description.mask_inputs
+    """Whether masks were found in the source that was read, and the file takes none. What a part of it might be given
+    is no mask of a model that has none itself."""
+    source, whole = evidence.source, evidence.whole
+    if source is None or source.description is None or evidence.description.roles is None:
+        return False
+    against = evidence.subject.request.against
+    is_part = against is not None and source.at != against.at
+    if is_part and whole is not None and whole.verdicts and whole.mask_missing is None:
+        return False
+    return bool(source.description.mask_inputs) and not evidence.description.mask_inputs
 
 
 def _without_mask(evidence: ValidationEvidence, source: str, masks: list[str]) -> PhaseFinding:
