@@ -107,11 +107,11 @@ def _unsettled(
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
-    """At the sizes that it runs at, and far from zero; and, of a file that no other phase judges, at some that it
-    declares free."""
+    """At the sizes that it runs at, and far from zero; and, of a file that no other phase judges, or of which a part
+    alone was seen to run at no others, at some that it declares free."""
     far = inputs.far_case()
     cases = [*inputs.cases(few=few), *([far] if far else [])]
-    if file.is_understood or not inputs.baked:
+    if not inputs.baked or (file.is_understood and file.description.cut is None):
         return cases
     free, known = replace(inputs, baked={}).cases(few=True), {each.name for each in cases}
     return [*cases, *(each for each in free if each.name not in known and each.kind == "ordinary")]

@@ -86,7 +86,7 @@ def _assessed(given: ValidationEvidence) -> Validation:
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
     if answers is not None and is_sampled(subject):
         findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
-    declared = source.declared(evidence, _without_layer(evidence, source.hiding_alike(evidence, findings)))
+    declared = source.declared(evidence, _without_layer(evidence, source.as_its_source(evidence, findings)))
     judged_findings = source.excused(evidence, declared)
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
