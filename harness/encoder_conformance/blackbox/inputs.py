@@ -28,6 +28,8 @@ _LONG = (300, 128, 64)
 """Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
+_LONGEST, _SKIPPED = 1024, 2
+"""The most positions that are asked for the last row of a table; and rows that models leave before the first."""
 _LONGER = 7
 """What stands beside x, than x."""
 _FAR, _FAR_IN_HALF = 512.0, 16.0
@@ -97,12 +99,25 @@ class WholeInputs:
     def long_cases(self, *, few: bool = False) -> list[WholeCase]:
         """One item at lengths beyond what a window shows, the longest first, for the first that the source takes: a
         table of positions may be short. None where the file fixes its length."""
-        lengths = _LONG[few or self._is_image :] if self.lengths_are_free else ()
+        lengths = self._long_lengths(few=few) if self.lengths_are_free else ()
         shapes = [AskedShape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
         before = sum(each.batch * each.sequence for each in self._shapes(few=few))
         free = {self._stretched(length) for length in lengths}
         asked = (each for each in shapes if each.sequence in free and each.batch < 8)
         return [self._drawn(each, each.sequence, before) for each in asked]
+
+    def _long_lengths(self, *, few: bool) -> tuple[int, ...]:
+        """Those beyond windows; before them, of what is no image, as many as a table of positions has rows, or two
+        less: RoBERTa's begins at the third."""
+        tables = [n - skipped for n in sorted(self.file.places, reverse=True) for skipped in (0, _SKIPPED)]
+        whole = () if few or self._is_image or self.least > 1 else tuple(n for n in tables if _LONG[0] < n <= _LONGEST)
+        return (*whole, *_LONG[few or self._is_image :])
+
+    def places_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[int, int]]:
+        """How many rows of a table of positions these cases take, and how many there are, where that is not all."""
+        longest = max((case.sequence for case in cases), default=0)
+        free = self.lengths_are_free and self.least == 1 and not self._is_image
+        return ((longest, rows) for rows in self.file.places if free and longest + _SKIPPED < rows)
 
     def uneven_cases(self) -> list[WholeCase]:
         """Axes that have names of their own at a length of their own, as a memory beside x, or an image's width: all of

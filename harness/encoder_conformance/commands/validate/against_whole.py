@@ -145,6 +145,11 @@ def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: Who
     for name, count, rows in inputs.rows_asked(whole.cases):
         message = f"{count} of the {rows} rows that {name!r} indexes were asked; the others may hold anything"
         yield noted("sampled", message, input=name, asked=count, rows=rows)
+    for count, rows in inputs.places_asked(whole.cases):
+        message = (
+            f"{count} of the {rows} rows of a table that no input indexes were asked; the others may hold anything"
+        )
+        yield noted("sampled", message, asked=count, rows=rows)
     yield from mask_missing(whole.source, source, inputs, measure.widest)
     for name in inputs.guessed:
         message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
