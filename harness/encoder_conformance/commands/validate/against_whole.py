@@ -63,14 +63,12 @@ def compare_whole(
         return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
     few, integers = is_large(description), unasked(description)
     held = "float32" if integers else dtype_named(description.whole.held or "float32")
-    called = Source(request, session, held)
-    inputs = at_sizes_taken(called, WholeInputs.of(description))
+    inputs = at_sizes_taken(called := Source(request, session, held), WholeInputs.of(description))
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
         return WholeComparison(name, not_compared=(problem,))
-    long, uneven = (found.first_taken(each) for each in (inputs.long_cases(few=few), inputs.uneven_cases()))
-    cases = as_causal(called, inputs, [*cases, *long, *uneven, *own], found.widest)
+    cases = as_causal(called, inputs, [*cases, *_taken(found, inputs, few=few), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -104,6 +102,11 @@ def _unsettled(
     if (own := opened_file(source, file, runs)) is not None:
         settle_order(source, own, cases, measure.widest)
     return measure.unfit(cases[0]) if source.order else None
+
+
+def _taken(measure: Measure, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
+    """A long case and one of uneven lengths, the first of each that the source takes."""
+    return [*measure.first_taken(inputs.long_cases(few=few)), *measure.first_taken(inputs.uneven_cases())]
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
