@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, count
-from math import prod
-from typing import Literal
+from math import ceil, prod, sqrt
 
 import ml_dtypes  # noqa: F401  bfloat16, in NumPy
 import numpy as np
 
+from encoder_conformance.blackbox.asked_shapes import AskedShape, Kind
 from encoder_conformance.blackbox.masks import (
     hidden_positions,
     is_name_of_mask,
@@ -28,6 +28,10 @@ _LONG = (300, 128, 64)
 """Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
 _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
+_LONGEST, _SKIPPED = 1024, 2
+"""The most positions that are asked for the last row of a table; and rows that models leave before the first."""
+_LONGER = 7
+"""What stands beside x, than x."""
 _FAR, _FAR_IN_HALF = 512.0, 16.0
 """Of the values, beside a spread of 1: a variance as E[x²] − E[x]² is lost in float32, and in a half format, in which
 scores of values further out have no numbers."""
@@ -37,10 +41,6 @@ _ENDS = 4
 """Rows at either end of a table, where those of padding and of what was added last are."""
 _ANY = 2
 """Values of an integer input of which nothing is known lie below: no table of the source has fewer rows."""
-
-
-Kind = Literal["ordinary", "padded", "out of range", "own"]
-"""Of inputs: as they are drawn; with some positions hidden; such as hardly anybody gives; and the user's own."""
 
 
 @dataclass(frozen=True)
@@ -71,43 +71,16 @@ class WholeCase:
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """What is asked: a size, the positions [B, S] that are hidden, factor and offset of floating-point values.
-    `by_query`: masks of each query, [B, S, S], hide other keys from each."""
-
-    name: str
-    batch: int
-    sequence: int
-    hidden: Bools | None = None
-    scale: float = 1.0
-    by_query: bool = False
-    offset: float = 0.0
-
-    @property
-    def is_padded(self) -> bool:
-        return self.hidden is not None or self.by_query
-
-    @property
-    def kind(self) -> Kind:
-        """One position by itself, and an item of padding alone, are no inputs of any user."""
-        if (
-            self.scale != 1.0
-            or self.offset
-            or self.sequence == 1
-            or (self.hidden is not None and self.hidden.all(-1).any())
-        ):
-            return "out of range"
-        return "padded" if self.is_padded else "ordinary"
-
-
-@dataclass(frozen=True)
 class WholeInputs:
     """Draws the inputs of a file. `meaning`: that of true in each mask, as far as it is known. `baked`: the sizes that
-    it declares free, and runs at alone."""
+    it declares free, and runs at alone. `least`: the fewest samples, frames or pixels that its source takes, as many as
+    a window of its first convolution; and `rest`: whether it takes numbers of them that are no multiples."""
 
     file: WholeFile
     meaning: Mapping[str, str] = field(default_factory=dict)
     baked: Mapping[Size, int] = field(default_factory=dict)
+    least: int = 1
+    rest: bool = False
 
     @classmethod
     def of(cls, description: FileDescription) -> "WholeInputs":
@@ -126,25 +99,69 @@ class WholeInputs:
     def long_cases(self, *, few: bool = False) -> list[WholeCase]:
         """One item at lengths beyond what a window shows, the longest first, for the first that the source takes: a
         table of positions may be short. None where the file fixes its length."""
-        axes = [[role for role, size in self._axes(each) if not isinstance(size, int)] for each in self.file.inputs]
-        several = any(roles.count("sequence") > 1 for roles in axes)  # as an image's height and width
-        lengths = _LONG[few or several :] if any("sequence" in roles for roles in axes) else ()
-        shapes = [_Shape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
+        lengths = self._long_lengths(few=few) if self.lengths_are_free else ()
+        shapes = [AskedShape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
         before = sum(each.batch * each.sequence for each in self._shapes(few=few))
-        asked = (each for each in shapes if each.sequence in lengths and each.batch < 8)
+        free = {self._stretched(length) for length in lengths}
+        asked = (each for each in shapes if each.sequence in free and each.batch < 8)
         return [self._drawn(each, each.sequence, before) for each in asked]
+
+    def _long_lengths(self, *, few: bool) -> tuple[int, ...]:
+        """Those beyond windows; before them, of what is no image, as many as a table of positions has rows, or two
+        less: RoBERTa's begins at the third."""
+        tables = [n - skipped for n in sorted(self.file.places, reverse=True) for skipped in (0, _SKIPPED)]
+        whole = () if few or self._is_image or self.least > 1 else tuple(n for n in tables if _LONG[0] < n <= _LONGEST)
+        return (*whole, *_LONG[few or self._is_image :])
+
+    def places_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[int, int]]:
+        """How many rows of a table of positions these cases take, and how many there are, where that is not all."""
+        longest = max((case.sequence for case in cases), default=0)
+        free = self.lengths_are_free and self.least == 1 and not self._is_image
+        return ((longest, rows) for rows in self.file.places if free and longest + _SKIPPED < rows)
+
+    def uneven_cases(self) -> list[WholeCase]:
+        """Axes that have names of their own at a length of their own, as a memory beside x, or an image's width: all of
+        them, then each by itself, for the first that the source takes. None where one name stands for all."""
+        free = [size for port in self.file.inputs for role, size in self._axes(port) if role == "sequence"]
+        _, *others = dict.fromkeys(size for size in free if isinstance(size, str)) or [""]
+        if self.baked or self._is_square or not others:
+            return []
+        (batch, sequence), longer = self._fitting(*_WIDE), self._stretched(_WIDE[1] + _LONGER)
+        chosen = dict.fromkeys([tuple(others), *((each,) for each in others)])
+        named = {f"{batch} x {sequence}, {', '.join(names)} {longer}": names for names in chosen}
+        shapes = (AskedShape(name, batch, sequence, others=dict.fromkeys(named[name], longer)) for name in named)
+        return [self._drawn(each, longer) for each in shapes]
+
+    @cached_property
+    def lengths_are_free(self) -> bool:
+        return any(role == "sequence" and not isinstance(size, int) for role, size in self._all_axes)
+
+    @cached_property
+    def _is_image(self) -> bool:
+        """Whether an input has several free lengths, as an image's height and width."""
+        axes = ([role for role, size in self._axes(port) if not isinstance(size, int)] for port in self.file.inputs)
+        return any(roles.count("sequence") > 1 for roles in axes)
+
+    @property
+    def _all_axes(self) -> Iterator[tuple[str, int | str | None]]:
+        return (each for port in self.file.inputs for each in self._axes(port))
+
+    def _stretched(self, sequence: int) -> int:
+        """So many windows; of an image, as many in all."""
+        windows = ceil(sqrt(sequence)) if self._is_image and self.least > 1 else sequence
+        return windows * self.least + (windows // 3 if self.rest else 0)
 
     def padded_case(self) -> WholeCase | None:
         """One in which positions are hidden, though no input says so; None where the file has one position alone."""
         batch, sequence = self._fitting(*_MASKED)
         hidden = next((each for _, each in hidden_positions(batch, sequence)), None) if sequence > 1 else None
-        return None if hidden is None else self._drawn(_Shape("padded", batch, sequence, hidden), sequence)
+        return None if hidden is None else self._drawn(AskedShape("padded", batch, sequence, hidden), sequence)
 
     def far_case(self) -> WholeCase | None:
         """One in which a variance as E[x²] − E[x]² is lost; None for a file without values."""
         batch, sequence = self._fitting(*_WIDE)
         offset = _FAR_IN_HALF if self.file.held in ("bfloat16", "float16") else _FAR
-        shape = _Shape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=offset)
+        shape = AskedShape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=offset)
         return self._drawn(shape, sequence) if self._values else None
 
     def rows_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[str, int, int]]:
@@ -198,26 +215,26 @@ class WholeInputs:
         words = any(word in port.name.lower() for word in _LENGTHS)
         return port.dtype not in FORMATS and len(port.shape or ()) == 1 and (words or port.rows is None)
 
-    def _shapes(self, *, few: bool) -> Iterator[_Shape]:
+    def _shapes(self, *, few: bool) -> Iterator[AskedShape]:
         sizes = _SIZES[1::2] if few else _SIZES
         for batch, sequence in dict.fromkeys(self._fitting(*size) for size in sizes):
-            yield _Shape(f"{batch} x {sequence}", batch, sequence)
+            yield AskedShape(f"{batch} x {sequence}", batch, sequence)
         batch, sequence = self._fitting(*_MASKED)
         for name, hidden in hidden_positions(batch, sequence) if self.say_padding and sequence > 1 else ():
             if not few or name in ("padding on the right", "lengths that are not in order"):
-                yield _Shape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
+                yield AskedShape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
         if sequence > 1 and any(self._is_by_query(each) for each in self.file.inputs):
-            yield _Shape(f"{batch} x {sequence}, another mask for each query", batch, sequence, by_query=True)
+            yield AskedShape(f"{batch} x {sequence}, another mask for each query", batch, sequence, by_query=True)
         if self._values:
             batch, sequence = self._fitting(*_WIDE)
-            yield _Shape(f"{batch} x {sequence}, values 8 times as large", batch, sequence, scale=8.0)
+            yield AskedShape(f"{batch} x {sequence}, values 8 times as large", batch, sequence, scale=8.0)
             if not few:
-                yield _Shape(f"{batch} x {sequence}, values 1000 times as small", batch, sequence, scale=1e-3)
+                yield AskedShape(f"{batch} x {sequence}, values 1000 times as small", batch, sequence, scale=1e-3)
 
     def _fitting(self, batch: int, sequence: int) -> tuple[int, int]:
         """The size, where the file fixes none."""
-        sizes = {role: size for each in self.file.inputs for role, size in self._axes(each) if isinstance(size, int)}
-        batch, sequence = sizes.get("batch", batch), sizes.get("sequence", sequence)
+        sizes = {role: size for role, size in self._all_axes if isinstance(size, int)}
+        batch, sequence = sizes.get("batch", batch), sizes.get("sequence", self._stretched(sequence))
         batch, sequence = self.baked.get("batch", batch), self.baked.get("sequence", sequence)
         return (sequence, sequence) if self._is_square and "batch" not in sizes else (batch, sequence)
 
@@ -267,7 +284,7 @@ class WholeInputs:
                     found[size] = by_name or ("batch" if place == 0 and not taken else "sequence")
         return found
 
-    def _drawn(self, shape: _Shape, number: int, before: int = 0) -> WholeCase:
+    def _drawn(self, shape: AskedShape, number: int, before: int = 0) -> WholeCase:
         """`before`: so many positions were drawn before it: their ids are others."""
         rng = np.random.default_rng((7, number))
         inputs = {port.name: self._value(port, shape, rng, before) for port in self.file.inputs}
@@ -325,14 +342,16 @@ class WholeInputs:
         other[hidden] = rng.permutation(value.reshape(-1, *value.shape[2:]))[: int(hidden.sum())]
         return other
 
-    def _value(self, port: WholeInput, asked: _Shape, rng: np.random.Generator, before: int) -> Array:
-        sizes = {"batch": asked.batch, "sequence": asked.sequence}
+    def _value(self, port: WholeInput, asked: AskedShape, rng: np.random.Generator, before: int) -> Array:
         axes = self._axes(port)
-        shape = tuple(size if isinstance(size, int) else sizes[role] for role, size in axes)
+        shape = tuple(size if isinstance(size, int) else asked.size(role, size) for role, size in axes)
         kind = np.dtype(port.dtype)
         if port.name in self.masks:
             by_query = asked.by_query and self._is_by_query(port)
             visible = seen_by_each_query(asked.batch, asked.sequence, rng) if by_query else self._visible(asked)
+            if asked.others:
+                keys = [size for size, (role, _) in zip(shape, axes, strict=True) if role == "sequence"]
+                visible = np.ones((asked.batch, keys[-1] if keys else asked.sequence), np.bool_)
             return laid_out(visible, shape, kind, self._meaning(port))
         if port.dtype in FORMATS:
             return np.asarray(asked.offset + rng.standard_normal(shape) * asked.scale).astype(kind)
@@ -345,7 +364,7 @@ class WholeInputs:
             return _ids(port.rows, before, shape).astype(kind)
         return rng.integers(0, port.rows or _ANY, shape).astype(kind)
 
-    def _visible(self, asked: _Shape) -> Bools:
+    def _visible(self, asked: AskedShape) -> Bools:
         everywhere = np.ones((asked.batch, asked.sequence), np.bool_)
         return everywhere if asked.hidden is None else ~asked.hidden
 

@@ -189,7 +189,7 @@ class Measure:
     def _measured(self, case: WholeCase, right: Outputs, others: Sequence[Outputs]) -> ExpectedOutputs:
         roundoff = FORMATS[self._source.held].roundoff
         sigma = {
-            name: _sigma(value, [each[name] for each in others if name in each], roundoff)
+            name: _sigma(value, [each[name] for each in others if name in each], roundoff * _roundings(value, case))
             for name, value in right.items()
         }
         return ExpectedOutputs(case, right, sigma)
@@ -203,17 +203,23 @@ def _is_finite(outputs: Outputs) -> bool:
     return all(bool(np.isfinite(value.astype(np.float64)).all()) for value in outputs.values())
 
 
-def _sigma(right: Array, others: Sequence[Array], roundoff: float) -> float:
-    """The root of the mean square by which others differ, where all are finite; no less than one rounding of the
-    output, which every file makes. `right` and others [*shape]; what has another shape is left out."""
+def _roundings(output: Array, case: WholeCase) -> float:
+    """How many roundings of an output [*shape] every file makes: one. Of one that has no positions a runtime may sum up
+    all S one after the other: each sum is rounded on the way to the whole, which grows to the power of 3/2 of S."""
+    return max(1.0, np.sqrt(case.sequence / 3)) if output.ndim < 3 else 1.0
+
+
+def _sigma(right: Array, others: Sequence[Array], least: float) -> float:
+    """The root of the mean square by which others differ, where all are finite; no less than the roundings of the
+    output that every file makes, `least` at most. `right` and others [*shape]; what has another shape is left out."""
     wide = right.astype(np.float64)
     with np.errstate(all="ignore"):
         apart = [np.square(other.astype(np.float64) - wide) for other in others if other.shape == right.shape]
     finite = np.isfinite(wide)
     squares = [each[np.isfinite(each) & finite] for each in apart]
     pooled = float(np.mean(np.concatenate(squares))) if squares and any(each.size for each in squares) else 0.0
-    least = np.mean(np.square(wide[finite])) * roundoff**2 / 3 if finite.any() else 0.0
-    return float(np.sqrt(max(pooled, float(least))))
+    rounded = np.mean(np.square(wide[finite])) * least**2 / 3 if finite.any() else 0.0
+    return float(np.sqrt(max(pooled, float(rounded))))
 
 
 def where_apart(mine: Source, right: Source, inputs: Outputs) -> FirstApart | str | None:

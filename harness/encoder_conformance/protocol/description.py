@@ -112,12 +112,14 @@ class WholeInput(Port):
 class WholeFile(Frozen):
     """A file from its first input to its last output, whatever is in it.
 
-    `held`: the format of most of its constants' numbers, "int8" for one of integers; None: it has none.
+    `held`: the format of most of its constants' numbers, "int8" for one of integers; None: it has none. `places`: the
+    rows of tables that no input indexes, as of positions.
     """
 
     inputs: tuple[WholeInput, ...]
     outputs: tuple[Port, ...]
     held: str | None = None
+    places: tuple[int, ...] = ()
 
 
 class Roles(Frozen):

@@ -20,6 +20,7 @@ from encoder_conformance.blackbox.hiding import as_causal
 from encoder_conformance.blackbox.inputs import WholeCase, WholeInputs
 from encoder_conformance.blackbox.measured import ExpectedOutputs, Measure, RaisedCase, Source
 from encoder_conformance.blackbox.order_of_inputs import settle_order
+from encoder_conformance.blackbox.sizes_taken import at_sizes_taken
 from encoder_conformance.commands.validate.evidence import ExaminedFile
 from encoder_conformance.commands.validate.runtimes import RuntimeRun
 from encoder_conformance.commands.validate.weights import sampled_runs
@@ -62,12 +63,12 @@ def compare_whole(
         return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
     few, integers = is_large(description), unasked(description)
     held = "float32" if integers else dtype_named(description.whole.held or "float32")
-    called, inputs = Source(request, session, held), WholeInputs.of(description)
+    inputs = at_sizes_taken(called := Source(request, session, held), WholeInputs.of(description))
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
         return WholeComparison(name, not_compared=(problem,))
-    cases = as_causal(called, inputs, [*cases, *found.first_taken(inputs.long_cases(few=few)), *own], found.widest)
+    cases = as_causal(called, inputs, [*cases, *_taken(found, inputs, few=few), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -103,12 +104,17 @@ def _unsettled(
     return measure.unfit(cases[0]) if source.order else None
 
 
+def _taken(measure: Measure, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
+    """A long case and one of uneven lengths, the first of each that the source takes."""
+    return [*measure.first_taken(inputs.long_cases(few=few)), *measure.first_taken(inputs.uneven_cases())]
+
+
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
-    """At the sizes that it runs at, and far from zero; and, of a file that no other phase judges, at some that it
-    declares free."""
+    """At the sizes that it runs at, and far from zero; and, of a file that no other phase judges, or of which a part
+    alone was seen to run at no others, at some that it declares free."""
     far = inputs.far_case()
     cases = [*inputs.cases(few=few), *([far] if far else [])]
-    if file.is_understood or not inputs.baked:
+    if not inputs.baked or (file.is_understood and file.description.cut is None):
         return cases
     free, known = replace(inputs, baked={}).cases(few=True), {each.name for each in cases}
     return [*cases, *(each for each in free if each.name not in known and each.kind == "ordinary")]
@@ -142,6 +148,11 @@ def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: Who
     for name, count, rows in inputs.rows_asked(whole.cases):
         message = f"{count} of the {rows} rows that {name!r} indexes were asked; the others may hold anything"
         yield noted("sampled", message, input=name, asked=count, rows=rows)
+    for count, rows in inputs.places_asked(whole.cases):
+        message = (
+            f"{count} of the {rows} rows of a table that no input indexes were asked; the others may hold anything"
+        )
+        yield noted("sampled", message, asked=count, rows=rows)
     yield from mask_missing(whole.source, source, inputs, measure.widest)
     for name in inputs.guessed:
         message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"

@@ -82,10 +82,15 @@ class ExaminedFile:
 
     @property
     def can_be_judged(self) -> bool:
-        if not self.is_understood or self.misfit:
+        if not self.is_understood or self.misfit or self._output_dtype != self._x_dtype:
             return False
         inferred, layer = self.description.layer, self.layer
         return bool(inferred and layer and inferred.attention.num_heads == layer.attention.num_heads)
+
+    @property
+    def _x_dtype(self) -> str:
+        assert self.description.roles is not None
+        return self.description.port(self.description.roles.x).dtype
 
     @property
     def _output_dtype(self) -> str:

@@ -86,7 +86,7 @@ def _assessed(given: ValidationEvidence) -> Validation:
     findings = [*description.findings, *(f for assessment in assessments.values() for f in assessment.findings)]
     if answers is not None and is_sampled(subject):
         findings.append(sampled_note(subject, answers.runs, distinct(answers.cases)))
-    declared = source.declared(evidence, _without_layer(evidence, findings))
+    declared = source.declared(evidence, _without_layer(evidence, source.as_its_source(evidence, findings)))
     judged_findings = source.excused(evidence, declared)
     layer_from: Literal["told", "inferred"] | None = "inferred" if description.layer else None
     return Validation(
@@ -124,27 +124,18 @@ def _is_compared(evidence: ValidationEvidence) -> bool:
 
 
 def _without_layer(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
-    """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same; so
-    is what seems to be a mask that hides nothing, where padding was compared, or its numbers were."""
+    """The findings, in which a layer that nobody knows is a warning, where the whole file was compared all the same."""
     if evidence.answers is not None or not _is_compared(evidence):
         return list(findings)
     unknown: tuple[Phase, ...] = ("interface", "layer", "dimensions")
     as_layer: tuple[FindingKind, ...] = ("file-does-not-run", "encoder-does-not-run-alone")  # what runs nowhere is told
-    whole = evidence.whole
     hint = "no layer was judged in it: what was asked is asked of its outputs alone"
     return [
         each.model_copy(update={"severity": "warning", "hint": hint})
-        if each.severity == "error" and (each.phase in unknown or each.kind in as_layer or _is_no_mask(each, whole))
+        if each.severity == "error" and (each.phase in unknown or each.kind in as_layer)
         else each
         for each in findings
     ]
-
-
-def _is_no_mask(found: PhaseFinding, whole: WholeComparison | None) -> bool:
-    """Whether the source does with an input what the file does, of which it was found that it hides nothing."""
-    if found.kind != "mask-hides-nothing" or whole is None or not whole.agrees:
-        return False
-    return any(case.is_padded or found.about["name"] in case.values for case in whole.cases)
 
 
 def _whole_result(whole: WholeComparison) -> WholeResult:

@@ -14,6 +14,14 @@ from encoder_conformance.subjects.subject import Subject
 _SHOWN = 6
 _OF_THE_WHOLE: tuple[FindingKind, ...] = ("whole-out-of-line", "front-out-of-line")
 _TURNED = "turn it round before the export, or name the input otherwise: callers know it by its name"
+_UNLIKE_EACH_OTHER: tuple[FindingKind, ...] = ("norms-differ", "layers-differ")
+_HIDES_NOTHING: tuple[FindingKind, ...] = (
+    "mask-hides-nothing",
+    "mask-ignored",
+    "mask-after-softmax",
+    "mask-hides-in-part",
+    "mask-sign-flipped",
+)
 
 
 def assess(evidence: ValidationEvidence) -> Assessment:
@@ -67,6 +75,35 @@ def _where(differ: PhaseFinding) -> set[tuple[str, str]]:
     """The runs that differ, with the situation in which they do."""
     situation = str(differ.about["case"]).rpartition("/")[2]
     return {(name, situation) for name in (*differ.runtimes, str(differ.about["beside"]))}
+
+
+def as_its_source(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
+    """The findings, in which what no encoder of the specification does is a warning where its source gives the same:
+    norms or layers that differ, and an input that hides nothing, or not as a mask: it may be a memory, keys of
+    positions before, or no mask. So is what a part that was cut out does not do, and the whole does."""
+    whole = evidence.whole
+    if whole is None or not whole.agrees:
+        return list(findings)
+    varied = {name for case in whole.cases for name in case.values}
+    padded = any(case.is_padded for case in whole.cases)
+    causal = evidence.answers is None and any(case.sequence > 1 for case in whole.cases)
+
+    def is_alike(each: PhaseFinding) -> bool:
+        if each.kind == "causal-built-in":
+            return causal
+        if each.kind == "size-baked-in":
+            return evidence.description.cut is not None and _runs_at_others(whole, each.about["sizes"])
+        unlike = each.phase == "layer" and each.kind in _UNLIKE_EACH_OTHER
+        does_run = each.phase == "interface" and each.kind == "file-does-not-run"
+        return unlike or does_run or (each.kind in _HIDES_NOTHING and (padded or each.about["name"] in varied))
+
+    return _of_both(whole, findings, is_alike)
+
+
+def _runs_at_others(whole: WholeComparison, sizes: Mapping[str, int]) -> bool:
+    """Whether the whole file runs at other sizes than these, of "batch" and "sequence"."""
+    asked = {"batch": {case.batch for case in whole.cases}, "sequence": {case.sequence for case in whole.cases}}
+    return all(asked[axis] - {size} for axis, size in sizes.items())
 
 
 def _excused(evidence: ValidationEvidence, findings: Sequence[PhaseFinding]) -> list[PhaseFinding]:
@@ -128,7 +165,7 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
     if description.roles is not None:
         if mask_missing(evidence):
             yield _without_mask(evidence, source.name, [*masks])
-        else:
+        elif description.mask_inputs or not masks:
             yield from _called_otherwise(evidence, source)
     if evidence.subject.rounded_as or evidence.subject.integers:
         narrow = evidence.subject.integers or evidence.subject.rounded_as
@@ -138,10 +175,16 @@ def _changed(evidence: ValidationEvidence, source: Subject) -> Iterator[PhaseFin
 
 
 def mask_missing(evidence: ValidationEvidence) -> bool:
-    """Whether masks were found in the source that was read, and the file takes none."""
-    source = evidence.source
-    masks = source.description.mask_inputs if source is not None and source.description else {}
-    return bool(masks) and evidence.description.roles is not None and not evidence.description.mask_inputs
+    """Whether masks were found in the source that was read, and the file takes none. What a part of it might be given
+    is no mask of a model that has none itself."""
+    source, whole = evidence.source, evidence.whole
+    if source is None or source.description is None or evidence.description.roles is None:
+        return False
+    against = evidence.subject.request.against
+    is_part = against is not None and source.at != against.at
+    if is_part and whole is not None and whole.verdicts and whole.mask_missing is None:
+        return False
+    return bool(source.description.mask_inputs) and not evidence.description.mask_inputs
 
 
 def _without_mask(evidence: ValidationEvidence, source: str, masks: list[str]) -> PhaseFinding:
@@ -198,7 +241,8 @@ _SENTENCES = {
 
 
 def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequence[Compared]) -> Iterator[PhaseFinding]:
-    """One finding for all cases that differ from the same tensor on."""
+    """One finding for all cases that differ from the same tensor on. Where each is in line by itself and both are the
+    same end to end, the part of the source that was asked is called otherwise inside of it, as with a causal mask."""
     if source.session is not None and evidence.answers is not None and not compared:
         message = f"{source.name} answered nothing that the file answered, too"
         yield _finding("warning", "source-answers-nothing", message, f"the worker's log: {source.session.log}")
@@ -215,7 +259,8 @@ def _differences(evidence: ValidationEvidence, source: Subject, compared: Sequen
         far = worst.problem.text if worst.problem else f"rms {worst.rms:.3g} √2 σ, max {worst.max:.3g} √2 σ"
         anchor = evidence.description.stages.get(tensor)
         hint = f"in the file {tensor} is made by {anchor.node} ({anchor.tensor})" if anchor else ""
-        severity: Severity = "warning" if off == (False, True) else "error"
+        alike = evidence.whole is not None and evidence.whole.agrees
+        severity: Severity = "warning" if off == (False, True) or (alike and not any(off)) else "error"
         whose = _SENTENCES[off].format(source=source.name)
         message = f"{names}: differs from {source.name} from {tensor} on: {far}; {whose}"
         about = {"tensor": tensor, "rms": worst.rms, "max": worst.max, "file_is_off": off[0], "source_is_off": off[1]}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from encoder_conformance.blackbox.inputs import Kind
+from encoder_conformance.blackbox.asked_shapes import Kind
 from encoder_conformance.commands.validate.evidence import Answers, ExaminedFile
 from encoder_conformance.commands.validate.rounding.results import RoundedCase, Rounding
 from encoder_conformance.judging.relative import relative_error

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from encoder_conformance.blackbox.inputs import Kind
+from encoder_conformance.blackbox.asked_shapes import Kind
 from encoder_conformance.protocol.findings import Plain
 from encoder_conformance.protocol.quantised import RoundedAway, WeightInFloat
 from encoder_conformance.spec.strict import Frozen

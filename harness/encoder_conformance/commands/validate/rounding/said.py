@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from encoder_conformance.blackbox.inputs import Kind
+from encoder_conformance.blackbox.asked_shapes import Kind
 from encoder_conformance.commands.validate.rounding.results import RankedPlace, Ranking, Rounding, far, shown
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import PhaseFinding, Severity

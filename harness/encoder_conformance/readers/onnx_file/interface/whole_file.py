@@ -1,4 +1,4 @@
-"""The whole file's inputs, outputs and format; and how many rows the tables have that its integer inputs index."""
+"""The whole file's inputs, outputs and format; and how many rows its tables have, of ids and of positions."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def whole_file(graph: Graph) -> WholeFile:
     rows = _rows_indexed(graph)
     inputs = (WholeInput(**port_of(info).model_dump(), rows=rows.get(info.name)) for info in graph.inputs)
     outputs = tuple(map(port_of, graph.original.graph.output))
-    return WholeFile(inputs=tuple(inputs), outputs=outputs, held=format_held(graph))
+    return WholeFile(inputs=tuple(inputs), outputs=outputs, held=format_held(graph), places=_places(graph))
 
 
 def format_held(graph: Graph) -> str | None:
@@ -40,6 +40,16 @@ def format_held(graph: Graph) -> str | None:
         if kind := _FORMATS.get(tensor.data_type):
             bytes_of[kind] += size_of(tensor)
     return max(bytes_of, key=lambda kind: bytes_of[kind], default=None)
+
+
+def _places(graph: Graph) -> tuple[int, ...]:
+    """The rows of each constant table of which no input says which are taken, as of positions."""
+    inputs, tables = {info.name for info in graph.inputs}, list[TensorProto]()
+    for node in graph.nodes:
+        table = graph.initializers.get(node.input[0]) if node.op_type in ("Gather", "Slice") else None
+        if table is not None and len(table.dims) > 1 and table.data_type in _FORMATS:
+            tables += [table] if node.op_type == "Slice" or graph.origin(node.input[1]) not in inputs else []
+    return tuple(sorted({max(table.dims[:-1]) for table in tables}))
 
 
 def _rows_indexed(graph: Graph) -> dict[str, int]:

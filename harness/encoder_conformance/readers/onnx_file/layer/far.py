@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import ml_dtypes
 import numpy as np
@@ -83,7 +84,7 @@ def names_of(weights: Weights) -> list[str]:
 
 def read_far(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callable[[], FarRun]) -> FarChoices:
     """Raises UnsupportedPattern for what the layer language has no key for. `again`: a run of another x."""
-    by_head = _visible(trace, weights, run)
+    by_head = _visible(trace, weights, run, again)
     seen = None if by_head is None else np.asarray(by_head.any(0))
     window = None
     try:
@@ -106,8 +107,9 @@ def _is_lost(weights: Array | None, others: Array | None) -> bool:
     return bool(weights[weights > 0].min(initial=1) < faintest)
 
 
-def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> Bools | None:
-    """Which key some item's query sees, in each head [H, S, S]; None where the run does not show it."""
+def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun, again: Callable[[], FarRun]) -> Bools | None:
+    """Which key some item's query sees, in each head [H, S, S]; None where the run does not show it. Raises
+    UnsupportedPattern where items see other keys, as windows of an image do, of which none is x's alone."""
     S, values = run.length, run.values
     if weights.of.fused_in:
         return _seen_in_node(weights, values, S)[None]
@@ -118,8 +120,12 @@ def _visible(trace: SymbolicTrace, weights: Weights, run: FarRun) -> Bools | Non
     if layout is None or weights.name not in values:
         return None
     long = {"B": len(run.x), "H": H, "Q": S, "K": S}
-    whole = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long)
-    return np.asarray((whole > 0).any(0))
+    if values[weights.name].size != prod(long.values()):  # a constant beside the scores made several items of one
+        raise UnsupportedPattern(f"the weights {weights.name!r} are of more items than x is", "own_mask")
+    seen = layout.stage(values[weights.name], "BHQK", tuple(long.values()), long) > 0
+    if (seen != seen[:1]).any() and not _is_lost(values[weights.name], again().values.get(weights.name)):
+        raise UnsupportedPattern(f"the weights {weights.name!r} hide other keys in each item", "own_mask")
+    return np.asarray(seen.any(0))
 
 
 def _seen_in_node(weights: Weights, values: Mapping[str, Array], S: int) -> ST:

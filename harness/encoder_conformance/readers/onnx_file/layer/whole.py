@@ -31,22 +31,21 @@ from encoder_conformance.readers.onnx_file.layer.verification import (
 )
 from encoder_conformance.spec.axes import Array
 
+_LONGER = (1, 8, 64, 512)
+"""Samples or frames for a position of the encoder, at most."""
+
 
 def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: InputSemantics, findings: Findings) -> bool:
     """Says how far a whole file is off, or why it was not judged as a whole; and whether what stands before the encoder
     was judged, too. `graph` is that of the whole file."""
     front = _followed(graph, cut.x)
-    feeds = _feeds(graph, cut, front, semantics)
-    if feeds is None:
-        return False
     try:
-        names = [cut.x, cut.output, *sorted(front.traced - feeds.keys() if front else ())]
-        run = {**feeds, **values_of(graph.model, names, feeds)}
+        run = _run(graph, cut, front, semantics)
     except ExecutionError as error:
         message = f"from its inputs on it does not run: {error}"
         findings.error("interface", "file-does-not-run", message, "the encoder inside was judged alone")
         return False
-    if run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
+    if run is None or run[cut.x].ndim != 3 or run[cut.x].shape[-1] != semantics.d_model:
         return False
     verdicts = _verdicts(cut, inferred, semantics, front, run)
     described = _described(graph, front, run) if front else ""
@@ -54,6 +53,22 @@ def judge_whole(graph: Graph, cut: Cut, inferred: InferredLayer, semantics: Inpu
     if front:
         _check_positions(graph, front, run, findings)
     return front is not None
+
+
+def _run(graph: Graph, cut: Cut, front: Front | None, semantics: InputSemantics) -> Tensors | None:
+    """What the whole file takes and makes; None where an input is not known. Raises ExecutionError where it runs at no
+    length. Of samples or frames a convolution takes no fewer than it spans."""
+    for longer in _LONGER:
+        feeds = _feeds(graph, cut, front, semantics.at_length(semantics.S * longer))
+        if feeds is None:
+            return None
+        try:
+            names = [cut.x, cut.output, *sorted(front.traced - feeds.keys() if front else ())]
+            return {**feeds, **values_of(graph.model, names, feeds)}
+        except ExecutionError:
+            if front is not None or longer == _LONGER[-1]:
+                raise
+    raise AssertionError
 
 
 def _followed(graph: Graph, x: str) -> Front | None:
