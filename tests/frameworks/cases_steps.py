@@ -217,6 +217,17 @@ class ConvBetween(Plain):
         return self.down(F.gelu(self.between(self.up(x).transpose(1, 2)).transpose(1, 2)))
 
 
+class ConvBehindGate(ConvBetween):
+    """As a Conformer's convolution: behind a gate by the sigmoid of half of the features."""
+
+    def make_ffn(self) -> None:
+        super().make_ffn()
+        self.wide = nn.Linear(16, 48)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.between(F.glu(self.wide(x)).transpose(1, 2)).transpose(1, 2)))
+
+
 class ConvBehind(Plain):
     """It looks at what is before alone, since it is padded there by hand."""
 
@@ -393,6 +404,35 @@ class KeysOfNoPosition(Plain):
 
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         return self.attention(x, x, x, key_padding_mask=ignore, need_weights=False)[0]
+
+
+class KeysOfNoPositionTurned(Plain):
+    """As ESM-1's: x is [sequence, batch, d_model], and one more key is turned by its place as those of positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias_k, self.bias_v = (nn.Parameter(torch.randn(1, 1, 16)) for _ in range(2))
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        angles = torch.arange(k.shape[1], dtype=k.dtype)[:, None] * 100.0 ** (-torch.arange(0, 8, 2, dtype=k.dtype) / 8)
+        cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+
+        def turned(t: Tensor) -> Tensor:
+            first, second = t.chunk(2, -1)
+            return t * cos[: t.shape[1]] + torch.cat((-second, first), -1) * sin[: t.shape[1]]
+
+        return turned(q), turned(k)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        S, B, D = x.shape
+
+        def heads(t: Tensor) -> Tensor:
+            return t.reshape(-1, B * self.H, D // self.H).transpose(0, 1)
+
+        k, v = torch.cat([self.k(x), self.bias_k.repeat(1, B, 1)]), torch.cat([self.v(x), self.bias_v.repeat(1, B, 1)])
+        q, k = self.rotate(heads(self.q(x)), heads(k))
+        weights = (torch.bmm(q, k.transpose(1, 2)) / (D // self.H) ** 0.5).softmax(-1)
+        return self.o(torch.bmm(weights, heads(v)).transpose(0, 1).reshape(S, B, D))
 
 
 # ------------------------------------------------------------------------------- what a call does

@@ -28,3 +28,13 @@ def function_of_complex_angles() -> Any:
         return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(t.shape)
 
     return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
+
+
+def function_of_frequencies() -> Any:
+    """As FNet: positions are mixed by a Fourier transform of two axes, of which there is no export."""
+
+    def mixed(p: Any, x: jax.Array) -> jax.Array:
+        x = x + jnp.fft.fft2(x, axes=(-2, -1)).real
+        return x + jax.nn.relu(x @ p["up"]) @ p["down"]
+
+    return mixed, {"up": jnp.full((D, 24), 0.1), "down": jnp.full((24, D), 0.1)}

@@ -31,3 +31,17 @@ def functional_added() -> Any:
     y = keras.layers.LayerNormalization(epsilon=1e-6)(x + Attention()({"query": x, "mask": mask}))
     z = keras.layers.Dense(D)(keras.layers.Dense(HIDDEN, activation="relu")(y))
     return keras.Model([x, mask], keras.layers.LayerNormalization(epsilon=1e-6)(y + z))
+
+
+class Frequencies(keras.layers.Layer):
+    """As FNet: positions are mixed by a Fourier transform of two axes, of which there is no export."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = [keras.layers.LayerNormalization() for _ in range(2)]
+        self.up, self.down = keras.layers.Dense(HIDDEN, activation="relu"), keras.layers.Dense(D)
+
+    def call(self, x: Any) -> Any:
+        mixed, _ = keras.ops.fft2((x, keras.ops.zeros_like(x)))
+        x = self.norms[0](x + mixed)
+        return self.norms[1](x + self.down(self.up(x)))

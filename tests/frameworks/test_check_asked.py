@@ -254,7 +254,7 @@ def test_a_compiled_part_is_asked_compiled_after_a_look_at_what_it_does() -> Non
     """PyTorch never compiles again what was once called under a mode of its dispatcher."""
     module = FRAMEWORK.live(MODULES["compiled_part"]().eval())
     feeds = {"x": first_x(module)}
-    module.beyond(feeds)
+    module.beyond(feeds["x"], "BSD")
     assert not np.allclose(module.run(feeds)["output"], module.bare().run(feeds)["output"], rtol=0, atol=1e-4)
 
 

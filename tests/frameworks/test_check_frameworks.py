@@ -203,6 +203,26 @@ def test_keras_is_judged_on_its_other_backends(
     assert part["described"]["proof"]["holds"]
 
 
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("target", "backend"),
+    [
+        ("gathered_jax.py:function_of_frequencies", "jax"),
+        ("gathered_keras.py:Frequencies", "tensorflow"),
+        ("gathered_keras.py:Frequencies", "jax"),
+    ],
+)
+def test_what_no_exporter_writes_is_named_with_its_line(
+    conform: Callable, monkeypatch: pytest.MonkeyPatch, target: str, backend: str
+) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    ended, _ = check(conform, target)
+    assert ended.status == 2, ended.stdout + ended.stderr
+    assert "it mixes positions by a Fourier transform" in ended.stdout
+    assert f"At: {target.partition(':')[0]}:" in ended.stdout
+    assert "--layer" not in ended.stdout
+
+
 NAMED = {
     "bare_jax.py:NnxTanh": ("pre-gelu", "gelu-tanh"),
     "bare_jax.py:NnxEpsilon": ("pre-gelu", "norm-eps-1e-3"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
@@ -257,8 +258,9 @@ class LiveModule(ABC):
         """Count the weights that it computes with and does not register among its parameters, and say which."""
         return Loose()
 
-    def beyond(self, feeds: Feeds) -> Mapping[Feature, str]:
-        """What it is seen to do that the specification has not, the most telling first, and its line of source."""
+    def beyond(self, x: Array, layout: Layout) -> Mapping[Feature, str]:
+        """What it is seen to do with x, in this layout, that the specification has not, the most telling first, and its
+        line of source."""
         return {}
 
     def held(self) -> HeldState | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.exporting import Exported, export_and_infer
@@ -21,8 +22,9 @@ The other is a multiple of what a module may fill a sequence up to (8, 16, 64), 
 
 _LEAST_TELLING: set[Feature] = {"side_by_side"}
 """What is found in a graph where heads are read of which one part is no layer's."""
-_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded", *_LEAST_TELLING}
-"""What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is."""
+_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded", "activation", *_LEAST_TELLING}
+"""What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is, and a
+gate before a convolution."""
 _TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "batch", "relative"}
 """Parts that no layer has, whatever else is there."""
 
@@ -68,7 +70,7 @@ def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) 
     return exported
 
 
-def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
+def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
     if exported.unplaced and not exported.problem:
         several = ", ".join(exported.unplaced)
@@ -85,8 +87,8 @@ def with_a_name(module: LiveModule, x: Array, exported: Exported) -> Exported:
         return replace(exported, problem=problem)
     if exported.layer is not None or {*exported.features} - _LESS_TELLING:
         return exported
-    one = x[:1]  # a loop over items takes more products of two
-    seen = module.beyond({"x": one if module.takes(one) else x})
+    one = x[:, :1] if layout == "SBD" else x[:1]  # a loop over items takes more products of two
+    seen = module.beyond(one if module.takes(one) else x, layout)
     telling = {*exported.features} - _LEAST_TELLING
     if not (named := [each for each in seen if not telling or each in _TELLING]):
         return exported

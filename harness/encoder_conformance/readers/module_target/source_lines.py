@@ -20,6 +20,8 @@ from encoder_conformance.spec.axes import Array
 _TRACE, _CLASSES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy"
 _OURS = str(PACKAGE)
 _LAYERS = f"{os.sep}nn{os.sep}"
+_CALLS = f"{os.sep}module.py"
+"""PyTorch's own file that calls every module."""
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (.+))?')
 _READ_FOR = re.compile(r" at '[^']+', read for '([^']+)'")
@@ -118,9 +120,10 @@ class SourceLines:
         lines = [line.strip() for line in trace.splitlines() if line.strip()]
         frames = [(found, at) for at, line in enumerate(lines) if (found := _FRAME.match(line))]
         theirs = tuple(f"{folder}{os.sep}" for folder in (self._library or _OURS, _OURS))
-        own = [each for each in frames if not each[0][1].startswith(theirs)]
+        own = [each for each in frames if not each[0][1].startswith((*theirs, "<"))]  # "<…>" is code of no file
         own = _of_the_layer(own, node, placing=placing)
-        return lines, own or [each for each in frames if _LAYERS in each[0][1]]  # a framework's own module
+        layers = [each for each in frames if _LAYERS in each[0][1] and not each[0][1].endswith(_CALLS)]
+        return lines, own or layers  # a framework's own module
 
 
 def _shared(frames: list[_At], others: list[_At]) -> list[_At]:

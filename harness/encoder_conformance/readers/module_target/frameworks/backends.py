@@ -9,6 +9,7 @@ import onnx
 
 from encoder_conformance.protocol.steps import TracedStep
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
@@ -19,13 +20,15 @@ Steps = tuple[list[TracedStep], dict[str, Array]]
 
 class Backend(Protocol):
     """`called`: a function as what is called with many values of one shape is best called. `wide_enough`: where
-    numbers of this format can be computed with. `steps`: of a call of a module's `function`."""
+    numbers of this format can be computed with. `steps`: of a call of a module's `function`. `beyond`: what a function
+    does that the specification has not, and its line, where the export of it does not show that."""
 
     def gradients(self, function: Callable[..., Any], given: Sequence[Any], cotangent: Array) -> list[Array]: ...
     def export(self, function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.ModelProto: ...
     def lines(
         self, function: Callable[..., Any], model: onnx.ModelProto, x_shape: tuple[int, ...]
     ) -> SoughtLines | None: ...
+    def beyond(self, function: Callable[..., Any], x: Array) -> Mapping[Feature, str]: ...
     def called(self, function: Function) -> Function: ...
     def wide_enough(self, format: str) -> AbstractContextManager[Any]: ...
     def steps(
@@ -35,6 +38,9 @@ class Backend(Protocol):
 
 class _CalledAsItComes:
     """What a backend that runs one operation after another does."""
+
+    def beyond(self, function: Callable[..., Any], x: Array) -> Mapping[Feature, str]:
+        return {}
 
     def called(self, function: Function) -> Function:
         return function
@@ -90,6 +96,14 @@ class Jax:
         from encoder_conformance.readers.module_target.frameworks.jax_lines import LinesByValue
 
         return LinesByValue(function, model, x_shape)
+
+    def beyond(self, function: Callable[..., Any], x: Array) -> Mapping[Feature, str]:
+        """Of some operators there is no export."""
+        import jax
+
+        from encoder_conformance.readers.module_target.frameworks.jax_steps import beyond
+
+        return beyond(jax.make_jaxpr(function)(x))
 
     def called(self, function: Function) -> Function:
         from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from jax.tree_util import keystr, tree_flatten_with_path
 
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import in_training
@@ -21,6 +22,7 @@ from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
 from encoder_conformance.readers.module_target.frameworks.jax_export import exported
 from encoder_conformance.readers.module_target.frameworks.jax_lines import LIBRARIES, LinesByValue, frames_of
+from encoder_conformance.readers.module_target.frameworks.jax_steps import beyond
 from encoder_conformance.readers.module_target.frameworks.jax_widened import narrow_steps, widened
 from encoder_conformance.readers.module_target.live import (
     Feeds,
@@ -34,6 +36,7 @@ from encoder_conformance.readers.module_target.live import (
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
 from encoder_conformance.readers.module_target.parts import calls, walk
 from encoder_conformance.readers.module_target.remembering import State, kept_by_function
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 ITEM = "SD"
@@ -252,6 +255,9 @@ class JaxModule(HeldModule):
         program = jax.make_jaxpr(self.program.output)(self.tree(), arrays(feeds)).jaxpr
         steps = reversed([*narrow_steps(program)])  # the first has the last word
         return {name: line_in(frames_of(step), LIBRARIES) or "" for name, step in steps}
+
+    def beyond(self, x: Array, layout: Layout) -> Mapping[Feature, str]:
+        return beyond(jax.make_jaxpr(self.program.output)(self.tree(), arrays({"x": x})))
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         tree = self.tree()

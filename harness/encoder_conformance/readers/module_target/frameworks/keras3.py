@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import onnx
 
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.readers.module_target.arranging import Arrangement
@@ -34,6 +35,7 @@ from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.whole import WholeModule
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS
 
@@ -213,6 +215,10 @@ class KerasModule(HeldModule):
 
     def export(self, x_shape: tuple[int, ...]) -> onnx.ModelProto:
         return self._backend.export(lambda x: self._output(self._tensors(), {"x": x}), x_shape)
+
+    def beyond(self, x: Array, layout: Layout) -> Mapping[Feature, str]:
+        values = self._tensors()
+        return self._backend.beyond(lambda x: self._output(values, {"x": x}), x)
 
     def sought_lines(self, model: onnx.ModelProto, x_shape: tuple[int, ...]) -> SoughtLines | None:
         values = self._tensors()

@@ -16,6 +16,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from encoder_conformance.impls.bases.torch_module.gradients import gradients
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
@@ -294,9 +295,9 @@ class TorchModule(LiveModule):
         }
         return Loose(weights=paths[True], tensors=paths[False])
 
-    def beyond(self, feeds: Feeds) -> Mapping[Feature, str]:
+    def beyond(self, x: Array, layout: Layout) -> Mapping[Feature, str]:
         with bare(self.given):  # what is called under a mode of the dispatcher is never compiled again
-            return beyond(self.module, lambda x: called(self.module, self.signature, x, {}), to_tensor(feeds["x"]))
+            return beyond(self.module, lambda x: called(self.module, self.signature, x, {}), to_tensor(x), layout)
 
     def drawn_at(self, feeds: Feeds) -> str:
         with bare(self.given):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.torch_dispatch import SeesOperators
 from encoder_conformance.readers.module_target.frameworks.torch_sums import sums_in
@@ -27,7 +28,7 @@ _SOFTMAX = {"_softmax", "_safe_softmax", "exp"}
 _CHOOSING = {"topk", "sort", "argsort"}
 _ORDER: tuple[Feature, ...] = (
     "fourier", "recurrence", "convolution", "experts", "positions", "batch", "over_positions", "relative", "bias_of_x",
-    "no_softmax", "products", "blocks", "one_gain", "sums",
+    "no_softmax", "products", "own_keys", "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
 _SUMS = 2
@@ -38,7 +39,7 @@ _ATTENTION = 2
 class _Operators(SeesOperators):
     """Notes what the operators show that take x, or what depends on it."""
 
-    def __init__(self, module: nn.Module, x: Tensor) -> None:
+    def __init__(self, module: nn.Module, x: Tensor, layout: Layout) -> None:
         super().__init__()
         self.found = dict[Feature, str]()
         self.products = 0
@@ -48,7 +49,8 @@ class _Operators(SeesOperators):
         self._width = x.shape[-1]
         self._alike = Counter[tuple[object, ...]]()
         """The code and shapes of a product → how often it was taken."""
-        self._positions = x.shape[0], x.shape[1:-1].numel()
+        items, positions = x.shape[0], x.shape[1:-1].numel()
+        self._sizes = (positions, items) if layout == "SBD" else (items, positions)
         self._scores = dict[int, Tensor]()
         """Products of what depends on x, and what is made of them but for a product with the values."""
         self._dependent: dict[int, Tensor] = {id(x): x}
@@ -92,7 +94,7 @@ class _Operators(SeesOperators):
         if name in _OPERATORS:
             yield _OPERATORS[name]
         elif name in _CHOOSING:
-            yield "positions" if depending[0].shape[dim] == self._positions[1] else "experts"
+            yield "positions" if depending[0].shape[dim] == self._sizes[1] else "experts"
         elif name == "convolution" and any(size > 1 for size in given[1].shape[2:]):
             yield "convolution"
         elif name in _SOFTMAX:
@@ -100,7 +102,8 @@ class _Operators(SeesOperators):
         elif "attention" in name and len(depending) > 1:
             self._softmax = True
             for product in range(_ATTENTION):
-                yield from self._of_products(depending[1].shape[-2], (product, *(each.shape for each in depending[:3])))
+                shapes = product, *(each.shape for each in depending[:3])
+                yield from self._of_products(depending[0].shape[-2], depending[1].shape[-2], shapes)
             if any(self._is_of_scores(each) for each in depending[3:]):
                 yield "bias_of_x"
         elif name == "add" and any(id(each) in self._scores for each in depending):
@@ -113,16 +116,19 @@ class _Operators(SeesOperators):
             if id(one) in self._dependent and id(two) in self._dependent:
                 if id(one) in self._scores and self._is_of_scores(one) and not self._softmax:
                     yield "no_softmax"
-                yield from self._of_products(two.shape[-1], (one.shape, two.shape))
+                yield from self._of_products(one.shape[-2], two.shape[-1], (one.shape, two.shape))
             elif not {each.untyped_storage().data_ptr() for each in (one, two)} & self._weights:
                 yield "relative"
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
             yield "one_gain"
 
-    def _of_products(self, keys: int, shapes: tuple[object, ...]) -> Iterator[Feature]:
-        """One more product of what depends on x, of these shapes; the first is the scores, of so many keys."""
-        if not self.products and keys < self._positions[1] and keys not in self._positions:
-            yield "blocks"
+    def _of_products(self, queries: int, keys: int, shapes: tuple[object, ...]) -> Iterator[Feature]:
+        """One more product of what depends on x, of these shapes; the first is the scores, of so many queries, keys."""
+        if not self.products and keys not in self._sizes:
+            if keys < self._sizes[1]:
+                yield "blocks"
+            elif queries == self._sizes[1]:  # what is filled up to a multiple has more queries, too
+                yield "own_keys"
         self.products += 1
         code = code_in(extract_stack(), ("torch",))
         self._alike[code, *shapes] += 1
@@ -133,20 +139,20 @@ class _Operators(SeesOperators):
         """Whether the products are one attention's, head by head: the same code, of parts that make up x's features."""
         times = {*self._alike.values()}
         last = [shapes[-1] for _, *shapes in self._alike]
-        of_items = all(shape[:-2].numel() == self._positions[0] for shape in last)  # type: ignore[index]
+        of_items = all(shape[:-2].numel() == self._sizes[0] for shape in last)  # type: ignore[index]
         widths = {shape[-1] for shape in last}  # type: ignore[index]
         return len(last) == _ATTENTION and of_items and len(times) == 1 and self._width // max(times) in widths
 
     def _is_of_scores(self, value: Tensor) -> bool:
         """Whether it has one number for each query and key."""
-        S = self._positions[1]
+        S = self._sizes[1]
         return value.ndim > 2 and tuple(value.shape[-2:]) == (S, S)
 
 
-def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor) -> Mapping[Feature, str]:
+def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor, layout: Layout) -> Mapping[Feature, str]:
     """What a layer does with x that the specification has not, the most telling first, and the line where it is seen
     first, as `model.py:12: x = self.attend(x)`; "" where no one line has it."""
-    seen = _Operators(module, x)
+    seen = _Operators(module, x, layout)
     with suppress(Exception), torch.no_grad():
         with seen:
             run(x)

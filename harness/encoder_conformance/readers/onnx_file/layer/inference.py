@@ -7,6 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import onnx
 from pydantic import ValidationError
 
 from encoder_conformance import Tensors
@@ -30,7 +31,7 @@ from encoder_conformance.readers.onnx_file.layer.verification import TracedRun, 
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, Weights
 from encoder_conformance.readers.onnx_file.tracing.recognition import view_of
 from encoder_conformance.readers.onnx_file.tracing.symbolic_trace import SymbolicTrace
-from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, NO_LAYER, SENTENCES
+from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, NO_LAYER, OPERATORS, SENTENCES
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.dtypes import FORMATS, DtypeName, Format, dtype_named, narrower
 from encoder_conformance.spec.layer import Layer
@@ -82,7 +83,7 @@ def infer_layer(
     try:
         run = TracedRun.of(runner, semantics)
     except ExecutionError as error:
-        findings.error("layer", "values-not-seen", f"its inner values cannot be looked at: {error}")
+        _refuse_values(graph, error, findings)
         return None
     try:
         inferred, described, far = _traced(graph, run, findings)
@@ -163,6 +164,17 @@ def _far(
     if unseen and (seen := reach_in_file(graph, run.semantics, run.runner)):
         raise UnsupportedPattern(str(seen), "window")
     return far, choices
+
+
+def _refuse_values(graph: Graph, error: ExecutionError, findings: Findings) -> None:
+    """An error that says why a graph does not run: by the operators that an exporter left in it, where ONNX has none of
+    that name."""
+    left = {node.op_type: node for node in graph.nodes if not node.domain and not onnx.defs.has(node.op_type)}
+    if shown := next((node for op, node in left.items() if op in OPERATORS), None):
+        _refuse(UnsupportedPattern(f"{shown.op_type} {shown.name!r}", OPERATORS[shown.op_type]), findings)
+        return
+    why = f"ONNX has no operator {', '.join(left)}, which the exporter left as it was" if left else str(error)
+    findings.error("layer", "values-not-seen", f"its inner values cannot be looked at: {why}")
 
 
 def _refuse(reason: UnsupportedPattern, findings: Findings) -> None:

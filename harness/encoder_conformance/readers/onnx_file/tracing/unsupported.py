@@ -284,6 +284,7 @@ OPERATORS: dict[str, Feature] = {
     "TopK": "largest",
     **dict.fromkeys(("ScatterND", "ScatterElements", "Scatter"), "overwritten"),
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
+    **dict.fromkeys(("FFT", "FFT2D", "FFTND", "RFFT", "RFFT2D", "RFFTND"), "fourier"),  # as tf2onnx leaves them
     "Pad": "padded",
     "BatchNormalization": "batch",
     **dict.fromkeys(("InstanceNormalization", "GroupNormalization", "GroupNorm"), "over_positions"),
