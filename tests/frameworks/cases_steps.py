@@ -406,7 +406,7 @@ class KeysOfNoPosition(Plain):
         return self.attention(x, x, x, key_padding_mask=ignore, need_weights=False)[0]
 
 
-class KeysOfNoPositionTurned(Plain):
+class KeysOfNoPositionTurned(HandNorm):
     """As ESM-1's: x is [sequence, batch, d_model], and one more key is turned by its place as those of positions."""
 
     def __init__(self) -> None:
