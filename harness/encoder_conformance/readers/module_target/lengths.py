@@ -1,6 +1,6 @@
 """Which numbers of positions a module takes, where it does not take any."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn
@@ -19,10 +19,11 @@ _OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "position
 _LONGEST_SAID, _MOST_SAID = 1024, 12
 
 
-def lengths_said(module: LiveModule) -> tuple[int, ...]:
-    """Numbers of positions that its attributes may say: of a map of so many rows and columns, or as they are."""
+def lengths_said(parts: Iterable[object]) -> tuple[int, ...]:
+    """Numbers of positions that attributes of a module's parts may say: of a map of so many rows and columns, or as
+    they are."""
     found = dict[int, None]()
-    for name, value in (each for part in module.objects() for each in _held_by(part).items()):
+    for name, value in (each for part in parts for each in _held_by(part).items()):
         if not any(word in name.lower() for word in _OF_LENGTH):
             continue
         sides = value if isinstance(value, tuple | list) else (value, 1)

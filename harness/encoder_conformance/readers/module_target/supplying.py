@@ -146,7 +146,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     widths = widths_of(module)
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
-    lengths = dict.fromkeys((*lengths_said(module), *LENGTHS))
+    lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
     needed, refused = _optional_needed(module, widths), _Refused(module)
     for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
@@ -218,26 +218,28 @@ def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ..
         x = drawn((BATCH, SEQUENCE, d_model))
         for _ in range(_MOST_MISSED):
             ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
-            more = next((missed for way in ways if way is not None and (missed := _missed(way, x, needed))), ())
+            problems = ((way.signature, _problem_with(way, x) or "") for way in ways if way is not None)
+            more = next((missed for of, problem in problems if (missed := missed_in(problem, of, needed))), ())
             if not more:
                 break
             needed = (*needed, *more)
     return needed
 
 
-def _missed(module: LiveModule, x: Array, needed: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments that it fails without, beside those that it has: those that the line names in which it fails for a
-    None, as angles, else all masks. Of a module that hands on whatever it is given: those that a part of it needs."""
-    problem, known = _problem_with(module, x) or "", {*module.signature.fixed, *needed}
-    if module.signature.hands_on and (lacking := _LACKING.search(problem)):
+def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments that a call fails without, as its `problem` says, beside those that it has: those that the line
+    names in which it fails for a None, as angles, else all masks. Of a module that hands on whatever it is given: those
+    that a part of it needs."""
+    known = {*signature.fixed, *needed}
+    if signature.hands_on and (lacking := _LACKING.search(problem)):
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
     if not any(words in problem for words in OF_NONE):
         return ()
-    named = tuple(name for name in module.signature.arrays if is_about(name, problem) and name not in known)
-    if not named and module.signature.hands_on:  # it hands on what it is given: a part of it reads angles
+    named = tuple(name for name in signature.arrays if is_about(name, problem) and name not in known)
+    if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles
         read = re.findall(r"\w+", problem.rpartition(": ")[2])
         named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
-    return named or (() if needed else tuple(name for name in module.signature.masks if name not in known))
+    return named or (() if needed else tuple(name for name in signature.masks if name not in known))
 
 
 def likeliest_problem(module: LiveModule) -> BadTarget | None:

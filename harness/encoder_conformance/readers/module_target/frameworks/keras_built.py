@@ -15,10 +15,11 @@ from encoder_conformance.readers.module_target.bundles import ReadOf
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
-from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
+from encoder_conformance.readers.module_target.supplying import missed_in, ways_to_call, with_told
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 
 _LEAST = 8
@@ -26,6 +27,10 @@ _LEAST = 8
 _NAMED = ("d_model", "embed_dim", "hidden_size", "hidden_dim", "dim", "d", "width")
 _MOST_WAYS = 60
 """Ways to call a layer that are tried to have it build."""
+_ROUNDS, _MOST_CALLS = 2, 150
+"""Times that it is tried, each time with more arguments, and the calls at each."""
+_MOST_LENGTHS, _MOST_LONG = 12, 2
+"""Numbers of positions that are tried where 5 are refused, and widths at each."""
 
 
 def call_of(layer: Any) -> Signature:
@@ -40,24 +45,48 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
     bundled = _bundled(layer, signature) or signature.arrangement
     if layer.built and layer.weights:
         return bundled
-    problems: list[str] = []
     widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
     signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
-    for way, width in product(islice(ways_to_call(signature, widths), _MOST_WAYS), widths):
-        arranged, tried = replace(signature, arrangement=way), _another(layer)
-        x = keras.KerasTensor((BATCH, SEQUENCE, width), layer.compute_dtype or "float32")
-        try:
-            if tried is not layer and not getattr(tried.build, "_is_default", False):
-                tried.build(x.shape)  # its parts may be made there, which a call alone does
-            arranged.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
-        except Exception as error:  # whatever a layer does with a width that is not its own
-            problems.append(last_frames(own_error(error)))
-            continue
-        arranged.called(layer, keras.ops.zeros((BATCH, SEQUENCE, width)), {}, ARRAYS)
-        return bundled
+    problems, missed = list[str](), tuple[str, ...]()
+    for _ in range(_ROUNDS):
+        for way, shape in islice(_calls(layer, signature, widths, missed), _MOST_CALLS):
+            if not (problem := _problem_with(layer, replace(signature, arrangement=way), shape)):
+                return bundled
+            problems.append(problem)
+        missed = next(filter(None, (missed_in(problem, signature, missed) for problem in problems)), ())
+        if not missed:
+            break
     problem = problems[0] if problems else "it gives another width than it takes"
     problem = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {problem}"
-    raise BadTarget(problem, to_be_said(signature, "name a function that builds it"))
+    raise BadTarget(problem, to_be_said(signature, "name a function that builds it", *missed))
+
+
+def _calls(
+    layer: Any, signature: Signature, widths: list[int], missed: tuple[str, ...]
+) -> Iterator[tuple[Arrangement, tuple[int, int, int]]]:
+    """Ways to call it, each with a shape of x: of 5 positions in all ways, then of those that it may take in place of
+    any, in the first. `missed`: arguments that have a default, and are given nevertheless."""
+    ways = list(islice(ways_to_call(signature, widths, missed), _MOST_WAYS))
+    for way, width in product(ways, widths):
+        yield way, (BATCH, SEQUENCE, width)
+    lengths = dict.fromkeys((*lengths_said([layer, *layer._flatten_layers()]), *LENGTHS[:_MOST_LENGTHS]))
+    for length, width in product(lengths, widths[:_MOST_LONG]):
+        yield ways[0], (BATCH, length, width)
+
+
+def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int]) -> str:
+    """What is raised where it is called with zeros of this shape, and before it a copy of it, which a wrong width
+    leaves built; "" where nothing is, and its weights are made."""
+    tried, x = _another(layer), keras.KerasTensor(shape, layer.compute_dtype or "float32")
+    try:
+        if tried is not layer and not getattr(tried.build, "_is_default", False):
+            tried.build(x.shape)  # its parts may be made there, which a call alone does
+        signature.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
+        for each in dict.fromkeys((tried, layer)):
+            signature.called(each, keras.ops.zeros(shape), {}, ARRAYS)
+    except Exception as error:  # whatever a layer does with a width that is not its own
+        return last_frames(own_error(error))
+    return ""
 
 
 def own_error(error: Exception) -> Exception:
