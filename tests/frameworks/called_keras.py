@@ -87,3 +87,21 @@ class OfWideHeads(keras.layers.Layer):
     def call(self, inputs: Any) -> Any:
         x = self.norm1(inputs + self.attention(inputs, inputs))
         return self.norm2(x + self.network(x))
+
+
+class FailsWithoutItsMask(bare.Block):
+    """Its mask has a default, None, with which it fails; nothing is built before a call."""
+
+    def call(self, x: Any, attention_mask: Any = None, training: bool | None = None) -> Any:
+        batch, sequence = keras.ops.shape(x)[:2]
+        return super().call(x, keras.ops.reshape(attention_mask, (batch, sequence)), training)
+
+
+class OfASquare(bare.Block):
+    """Takes as many positions as a square has."""
+
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        batch, sequence, features = x.shape
+        side = int(sequence**0.5)
+        rows = keras.ops.reshape(x, (batch, side, side, features))
+        return super().call(keras.ops.reshape(rows, (batch, sequence, features)), None, training)

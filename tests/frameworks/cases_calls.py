@@ -24,6 +24,19 @@ class ChannelsFirstPost(PlainPost):
         return self.layer(x.permute(0, 2, 1), x_mask[:, 0] == 0).permute(0, 2, 1)
 
 
+class OneMaskOrAnother(Plain):
+    """A mask of attention, true = attend, is made of that of padding where none is given, which is ignored else."""
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None) -> Tensor:
+        if attention_mask is None and padding_mask is not None:
+            attention_mask = padding_mask[:, None, None, :]
+        self._shut = None if attention_mask is None else ~attention_mask.bool()
+        return self.layer(x, None)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if self._shut is None else torch.zeros(()).masked_fill(self._shut, -torch.inf)
+
+
 class _Conv(nn.Conv1d):
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.transpose(1, 2)).transpose(1, 2)

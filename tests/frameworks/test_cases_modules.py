@@ -152,6 +152,7 @@ DUE: dict[str, dict[str, Due]] = {
             "x is given as [batch, d_model, sequence]", "with x_mask (true = attend) and without"
         ),
         "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
+        "OneMaskOrAnother": right("padding_mask is ignored where attention_mask is given", "without padding_mask"),
         "SequenceFirst": right("pre-norm"),
         "sequence_first_of_pytorch": right("with src_mask (true = ignore) and src_key_padding_mask and without"),
         "SequenceFirstByEinsum": right("post-norm"),

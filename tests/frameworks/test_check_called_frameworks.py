@@ -29,8 +29,8 @@ _ON_JAX = {
 }
 _OF_OTHERS = {
     "LinenOfPositions": ("BSD", {"positions": "count"}, ()),
-    "EquinoxOfAKey": ("SD", {"key": "seed", "mask": "none"}, ()),
-    "EquinoxOfPositions": ("SD", {"positions": "count", "mask": "none"}, ()),
+    "EquinoxOfAKey": ("SD", {"key": "seed"}, ()),
+    "EquinoxOfPositions": ("SD", {"positions": "count"}, ()),
 }
 _OF_KERAS = {
     "OfPositions": ("BSD", {"positions": "count"}, ()),
@@ -39,6 +39,8 @@ _OF_KERAS = {
     "ByKeywordAlone": ("BSD", {}, ()),
     "SequenceLast": ("BDS", {}, ()),
     "MapOfRows": ("BHWD", {}, ()),
+    "FailsWithoutItsMask": ("BSD", {"attention_mask": "full"}, ()),
+    "OfASquare": ("BSD", {}, ()),
 }
 _RELEASE = {*_OF_OTHERS, "of_a_mask", "of_a_tuple", "of_a_key", "OfAMask", "ByKeywordAlone"}
 

@@ -105,7 +105,8 @@ class UnusableMask(Frozen):
     it `leaks`: what it hides keeps this share of its influence; or it is `idle`: it is taken and hides nothing; or
     `elsewhere`: it hides nothing and changes the output; or it is taken `alone`, and refused beside another. One that
     is refused at some batches (`sized`) is given at the others. One that in this form `replaces` the layer's window is
-    given in another form.
+    given in another form. One that is `overridden` hides what it flags, and nothing beside another mask that hides
+    nothing.
 
     Of one that is `elsewhere`, `does` says what: a position that it flags attends to others otherwise, or to none
     (`queries`); or the position `shift` further is hidden (`shifted`); or the one that it flags is, in a `part` of
@@ -113,7 +114,7 @@ class UnusableMask(Frozen):
     """
 
     argument: str
-    kind: Literal["refused", "sized", "leaks", "idle", "elsewhere", "alone", "replaces"]
+    kind: Literal["refused", "sized", "leaks", "idle", "elsewhere", "alone", "replaces", "overridden"]
     does: MaskEffect | None = None
     shift: int = 0
     form: str = ""

@@ -91,6 +91,11 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             message = f"{name} given as {mask.form} replaces the window: it is judged in a form that leaves the window"
             hint = f"a {name} of this form has to hide what lies beyond the window itself"
             return _finding("warning", "mask-replaces-window", message, hint, argument=name, form=mask.form)
+        case "overridden":
+            others = " and ".join(mask.argument for mask in described.masks)
+            message = f"{name} is ignored where {others} is given: it is judged without {name}"
+            hint = f"who gives both has what {name} flags attended to: {others} has to hide it, too"
+            return _finding("warning", "mask-ignored-beside-others", message, hint, argument=name)
     message = f"{name} is refused beside the other masks: it is judged without"
     return _finding("warning", "mask-refused-beside-others", message, argument=name)
 

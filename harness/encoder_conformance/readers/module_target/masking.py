@@ -70,6 +70,9 @@ def with_masks(
     for masks in product(*forms):
         together = replace(found, masks=masks)
         if _runs(runner, together):
+            idle = [mask for mask in masks if len(masks) > 1 and _is_overridden(runner, together, mask)]
+            unusable += [UnusableMask(argument=mask.name, kind="overridden") for mask in idle]
+            together = replace(found, masks=tuple(mask for mask in masks if mask not in idle))
             return together, (*unusable, *_sized(runner, together, num_heads))
     alone = (UnusableMask(argument=each[0].name, kind="alone") for each in forms[1:])
     return replace(found, masks=tuple(each[0] for each in forms)[:1]), (*unusable, *alone)
@@ -110,6 +113,16 @@ def _counts_whole(runner: LiveModule, found: InputSemantics, mask: MaskSemantics
         if np.array_equal(*(rows if letter == "Q" else (output, at_first))):
             return False
     return True
+
+
+def _is_overridden(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
+    """Whether a key that this mask flags is seen where another mask is given that hides nothing, as of a module that
+    makes its own of a padding mask where it is given no other."""
+    assert mask.polarity is not None
+    flagged = _flagged(mask.filled(mask.polarity.open), mask.polarity, mask.key_axis)
+    feeds = {"x": drawn(found.x_shape(found.B, found.S)), **found.open_masks()}
+    opened, hidden = (runner.run(each)["output"] for each in (feeds, {**feeds, mask.name: flagged}))
+    return not _differ(opened, hidden)
 
 
 def _sized(runner: LiveModule, found: InputSemantics, num_heads: int) -> Iterator[UnusableMask]:

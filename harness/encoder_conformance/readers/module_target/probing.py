@@ -20,7 +20,7 @@ from encoder_conformance.readers.onnx_file.interface.ports import Interface
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE, ProbeRun
 from encoder_conformance.spec.axes import Array
 
-OF_NONE = "NoneType", "is not None", "Got 'None'"
+OF_NONE = "NoneType", "is not None", "Got 'None'", "None values not supported"
 """In what a module raises that computes with an argument which was left at None, or asserts that it was not."""
 _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
