@@ -21,7 +21,7 @@ from encoder_conformance.spec.layer import Layer
 
 WORDS = {
     "heads-not-transposed": "heads are cut without a transpose",
-    "softmax-axis": "summed over the queries and not over the keys",
+    "softmax-axis": "the softmax of the scores is over the queries",
     "residual-missing": "residual1 is missing",
     "query-key-exchanged": "does the work of attention.query.weight, and its name is that of attention.key.weight",
     "mask-inverted": "true = attend here, and true = ignore wherever it is known",
