@@ -105,3 +105,14 @@ class OfASquare(bare.Block):
         side = int(sequence**0.5)
         rows = keras.ops.reshape(x, (batch, side, side, features))
         return super().call(keras.ops.reshape(rows, (batch, sequence, features)), None, training)
+
+
+class BuiltByTwoShapes(bare.Block):
+    """What makes its parts is given the shapes of x and of its mask."""
+
+    def build(self, x_shape: Any, attention_mask_shape: Any) -> None:
+        if len(attention_mask_shape) != len(x_shape) - 1:
+            raise ValueError(f"a mask {attention_mask_shape} for x {x_shape}")
+
+    def call(self, x: Any, attention_mask: Any, training: bool | None = None) -> Any:
+        return super().call(x, attention_mask, training)

@@ -41,6 +41,7 @@ _OF_KERAS = {
     "MapOfRows": ("BHWD", {}, ()),
     "FailsWithoutItsMask": ("BSD", {"attention_mask": "full"}, ()),
     "OfASquare": ("BSD", {}, ()),
+    "BuiltByTwoShapes": ("BSD", {}, ()),
 }
 _RELEASE = {*_OF_OTHERS, "of_a_mask", "of_a_tuple", "of_a_key", "OfAMask", "ByKeywordAlone"}
 

@@ -18,6 +18,7 @@ from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
+from encoder_conformance.readers.module_target.returned import RETURNS
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import missed_in, ways_to_call, with_told
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -56,7 +57,8 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
         missed = next(filter(None, (missed_in(problem, signature, missed) for problem in problems)), ())
         if not missed:
             break
-    problem = problems[0] if problems else "it gives another width than it takes"
+    raised = (each for each in problems if RETURNS not in each)  # at a width of its own
+    problem = next(raised, problems[0] if problems else "it gives another width than it takes")
     problem = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {problem}"
     raise BadTarget(problem, to_be_said(signature, "name a function that builds it", *missed))
 
@@ -79,7 +81,7 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
     leaves built; "" where nothing is, and its weights are made."""
     tried, x = _another(layer), keras.KerasTensor(shape, layer.compute_dtype or "float32")
     try:
-        if tried is not layer and not getattr(tried.build, "_is_default", False):
+        if tried is not layer and _is_built_by_x(tried):
             tried.build(x.shape)  # its parts may be made there, which a call alone does
         signature.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
         for each in dict.fromkeys((tried, layer)):
@@ -87,6 +89,14 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
     except Exception as error:  # whatever a layer does with a width that is not its own
         return last_frames(own_error(error))
     return ""
+
+
+def _is_built_by_x(layer: Any) -> bool:
+    """Whether it has a method of its own that makes parts of it, and takes the shape of x alone."""
+    if getattr(layer.build, "_is_default", False):
+        return False
+    taken = inspect.signature(layer.build).parameters.values()
+    return sum(each.default is each.empty and each.kind != each.VAR_KEYWORD for each in taken) == 1
 
 
 def own_error(error: Exception) -> Exception:
