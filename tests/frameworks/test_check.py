@@ -217,7 +217,7 @@ def test_quick_gelu_is_read_and_is_right(conform: Callable) -> None:
     ended, result = check(conform, "QuickGelu", "--dtype", "float32")
     assert ended.status == 0, ended.stdout + ended.stderr
     assert result["parts"][0]["layer"]["feed_forward"]["activation"] == "quick_gelu"
-    assert "feed_forward.activation is quick_gelu, as in clip" in ended.stdout
+    assert re.search(r"feed_forward\.activation is quick_gelu \(bare_modules\.py:\d+\), as in clip", ended.stdout)
 
 
 NAMED = {
@@ -268,7 +268,7 @@ def test_a_bug_in_each_layer_of_a_stack_is_named_where_the_stack_is_stated(confo
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("target", NAMED)
+@pytest.mark.parametrize("target", [name for name in NAMED if name != "PostTorch"])  # which is right by itself
 def test_the_same_bug_is_never_called_right_without_a_warning(conform: Callable, target: str) -> None:
     ended, result = check(conform, target)
     [part] = result["parts"]
@@ -352,10 +352,10 @@ def test_bad_input_is_said(conform: Callable, target: str) -> None:
 
 
 @pytest.mark.release
-def test_a_module_in_another_format_is_judged_as_a_copy_in_float32(conform: Callable) -> None:
+def test_a_module_in_another_format_is_judged_in_that_and_as_copies_in_wider_ones(conform: Callable) -> None:
     ended, _ = check(conform, "half")
     assert ended.status == 0, ended.stdout + ended.stderr
-    assert "its parameters are float16; a copy of it is judged" in ended.stdout
+    assert "in float64, float32 and float16" in ended.stdout
 
 
 @pytest.mark.release
