@@ -66,6 +66,12 @@ KINDS = {
         "a window or a mask of a fixed length",
         "every",
     ),
+    "right-up-to-positions-of-items": ClaimKind(
+        "Right in every case of up to {right} positions, and wrong in every one of {wrong} or more: look for a table, "
+        "a window or a mask of a fixed length; or for what is done with less than {items} items, of which the longer "
+        "cases alone are",
+        "every",
+    ),
     "right-up-to-items": ClaimKind(
         "Right in every case of up to {right} items, and wrong in every one of {wrong} or more: look for a buffer or a "
         "mask of a fixed batch",

@@ -38,7 +38,11 @@ def _claims(right: list[AskedSize], wrong: list[AskedSize]) -> Iterator[Claim]:
     longest, shortest = max(map(_positions, right)), min(map(_positions, wrong))
     most, fewest = max(map(_items, right)), min(map(_items, wrong))
     if longest < shortest and fewest <= most and _are_alike(right, wrong):
-        yield claim("right-up-to-positions", right=longest, wrong=shortest)
+        fewer = max(map(_items, wrong)), min(map(_items, right))
+        if fewer[0] < fewer[1]:  # long cases are of one item
+            yield claim("right-up-to-positions-of-items", right=longest, wrong=shortest, items=fewer[1])
+        else:
+            yield claim("right-up-to-positions", right=longest, wrong=shortest)
     if most < fewest and shortest <= longest and _are_alike(right, wrong):
         yield claim("right-up-to-items", right=most, wrong=fewest)
 

@@ -105,7 +105,8 @@ def test_it_is_not_said_of_a_layer_of_which_it_is_not(
 
 OF_ANSWERS = {
     "depends", "independent", "in-line-alone", "out-of-line-alone", "left-out", "gradients-out", "gradients-right",
-    "shape", "dtype", "filled", "right-up-to-positions", "right-up-to-items",
+    "shape", "dtype", "filled", "right-up-to-positions", "right-up-to-positions-of-items",
+    "right-up-to-items",
 }  # fmt: skip
 """Claims about answers that were asked for, about gradients, and about answers that cannot be compared, of
 `test_claims_of_answers`; and about sizes, of `test_sizes_apart`."""

@@ -19,11 +19,20 @@ FEW, MANY = asked("no-mask", failed=False, batch=2), asked("no-mask", failed=Tru
 
 
 def test_a_length_from_which_on_all_is_wrong_is_said() -> None:
-    [found] = sizes_apart([SHORT, asked("no-mask", failed=False, sequence=64), LONG])
+    alone = asked("no-mask", failed=False, sequence=64, batch=1)
+    [found] = sizes_apart([SHORT, alone, LONG])
     assert sentence(found) == (
         "Right in every case of up to 64 positions, and wrong in every one of 300 or more: look for a table, a window "
         "or a mask of a fixed length."
     )
+
+
+def test_what_is_done_with_one_item_is_said_where_the_longer_cases_alone_are_of_one() -> None:
+    [found] = sizes_apart([SHORT, LONG])
+    assert sentence(found).startswith(
+        "Right in every case of up to 10 positions, and wrong in every one of 300 or more"
+    )
+    assert "or for what is done with less than 2 items, of which the longer cases alone are" in sentence(found)
 
 
 def test_a_number_of_items_from_which_on_all_is_wrong_is_said() -> None:
