@@ -45,3 +45,18 @@ class Frequencies(keras.layers.Layer):
         mixed, _ = keras.ops.fft2((x, keras.ops.zeros_like(x)))
         x = self.norms[0](x + mixed)
         return self.norms[1](x + self.down(self.up(x)))
+
+
+class InWindows(keras.layers.Layer):
+    """Attention within windows of four positions, of which it takes whole ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = [keras.layers.LayerNormalization() for _ in range(2)]
+        self.attention = keras.layers.MultiHeadAttention(H, D // H)
+        self.up, self.down = keras.layers.Dense(HIDDEN, activation="relu"), keras.layers.Dense(D)
+
+    def call(self, x: Any) -> Any:
+        windows = keras.ops.reshape(x, (x.shape[0] * (x.shape[1] // 4), 4, D))
+        x = self.norms[0](x + keras.ops.reshape(self.attention(windows, windows), x.shape))
+        return self.norms[1](x + self.down(self.up(x)))

@@ -205,20 +205,22 @@ def test_keras_is_judged_on_its_other_backends(
 
 @pytest.mark.release
 @pytest.mark.parametrize(
-    ("target", "backend"),
+    ("target", "backend", "said"),
     [
-        ("gathered_jax.py:function_of_frequencies", "jax"),
-        ("gathered_keras.py:Frequencies", "tensorflow"),
-        ("gathered_keras.py:Frequencies", "jax"),
+        ("gathered_jax.py:function_of_frequencies", "jax", "it mixes positions by a Fourier transform"),
+        ("gathered_keras.py:Frequencies", "tensorflow", "it mixes positions by a Fourier transform"),
+        ("gathered_keras.py:Frequencies", "jax", "it mixes positions by a Fourier transform"),
+        ("gathered_keras.py:InWindows", "jax", "its scores are of fewer keys than there are positions"),
     ],
 )
-def test_what_no_exporter_writes_is_named_with_its_line(
-    conform: Callable, monkeypatch: pytest.MonkeyPatch, target: str, backend: str
+def test_what_no_layer_has_is_named_with_its_line(
+    conform: Callable, monkeypatch: pytest.MonkeyPatch, target: str, backend: str, said: str
 ) -> None:
+    """Of a Fourier transform of two axes there is no export."""
     monkeypatch.setenv("KERAS_BACKEND", backend)
     ended, _ = check(conform, target)
     assert ended.status == 2, ended.stdout + ended.stderr
-    assert "it mixes positions by a Fourier transform" in ended.stdout
+    assert said in ended.stdout
     assert f"At: {target.partition(':')[0]}:" in ended.stdout
     assert "--layer" not in ended.stdout
 

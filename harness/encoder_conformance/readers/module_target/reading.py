@@ -20,7 +20,7 @@ _MANY, _FILLED = 92, 128
 The other is a multiple of what a module may fill a sequence up to (8, 16, 64), so that nothing is filled."""
 
 
-_LEAST_TELLING: set[Feature] = {"side_by_side"}
+_LEAST_TELLING: set[Feature] = {"side_by_side", "blocks"}
 """What is found in a graph where heads are read of which one part is no layer's."""
 _LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded", "activation", *_LEAST_TELLING}
 """What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is, and a

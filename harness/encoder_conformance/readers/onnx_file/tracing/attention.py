@@ -61,7 +61,8 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     head, heads_a, heads_b = _heads(features_a, features_b)
     H = len(heads_a)
     if len(a) != B * H or a.shape[1] != S or b.shape[1] != S:
-        raise UnsupportedPattern("scores of some of the positions alone")
+        fewer = min(a.shape[1], b.shape[1]) < S
+        raise UnsupportedPattern("scores of some of the positions alone", "blocks" if fewer else None)
     label = (((item_a * H + head)[:, None, None] * S + place_a[:, :, None]) * S) + place_b[:, None, :]
     scores = Scores((B, H, S, S), name, one, two, heads_a, heads_b)
     return View(scores, spread_out(label), one.factor * two.factor)
