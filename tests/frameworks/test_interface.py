@@ -542,7 +542,8 @@ def test_what_is_needed_and_not_given_is_named() -> None:
         called(Needing())
     with pytest.raises(BadTarget) as raised:
         called(Unguarded())
-    assert "positions had no value" in raised.value.hint
+    assert "it takes no x without positions, whose default None it cannot do with" in raised.value.problem
+    assert "--with positions=VALUE" in raised.value.hint
 
 
 def test_a_module_that_nothing_compiles_is_called_without_the_compiler() -> None:

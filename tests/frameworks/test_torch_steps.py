@@ -134,15 +134,15 @@ def gated(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 )
 def test_what_no_layer_of_the_specification_has_is_seen(mixed: Any, found: tuple[str, ...]) -> None:
     layer = Layer(mixed).eval()
-    assert tuple(beyond(layer, layer, torch.randn(3, S, D))) == found
+    assert tuple(beyond(layer, layer, torch.randn(3, S, D), "BSD")) == found
     assert all(SENTENCES[each][0] for each in found)  # type: ignore[index]
 
 
 def test_two_layers_have_no_more_products_and_sums_than_layers_have() -> None:
     two = nn.Sequential(Layer(plain), Layer(plain)).eval()
-    assert beyond(two, two, torch.randn(3, S, D)) == {}
+    assert beyond(two, two, torch.randn(3, S, D), "BSD") == {}
     two[1].mixed = once_more
-    assert list(beyond(two, two, torch.randn(3, S, D))) == ["sums"]
+    assert list(beyond(two, two, torch.randn(3, S, D), "BSD")) == ["sums"]
 
 
 def test_each_is_said_with_its_own_line() -> None:
@@ -150,7 +150,7 @@ def test_each_is_said_with_its_own_line() -> None:
         return fourier(layer, relative(layer, q, k, v), k, v)
 
     layer = Layer(two).eval()
-    seen = beyond(layer, layer, torch.randn(3, S, D))
+    seen = beyond(layer, layer, torch.randn(3, S, D), "BSD")
     assert seen["fourier"].endswith(": return torch.fft.fft2(v).real")
     assert seen["relative"].endswith(': more = torch.einsum("bhqd,qkd->bhqk", q, layer.far(apart))')
     assert all(line.startswith("test_torch_steps.py:") for line in seen.values())
