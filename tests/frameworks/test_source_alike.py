@@ -73,6 +73,14 @@ class Prefix(Model):
         return self.layer(x, self.hidden(F.pad(attention_mask, (4, 0), value=1)))
 
 
+class Vocabulary(Model):
+    """More ids than are asked at ordinary sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(3000, 16)
+
+
 class Frames(Model):
     def forward(self, x, attention_mask):
         return self.layer(x, self.hidden(attention_mask))
@@ -86,6 +94,7 @@ class Narrow(Frames):
 
 
 model, norms, causal, pooled, prefix, frames, narrow = Model, Norms, Causal, Pooled, Prefix, Frames, Narrow
+vocabulary = Vocabulary
 
 
 def export(module, name, **fed):
@@ -96,12 +105,15 @@ def export(module, name, **fed):
 
 if __name__ == "__main__":
     ids = torch.ones(2, 5, dtype=torch.int64)
-    for made in (Norms, Causal, Pooled, Prefix):
+    for made in (Norms, Causal, Pooled, Prefix, Vocabulary):
         export(made(), made.__name__.lower(), input_ids=ids, attention_mask=ids)
     export(Narrow(), "narrow", x=torch.randn(2, 5, 16), attention_mask=ids)
     last = Model()
     last.places.weight.data[-1] *= 1.1
     export(last, "last_place", input_ids=ids, attention_mask=ids)
+    rare = Vocabulary()
+    rare.words.weight.data[2000] *= 1.1
+    export(rare, "rare_id", input_ids=ids, attention_mask=ids)
 '''
 
 
@@ -122,6 +134,7 @@ def errors(result: dict[str, Any]) -> set[str]:
         ("pooled", None),
         of_a_release("prefix", "size-baked-in"),
         ("narrow", "not-what-was-read"),
+        of_a_release("vocabulary", None),
     ],
 )
 def test_a_file_does_what_its_source_does(against: Callable, name: str, warned: str | None) -> None:
@@ -137,10 +150,11 @@ def test_a_file_does_what_its_source_does(against: Callable, name: str, warned: 
     [
         ("narrow", "frames"),
         ("last_place", "model"),
+        ("rare_id", "vocabulary"),
         *(of_a_release(each, "model") for each in ("norms", "causal")),
     ],
 )
 def test_and_what_it_does_not_is_a_fault(against: Callable, file: str, source: str) -> None:
-    """The last row of a table of positions is asked, too: 300 positions were."""
+    """The last row of a table of positions is asked, too: 300 positions were; and each of 3000 ids."""
     status, result, _ = against(f"{file}.onnx", source)
     assert (status, "output-differs" in errors(result)) == (1, True), result["findings"]

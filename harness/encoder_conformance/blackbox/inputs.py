@@ -30,6 +30,8 @@ _POSITIONS, _LENGTHS = ("position",), ("length", "len")
 _BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
 _LONGEST, _SKIPPED = 1024, 2
 """The most positions that are asked for the last row of a table; and rows that models leave before the first."""
+_MOST_ROWS, _OF_ROWS = 4096, (64, 16, 4)
+"""The most ids that are all asked, and the lengths of the items that they are asked in."""
 _LONGER = 7
 """What stands beside x, than x."""
 _FAR, _FAR_IN_HALF = 512.0, 16.0
@@ -131,6 +133,16 @@ class WholeInputs:
         named = {f"{batch} x {sequence}, {', '.join(names)} {longer}": names for names in chosen}
         shapes = (AskedShape(name, batch, sequence, others=dict.fromkeys(named[name], longer)) for name in named)
         return [self._drawn(each, longer) for each in shapes]
+
+    def row_cases(self, cases: Iterable[WholeCase]) -> list[WholeCase]:
+        """All ids at once, where these cases leave some and there are not too many: items of a length, the longest
+        first, for the first that the source takes."""
+        rows = max((rows for _, _, rows in self.rows_asked(cases)), default=0)
+        if self.baked or not 0 < rows <= _MOST_ROWS:
+            return []
+        sizes = [(ceil(rows / length), length) for length in _OF_ROWS]
+        shapes = [AskedShape(f"{B} x {S}, every id", B, S) for B, S in sizes if self._fitting(B, S) == (B, S)]
+        return [self._drawn(each, each.sequence) for each in shapes]
 
     @cached_property
     def lengths_are_free(self) -> bool:

@@ -68,7 +68,7 @@ def compare_whole(
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
         return WholeComparison(name, not_compared=(problem,))
-    cases = as_causal(called, inputs, [*cases, *_taken(found, inputs, few=few), *own], found.widest)
+    cases = as_causal(called, inputs, [*cases, *_taken(found, inputs, cases, few=few), *own], found.widest)
     progress.step("is it the same twice")
     expected = found.expected(cases, progress)
     if found.changed:
@@ -104,9 +104,11 @@ def _unsettled(
     return measure.unfit(cases[0]) if source.order else None
 
 
-def _taken(measure: Measure, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
-    """A long case and one of uneven lengths, the first of each that the source takes."""
-    return [*measure.first_taken(inputs.long_cases(few=few)), *measure.first_taken(inputs.uneven_cases())]
+def _taken(measure: Measure, inputs: WholeInputs, cases: Sequence[WholeCase], *, few: bool) -> list[WholeCase]:
+    """A long case, one of uneven lengths, and one of the ids that are not asked yet: of each the first that the source
+    takes."""
+    more = [*measure.first_taken(inputs.long_cases(few=few)), *measure.first_taken(inputs.uneven_cases())]
+    return [*more, *([] if few else measure.first_taken(inputs.row_cases([*cases, *more])))]
 
 
 def _cases(file: ExaminedFile, inputs: WholeInputs, *, few: bool) -> list[WholeCase]:
