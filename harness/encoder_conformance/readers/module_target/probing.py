@@ -13,7 +13,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.missing import missed_by
-from encoder_conformance.readers.module_target.returned import RETURNS
+from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.ports import Interface
@@ -45,7 +45,7 @@ def usual_x(runner: LiveModule) -> Array | None:
 def first_x(runner: LiveModule) -> Array:
     """An x that it takes, [3, 5, D] in either layout, or [3, S, D] where it takes no 5 positions. Raises BadTarget if
     that fits with no D."""
-    problems, tried = [], []
+    problems, tried, returned = [], [], ""
     lengths = dict.fromkeys([SEQUENCE, *([runner.length] if runner.length else []), *_OTHER_LENGTHS])
     for S, d_model in product(lengths, widths_of(runner)):
         x = drawn((BATCH, S, d_model))
@@ -53,6 +53,7 @@ def first_x(runner: LiveModule) -> Array:
             runner.run({"x": x})
         except ExecutionError as error:
             problems.append(str(error))
+            returned = returned or (problems[-1] if isinstance(error, OtherShape) else "")
             tried.append((runner.signature.arrangement, x))
         else:
             return x
@@ -60,10 +61,10 @@ def first_x(runner: LiveModule) -> Array:
         raise BadTarget(
             f"{runner.type_name} has no parameters", "an encoder layer has norms and weights", "no-parameters"
         )
-    returned = next((problem for problem in problems if problem.startswith(RETURNS)), "")
     found = None if returned else furthest(runner, tried)
     missed = missed_by(runner, found.arrangement, found.x, left_out(runner.signature)) if found else []
-    raise _taking_none(runner, returned or (found.problem if found else problems[0]), missed)
+    said = returned or (found.problem if found else problems[0])
+    raise _taking_none(runner, said, missed, answers=bool(returned))
 
 
 def left_out(signature: Signature) -> list[str]:
@@ -72,9 +73,10 @@ def left_out(signature: Signature) -> list[str]:
     return [name for name in dict.fromkeys((*names, *signature.names)) if name not in given]
 
 
-def _taking_none(runner: LiveModule, said: str, missed: list[str]) -> BadTarget:
+def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: bool) -> BadTarget:
     """What is to be said of a module that takes no x. `said`: what it raised where it came furthest. `missed`: those
-    arguments of it that may be left out, and for which it then raised that."""
+    arguments of it that may be left out, and for which it then raised that. `answers`: it raised nothing, and gave
+    another shape."""
     signature = runner.signature
     if missing := not_given(signature):
         problem = f"it needs {', '.join(missing)} beside {signature.x}, and None is refused: {said}"
@@ -97,7 +99,7 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str]) -> BadTarget:
         problem = f"it computes with {said.partition(': ')[2]}"
         return BadTarget(problem, "have it call scaled_dot_product_attention where x is on the CPU", "takes-no-x")
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
-    if said.startswith(RETURNS):
+    if answers:
         return BadTarget(f"it takes x and gives nothing of its shape: {said}", hint, "takes-no-x")
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"

@@ -8,15 +8,17 @@ from typing import Any
 
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 
-RETURNS = "it returns"
-"""The beginning of what is said of an answer that has not the shape of x."""
 _LISTED: ContextVar[list[int] | None] = ContextVar("listed", default=None)
+
+
+class OtherShape(ExecutionError):
+    """A module answered, and nothing in its answer has the shape of x."""
 
 
 def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
     """The first tensor of the shape of x; of a list of nothing but such, as of all layers of a stack, the last.
 
-    Raises ExecutionError.
+    Raises OtherShape.
     """
 
     def is_alike(value: Any) -> bool:
@@ -27,7 +29,7 @@ def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
         if is_alike(value):
             return value
     shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
-    raise ExecutionError(f"{RETURNS} {shapes}, and x is {list(x.shape)}")
+    raise OtherShape(f"it returns {shapes}, and x is {list(x.shape)}")
 
 
 def _of_the_last(answer: Any, is_alike: Callable[[Any], bool]) -> Any:

@@ -31,7 +31,7 @@ from encoder_conformance.readers.module_target.probing import (
     usual_x,
     widths_of,
 )
-from encoder_conformance.readers.module_target.returned import RETURNS
+from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import Supply, Told
 from encoder_conformance.readers.module_target.supply_options import SPOKEN, cut_sizes, options_of, speaks
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -207,7 +207,18 @@ def _answers_ids(module: LiveModule, arrangement: Arrangement) -> bool:
     forms = dict.fromkeys((arrangement.form, *(["SD"] if module.may_take_items else [])))
     others = (module.arranged(replace(arrangement, form=form)) for form in forms)
     ids = np.ones((BATCH, SEQUENCE), np.int64)
-    return any((_problem_with(other, ids) or RETURNS).startswith(RETURNS) for other in others if other is not None)
+    return any(_gives(other, ids) for other in others if other is not None)
+
+
+def _gives(module: LiveModule, x: Array) -> bool:
+    """Whether it gives anything for x, of whatever shape."""
+    try:
+        module.run({"x": x})
+    except OtherShape:
+        return True
+    except ExecutionError:
+        return False
+    return True
 
 
 def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:

@@ -18,9 +18,10 @@ from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
-from encoder_conformance.readers.module_target.returned import RETURNS
+from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import missed_in, ways_to_call, with_told
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 
 _LEAST = 8
@@ -48,19 +49,19 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
         return bundled
     widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
     signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
-    problems, missed = list[str](), tuple[str, ...]()
+    problems, missed = list[ExecutionError](), tuple[str, ...]()
     for _ in range(_ROUNDS):
         for way, shape in islice(_calls(layer, signature, widths, missed), _MOST_CALLS):
-            if not (problem := _problem_with(layer, replace(signature, arrangement=way), shape)):
+            if (problem := _problem_with(layer, replace(signature, arrangement=way), shape)) is None:
                 return bundled
             problems.append(problem)
-        missed = next(filter(None, (missed_in(problem, signature, missed) for problem in problems)), ())
+        missed = next(filter(None, (missed_in(str(problem), signature, missed) for problem in problems)), ())
         if not missed:
             break
-    raised = (each for each in problems if RETURNS not in each)  # at a width of its own
-    problem = next(raised, problems[0] if problems else "it gives another width than it takes")
-    problem = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {problem}"
-    raise BadTarget(problem, to_be_said(signature, "name a function that builds it", *missed))
+    raised = (each for each in problems if not isinstance(each, OtherShape))  # at a width of its own
+    first = next(raised, problems[0] if problems else "it gives another width than it takes")
+    refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {first}"
+    raise BadTarget(refused, to_be_said(signature, "name a function that builds it", *missed))
 
 
 def _calls(
@@ -76,9 +77,9 @@ def _calls(
         yield ways[0], (BATCH, length, width)
 
 
-def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int]) -> str:
+def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int]) -> ExecutionError | None:
     """What is raised where it is called with zeros of this shape, and before it a copy of it, which a wrong width
-    leaves built; "" where nothing is, and its weights are made."""
+    leaves built; None where nothing is, and its weights are made."""
     tried, x = _another(layer), keras.KerasTensor(shape, layer.compute_dtype or "float32")
     try:
         if tried is not layer and _is_built_by_x(tried):
@@ -86,9 +87,11 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
         signature.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
         for each in dict.fromkeys((tried, layer)):
             signature.called(each, keras.ops.zeros(shape), {}, ARRAYS)
+    except OtherShape as error:
+        return OtherShape(*error.args)  # without its frames, which hold a copy of the layer
     except Exception as error:  # whatever a layer does with a width that is not its own
-        return last_frames(own_error(error))
-    return ""
+        return ExecutionError(last_frames(own_error(error)))
+    return None
 
 
 def _is_built_by_x(layer: Any) -> bool:
