@@ -6,9 +6,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
 
-from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program
+from encoder_conformance.readers.module_target.frameworks.jax_programs import answers_of, called_program, followed
 
 
 def without_complex_constants(program: Any, constants: Sequence[Any], given: jax.ShapeDtypeStruct) -> Any:
@@ -18,14 +17,7 @@ def without_complex_constants(program: Any, constants: Sequence[Any], given: jax
 
 def _evaluated(program: Any, constants: Sequence[Any], given: Sequence[Any]) -> list[Any]:
     """The results of a program for what it is given, step by step."""
-    held = dict(zip((*program.constvars, *program.invars), (*constants, *given), strict=True))
-
-    def value(of: Any) -> Any:
-        return of.val if isinstance(of, Literal) else held[of]
-
-    for step in program.eqns:
-        held.update(zip(step.outvars, _answers(step, [value(each) for each in step.invars]), strict=True))
-    return [value(each) for each in program.outvars]
+    return followed(program, [*constants, *given], lambda number: number, _answers)
 
 
 def _answers(step: Any, given: list[Any]) -> list[Any]:

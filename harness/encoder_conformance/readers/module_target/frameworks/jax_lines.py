@@ -4,7 +4,7 @@ The program that JAX traces knows the line of each of its steps. A value of the 
 same numbers for the same x, however they are laid out; where several lines give them, it is of none.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from traceback import FrameSummary, extract_tb
@@ -14,12 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
-from jax.extend.core import Literal
 
 from encoder_conformance import Tensors
 from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.jax_compiled import Compiled
-from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program
+from encoder_conformance.readers.module_target.frameworks.jax_programs import answers_of, called_program, followed
 from encoder_conformance.readers.onnx_file.graph.execution import ModelRunner
 from encoder_conformance.spec.axes import Array, P
 
@@ -107,7 +106,8 @@ class LinesByValue:
         traced, known = jax.make_jaxpr(self._function)(self._x), list[tuple[str, bool]]()
 
         def values(x: jax.Array) -> list[jax.Array]:
-            found = list(_evaluated(traced.jaxpr, traced.consts, [x], ()))
+            found = list[tuple[jax.Array, str, bool]]()
+            _evaluated(traced.jaxpr, [*traced.consts, x], (), lambda *each: found.append(each))
             known[:] = [(line, moves) for _, line, moves in found]
             return [value for value, _, _ in found]
 
@@ -117,27 +117,23 @@ class LinesByValue:
 
 
 def _evaluated(
-    program: Any, constants: Sequence[Any], given: Sequence[Any], around: Sequence[FrameSummary]
-) -> Generator[tuple[jax.Array, str, bool], None, list[Any]]:
-    """The value of each step, its line, and whether it moves numbers; of a function that it calls, those of its steps.
-    Returns the results. `around`: the frames of that call."""
-    held = dict(zip((*program.constvars, *program.invars), (*constants, *given), strict=True))
+    program: Any, given: Sequence[Any], around: Sequence[FrameSummary], note: Callable[[jax.Array, str, bool], None]
+) -> list[Any]:
+    """The results of a program for its constants and what it is given. `note` takes the value of each step, its line,
+    and whether it moves numbers; of a function that it calls, those of its steps. `around`: the frames of that call."""
 
-    def value(of: Any) -> Any:
-        return of.val if isinstance(of, Literal) else held[of]
-
-    for step in program.eqns:
-        frames, taken = frames_of(step, around), [value(each) for each in step.invars]
+    def answers(step: Any, taken: list[Any]) -> Sequence[Any]:
+        frames = frames_of(step, around)
         if (called := called_program(step)) is not None:
-            answers = yield from _evaluated(*called, taken, frames)
-        else:
-            answers = answers_of(step, taken)
-            line = code_in(frames, LIBRARIES)
-            for each in answers:
-                if jnp.issubdtype(each.dtype, jnp.floating) and each.size >= _FEWEST:
-                    yield each, line, step.primitive.name in _MOVES
-        held.update(zip(step.outvars, answers, strict=True))
-    return [value(each) for each in program.outvars]
+            inner, constants = called
+            return _evaluated(inner, [*constants, *taken], frames, note)
+        found, line = answers_of(step, taken), code_in(frames, LIBRARIES)
+        for each in found:
+            if jnp.issubdtype(each.dtype, jnp.floating) and each.size >= _FEWEST:
+                note(each, line, step.primitive.name in _MOVES)
+        return found
+
+    return followed(program, given, lambda number: number, answers)
 
 
 def frames_of(step: Any, around: Sequence[FrameSummary] = ()) -> list[FrameSummary]:

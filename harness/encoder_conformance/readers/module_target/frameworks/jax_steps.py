@@ -1,11 +1,13 @@
 """What a JAX layer does that no layer of the specification does, seen by the primitives of its program."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import reduce
 from traceback import FrameSummary
 from typing import Any
 
 from encoder_conformance.readers.module_target.calling_lines import code_in
 from encoder_conformance.readers.module_target.frameworks.jax_lines import LIBRARIES, frames_of
+from encoder_conformance.readers.module_target.frameworks.jax_programs import steps_inside
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 
 _PRIMITIVES: dict[str, Feature] = {
@@ -17,24 +19,12 @@ _PRIMITIVES: dict[str, Feature] = {
 def beyond(program: Any) -> Mapping[Feature, str]:
     """What a program does that the specification has not, and the line where it is first; "" where it is of none."""
     found = dict[Feature, str]()
-    for step, frames in _steps(program.jaxpr, ()):
+    for step, around in steps_inside(program):
         shown = _PRIMITIVES.get(step.primitive.name)
         if shown and not _maps_each_position(step):
+            frames = reduce(lambda outer, each: frames_of(each, outer), (*around, step), list[FrameSummary]())
             found.setdefault(shown, code_in(frames, LIBRARIES))
     return found
-
-
-def _steps(program: Any, around: Sequence[FrameSummary]) -> Iterator[tuple[Any, Sequence[FrameSummary]]]:
-    """Each step and its frames, the outermost first; those inside of a step before it. `around`: the frames of the step
-    that this program is inside of."""
-    for step in program.eqns:
-        frames = frames_of(step, around)
-        for parameter in step.params.values():
-            for inner in parameter if isinstance(parameter, (list, tuple)) else (parameter,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _steps(inner, frames)
-        yield step, frames
 
 
 def _maps_each_position(step: Any) -> bool:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from encoder_conformance.protocol.steps import TracedStep
+from encoder_conformance.readers.module_target.frameworks.jax_programs import answers_of, called_program, followed
 from encoder_conformance.readers.module_target.frameworks.jax_tree import Tree
-from encoder_conformance.readers.module_target.frameworks.jax_widened import answers_of, called_program, followed
 from encoder_conformance.readers.module_target.noted_steps import NotedSteps
 from encoder_conformance.spec.axes import Array
 
