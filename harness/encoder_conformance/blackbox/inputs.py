@@ -10,13 +10,8 @@ import ml_dtypes  # noqa: F401  bfloat16, in NumPy
 import numpy as np
 
 from encoder_conformance.blackbox.asked_shapes import AskedShape, Kind
-from encoder_conformance.blackbox.masks import (
-    hidden_positions,
-    is_name_of_mask,
-    laid_out,
-    seen_by_each_query,
-    supposed_meaning,
-)
+from encoder_conformance.blackbox.input_roles import InputRoles
+from encoder_conformance.blackbox.masks import hidden_positions, laid_out, seen_by_each_query
 from encoder_conformance.protocol.description import FileDescription, Size, WholeFile, WholeInput
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.dtypes import FORMATS
@@ -26,8 +21,6 @@ _SIZES = ((1, 1), (1, 7), (3, 1), (2, 20), (5, 33))
 _MASKED, _WIDE = (3, 20), (2, 20)
 _LONG = (300, 128, 64)
 """Beyond windows of 256 to either side, of 64 and of 32; of the last two a large file is asked, and an image."""
-_POSITIONS, _LENGTHS = ("position",), ("length", "len")
-_BATCH_WORDS, _SEQUENCE_WORDS = ("batch",), ("seq", "len", "time", "token")
 _LONGEST, _SKIPPED = 1024, 2
 """The most positions that are asked for the last row of a table; and rows that models leave before the first."""
 _MOST_ROWS, _OF_ROWS = 4096, (64, 16, 4)
@@ -92,6 +85,10 @@ class WholeInputs:
         meaning = {mask.name: mask.meaning for mask in masks if mask.meaning}
         return cls(description.whole, meaning, description.baked)
 
+    @cached_property
+    def roles(self) -> InputRoles:
+        return InputRoles(self.file, self.meaning)
+
     def cases(self, *, few: bool = False) -> list[WholeCase]:
         """Sizes, masks where it takes any, and values far out of the ordinary range. `few`: for a large file."""
         shapes = list(self._shapes(few=few))
@@ -101,7 +98,7 @@ class WholeInputs:
     def long_cases(self, *, few: bool = False) -> list[WholeCase]:
         """One item at lengths beyond what a window shows, the longest first, for the first that the source takes: a
         table of positions may be short. None where the file fixes its length."""
-        lengths = self._long_lengths(few=few) if self.lengths_are_free else ()
+        lengths = self._long_lengths(few=few) if self.roles.lengths_are_free else ()
         shapes = [AskedShape(f"{B} x {S}", B, S) for length in lengths for B, S in (self._fitting(1, length),)]
         before = sum(each.batch * each.sequence for each in self._shapes(few=few))
         free = {self._stretched(length) for length in lengths}
@@ -112,21 +109,22 @@ class WholeInputs:
         """Those beyond windows; before them, of what is no image, as many as a table of positions has rows, or two
         less: RoBERTa's begins at the third."""
         tables = [n - skipped for n in sorted(self.file.places, reverse=True) for skipped in (0, _SKIPPED)]
-        whole = () if few or self._is_image or self.least > 1 else tuple(n for n in tables if _LONG[0] < n <= _LONGEST)
-        return (*whole, *_LONG[few or self._is_image :])
+        without = few or self.roles.is_image or self.least > 1
+        whole = () if without else tuple(n for n in tables if _LONG[0] < n <= _LONGEST)
+        return (*whole, *_LONG[few or self.roles.is_image :])
 
     def places_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[int, int]]:
         """How many rows of a table of positions these cases take, and how many there are, where that is not all."""
         longest = max((case.sequence for case in cases), default=0)
-        free = self.lengths_are_free and self.least == 1 and not self._is_image
+        free = self.roles.lengths_are_free and self.least == 1 and not self.roles.is_image
         return ((longest, rows) for rows in self.file.places if free and longest + _SKIPPED < rows)
 
     def uneven_cases(self) -> list[WholeCase]:
         """Axes that have names of their own at a length of their own, as a memory beside x, or an image's width: all of
         them, then each by itself, for the first that the source takes. None where one name stands for all."""
-        free = [size for port in self.file.inputs for role, size in self._axes(port) if role == "sequence"]
+        free = [size for port in self.file.inputs for role, size in self.roles.axes(port) if role == "sequence"]
         _, *others = dict.fromkeys(size for size in free if isinstance(size, str)) or [""]
-        if self.baked or self._is_square or not others:
+        if self.baked or self.roles.is_square or not others:
             return []
         (batch, sequence), longer = self._fitting(*_WIDE), self._stretched(_WIDE[1] + _LONGER)
         chosen = dict.fromkeys([tuple(others), *((each,) for each in others)])
@@ -144,23 +142,9 @@ class WholeInputs:
         shapes = [AskedShape(f"{B} x {S}, every id", B, S) for B, S in sizes if self._fitting(B, S) == (B, S)]
         return [self._drawn(each, each.sequence) for each in shapes]
 
-    @cached_property
-    def lengths_are_free(self) -> bool:
-        return any(role == "sequence" and not isinstance(size, int) for role, size in self._all_axes)
-
-    @cached_property
-    def _is_image(self) -> bool:
-        """Whether an input has several free lengths, as an image's height and width."""
-        axes = ([role for role, size in self._axes(port) if not isinstance(size, int)] for port in self.file.inputs)
-        return any(roles.count("sequence") > 1 for roles in axes)
-
-    @property
-    def _all_axes(self) -> Iterator[tuple[str, int | str | None]]:
-        return (each for port in self.file.inputs for each in self._axes(port))
-
     def _stretched(self, sequence: int) -> int:
         """So many windows; of an image, as many in all."""
-        windows = ceil(sqrt(sequence)) if self._is_image and self.least > 1 else sequence
+        windows = ceil(sqrt(sequence)) if self.roles.is_image and self.least > 1 else sequence
         return windows * self.least + (windows // 3 if self.rest else 0)
 
     def padded_case(self) -> WholeCase | None:
@@ -174,70 +158,29 @@ class WholeInputs:
         batch, sequence = self._fitting(*_WIDE)
         offset = _FAR_IN_HALF if self.file.held in ("bfloat16", "float16") else _FAR
         shape = AskedShape(f"{batch} x {sequence}, values far from zero", batch, sequence, offset=offset)
-        return self._drawn(shape, sequence) if self._values else None
+        return self._drawn(shape, sequence) if self.roles.values else None
 
     def rows_asked(self, cases: Iterable[WholeCase]) -> Iterator[tuple[str, int, int]]:
         """An input of ids of which these cases give not every one: how many they do, where nothing hides it, and how
         many there are."""
         for port in self.file.inputs:
-            if port.rows is not None and port.name not in self.masks and not self._is_position(port):
+            if port.rows is not None and port.name not in self.roles.masks and not self.roles.is_position(port):
                 given = (_seen(case.inputs[port.name], case.hidden) for case in cases)
                 asked = len(set[int]().union(*(map(int, each) for each in given)))
                 if asked < port.rows:
                     yield port.name, asked, port.rows
-
-    @property
-    def guessed(self) -> tuple[str, ...]:
-        """The inputs of integers that are taken for masks, since nothing says what they are."""
-        integers = (each for each in self.file.inputs if each.name in self.masks and each.dtype != "bool")
-        return tuple(each.name for each in integers if each.name not in self.meaning and not is_name_of_mask(each.name))
-
-    @cached_property
-    def masks(self) -> tuple[str, ...]:
-        """The inputs that hide positions, by their meaning, else by their type and name."""
-        return tuple(each.name for each in self.file.inputs if self._is_mask(each))
-
-    @property
-    def say_padding(self) -> bool:
-        """Whether one of them hides positions, or counts those that are not."""
-        return bool(self.masks) or any(self._is_length(each) for each in self.file.inputs)
-
-    @property
-    def _values(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.file.inputs if each.dtype in FORMATS and each.name not in self.masks)
-
-    def _is_mask(self, port: WholeInput) -> bool:
-        if port.name in self.meaning or port.dtype == "bool":
-            return True
-        plain = port.dtype not in FORMATS and port.rows is None and len(port.shape or ()) >= 2
-        return is_name_of_mask(port.name) or (plain and not self._is_position(port))
-
-    def _meaning(self, mask: WholeInput) -> str:
-        return self.meaning.get(mask.name) or supposed_meaning(mask)
-
-    def _is_by_query(self, port: WholeInput) -> bool:
-        """Whether it is a mask [B, S, S], [B, 1, S, S], … of each query and key."""
-        shape = port.shape or ()
-        return port.name in self.masks and len(shape) > 2 and shape[-1] == shape[-2] not in (1, None)
-
-    def _is_position(self, port: WholeInput) -> bool:
-        return port.dtype not in FORMATS and any(word in port.name.lower() for word in _POSITIONS)
-
-    def _is_length(self, port: WholeInput) -> bool:
-        words = any(word in port.name.lower() for word in _LENGTHS)
-        return port.dtype not in FORMATS and len(port.shape or ()) == 1 and (words or port.rows is None)
 
     def _shapes(self, *, few: bool) -> Iterator[AskedShape]:
         sizes = _SIZES[1::2] if few else _SIZES
         for batch, sequence in dict.fromkeys(self._fitting(*size) for size in sizes):
             yield AskedShape(f"{batch} x {sequence}", batch, sequence)
         batch, sequence = self._fitting(*_MASKED)
-        for name, hidden in hidden_positions(batch, sequence) if self.say_padding and sequence > 1 else ():
+        for name, hidden in hidden_positions(batch, sequence) if self.roles.say_padding and sequence > 1 else ():
             if not few or name in ("padding on the right", "lengths that are not in order"):
                 yield AskedShape(f"{batch} x {sequence}, {name}", batch, sequence, hidden)
-        if sequence > 1 and any(self._is_by_query(each) for each in self.file.inputs):
+        if sequence > 1 and any(self.roles.is_by_query(each) for each in self.file.inputs):
             yield AskedShape(f"{batch} x {sequence}, another mask for each query", batch, sequence, by_query=True)
-        if self._values:
+        if self.roles.values:
             batch, sequence = self._fitting(*_WIDE)
             yield AskedShape(f"{batch} x {sequence}, values 8 times as large", batch, sequence, scale=8.0)
             if not few:
@@ -245,56 +188,10 @@ class WholeInputs:
 
     def _fitting(self, batch: int, sequence: int) -> tuple[int, int]:
         """The size, where the file fixes none."""
-        sizes = {role: size for role, size in self._all_axes if isinstance(size, int)}
+        sizes = {role: size for role, size in self.roles.all_axes if isinstance(size, int)}
         batch, sequence = sizes.get("batch", batch), sizes.get("sequence", self._stretched(sequence))
         batch, sequence = self.baked.get("batch", batch), self.baked.get("sequence", sequence)
-        return (sequence, sequence) if self._is_square and "batch" not in sizes else (batch, sequence)
-
-    @cached_property
-    def _is_square(self) -> bool:
-        """Whether it declares that there are as many items as positions, as where both were given one name."""
-        shapes = (each.shape or () for each in self.file.inputs if not self._is_by_query(each))
-        named = ([size for size in shape if isinstance(size, str)] for shape in shapes)
-        return any(len({*symbols}) < len(symbols) for symbols in named)
-
-    def _axes(self, port: WholeInput) -> list[tuple[str, int | str | None]]:
-        """(Role, size) of each axis: "batch", "sequence", or "" for a fixed size of its own."""
-        shape = port.shape or ()
-        roles = [self._role(place, size, port) for place, size in enumerate(shape)]
-        for place, size in enumerate(shape):
-            if isinstance(size, str) and size in shape[:place]:
-                roles[place] = "sequence"
-        return list(zip(roles, shape, strict=True))
-
-    def _role(self, place: int, size: int | str | None, port: WholeInput) -> str:
-        if isinstance(size, str):
-            return self._symbols.get(size, "sequence")
-        if size is None:
-            return "batch" if place == 0 else "sequence"
-        rank, is_mask = len(port.shape or ()), self._is_mask(port)
-        if is_mask and (size == 1 or rank > 2):  # one for all; or heads and features, which are fixed
-            return "sequence" if place == rank - 1 and size > 1 else ""
-        if place == 0 and (size == 1 or rank > 1):
-            return "batch"
-        free = any(isinstance(each, str) and self._symbols.get(each) == "sequence" for each in port.shape or ())
-        return "sequence" if place == 1 and rank <= 3 and not free else ""  # else features, as in [B, D, S]
-
-    @cached_property
-    def _symbols(self) -> dict[str, str]:
-        """Symbol of a dimension → its role: what its name says, else the first axis at which it stands. An input may
-        have symbols of its own alone, as each of tf2onnx's has: where it has two, the first is the batch again."""
-        found: dict[str, str] = {}
-        for port in self.file.inputs:
-            for place, size in enumerate(port.shape or ()):
-                if isinstance(size, str) and size not in found:
-                    word = size.lower()
-                    by_name = "batch" if any(each in word for each in _BATCH_WORDS) else ""
-                    by_name = by_name or ("sequence" if any(each in word for each in _SEQUENCE_WORDS) else "")
-                    own = [each for each in port.shape or () if isinstance(each, str)]
-                    alone = len({*own}) > 1 and not any(each in found for each in own)
-                    taken = "batch" in found.values() and not alone
-                    found[size] = by_name or ("batch" if place == 0 and not taken else "sequence")
-        return found
+        return (sequence, sequence) if self.roles.is_square and "batch" not in sizes else (batch, sequence)
 
     def _drawn(self, shape: AskedShape, number: int, before: int = 0) -> WholeCase:
         """`before`: so many positions were drawn before it: their ids are others."""
@@ -306,16 +203,16 @@ class WholeInputs:
             sequence=shape.sequence,
             is_padded=shape.is_padded,
             inputs=inputs,
-            values=self._values,
+            values=self.roles.values,
             kind=shape.kind,
             hidden=shape.hidden,
         )
 
     def unmasked(self, case: WholeCase) -> Mapping[str, Array]:
         """Each mask of a case that hides something → a value in its place that hides nothing."""
-        visible, masks = np.ones((case.batch, case.sequence), np.bool_), set(self.masks)
+        visible, masks = np.ones((case.batch, case.sequence), np.bool_), set(self.roles.masks)
         whole = {
-            port.name: laid_out(visible, given.shape, given.dtype, self._meaning(port))
+            port.name: laid_out(visible, given.shape, given.dtype, self.roles.meaning_of(port))
             for port in self.file.inputs
             if port.name in masks
             for given in (case.inputs[port.name],)
@@ -328,7 +225,7 @@ class WholeInputs:
 
     def _of_item(self, port: WholeInput, value: Array, item: int) -> Array:
         """An item of [B, ...], as a batch of one; the value itself where it is one for all items."""
-        axes = [place for place, (role, size) in enumerate(self._axes(port)) if role == "batch" and size != 1]
+        axes = [place for place, (role, size) in enumerate(self.roles.axes(port)) if role == "batch" and size != 1]
         return value.take([item], axis=axes[0]) if axes else value
 
     def refilled(self, case: WholeCase) -> Mapping[str, Array]:
@@ -337,8 +234,8 @@ class WholeInputs:
             return case.inputs
         rng = np.random.default_rng(8)
         told = (
-            *self.masks,
-            *(each.name for each in self.file.inputs if self._is_length(each) or self._is_position(each)),
+            *self.roles.masks,
+            *(each.name for each in self.file.inputs if self.roles.is_length(each) or self.roles.is_position(each)),
         )
         return {
             port.name: value if port.name in told else self._other_where(port, value, case.hidden, rng)
@@ -348,28 +245,28 @@ class WholeInputs:
 
     def _other_where(self, port: WholeInput, value: Array, hidden: Bools, rng: np.random.Generator) -> Array:
         """The value of an input, exchanged within its batch where a position [B, S] is hidden."""
-        if [role for role, _ in self._axes(port)][:2] != ["batch", "sequence"] or value.shape[:2] != hidden.shape:
+        if [role for role, _ in self.roles.axes(port)][:2] != ["batch", "sequence"] or value.shape[:2] != hidden.shape:
             return value
         other = value.copy()
         other[hidden] = rng.permutation(value.reshape(-1, *value.shape[2:]))[: int(hidden.sum())]
         return other
 
     def _value(self, port: WholeInput, asked: AskedShape, rng: np.random.Generator, before: int) -> Array:
-        axes = self._axes(port)
+        axes = self.roles.axes(port)
         shape = tuple(size if isinstance(size, int) else asked.size(role, size) for role, size in axes)
         kind = np.dtype(port.dtype)
-        if port.name in self.masks:
-            by_query = asked.by_query and self._is_by_query(port)
+        if port.name in self.roles.masks:
+            by_query = asked.by_query and self.roles.is_by_query(port)
             visible = seen_by_each_query(asked.batch, asked.sequence, rng) if by_query else self._visible(asked)
             if asked.others:
                 keys = [size for size, (role, _) in zip(shape, axes, strict=True) if role == "sequence"]
                 visible = np.ones((asked.batch, keys[-1] if keys else asked.sequence), np.bool_)
-            return laid_out(visible, shape, kind, self._meaning(port))
+            return laid_out(visible, shape, kind, self.roles.meaning_of(port))
         if port.dtype in FORMATS:
             return np.asarray(asked.offset + rng.standard_normal(shape) * asked.scale).astype(kind)
-        if self._is_length(port):
+        if self.roles.is_length(port):
             return np.broadcast_to(self._visible(asked).sum(-1), shape).astype(kind)
-        if self._is_position(port):
+        if self.roles.is_position(port):
             places = np.arange(asked.sequence) % (port.rows or asked.sequence)
             return np.broadcast_to(places, shape).astype(kind)
         if port.rows is not None and port.rows > _FEW_ROWS:

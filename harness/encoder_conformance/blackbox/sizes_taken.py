@@ -12,7 +12,7 @@ _LEAST = (2, 4, 8, 14, 16, 28, 32, 64, 112, 128, 224, 256, 512)
 
 def at_sizes_taken(source: Source, inputs: WholeInputs) -> WholeInputs:
     """The inputs at sizes of which the source takes the first; as they are where it takes none."""
-    if not inputs.lengths_are_free or _answers(source, inputs.cases()[0]):
+    if not inputs.roles.lengths_are_free or _answers(source, inputs.cases()[0]):
         return inputs
     for least in _LEAST:
         tried = replace(inputs, least=least)

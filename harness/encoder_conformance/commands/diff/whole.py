@@ -65,7 +65,7 @@ def compare_modules(first: Subject, second: Subject, folder: SubjectRequest, pro
         outputs=outputs,
         apart=apart,
         cases=tuple(each.case.name for each in expected),
-        masks=inputs.masks,
+        masks=inputs.roles.masks,
         findings=(
             *interface_findings(first.description, second.description, HELD),
             *_notes(two, measure, left_out),
@@ -147,7 +147,7 @@ def _cases_of(inputs: WholeInputs, x: str) -> list[WholeCase]:
     """The cases, one far from zero, and those in which nothing is hidden once more without any mask."""
     far = inputs.far_case()
     found = [*inputs.cases(), *([far] if far else [])]
-    if not inputs.masks:
+    if not inputs.roles.masks:
         return found
     bare = [each for each in found if not each.is_padded]
     return [*found, *(replace(each, name=f"{each.name}, no mask", inputs={x: each.inputs[x]}) for each in bare)]

@@ -54,8 +54,7 @@ def compare_whole(
 ) -> WholeComparison:
     """The file against its source, in the session of that, at sizes, masks and ranges of values that it takes, and on
     the user's own inputs."""
-    request, session = source
-    description = file.description
+    (request, session), description = source, file.description
     name = request.target if request.at is None else f"{request.target} at {request.at}"
     if session is None:
         return WholeComparison(name, not_compared=(noted("source-does-not-run", "a checkpoint does not run"),))
@@ -63,7 +62,8 @@ def compare_whole(
         return WholeComparison(name, not_compared=(noted("not-askable", why),) if why else ())
     few, integers = is_large(description), unasked(description)
     held = "float32" if integers else dtype_named(description.whole.held or "float32")
-    inputs = at_sizes_taken(called := Source(request, session, held), WholeInputs.of(description))
+    called = Source(request, session, held)
+    inputs = at_sizes_taken(called, WholeInputs.of(description))
     cases, found = _cases(file, inputs, few=few), Measure(called, few=few)
     progress.begin(f"the whole file and {name}", len(cases) + len(own) + 2)
     if problem := _unfit(found, cases[0], integers) or _unsettled(found, called, file, runs, cases):
@@ -156,7 +156,7 @@ def _notes(whole: WholeComparison, source: Source, measure: Measure, inputs: Who
         )
         yield noted("sampled", message, asked=count, rows=rows)
     yield from mask_missing(whole.source, source, inputs, measure.widest)
-    for name in inputs.guessed:
+    for name in inputs.roles.guessed:
         message = f"{name!r} indexes no constant table of the file, and was given 0 and 1 as a mask is"
         yield noted("input-guessed", message, input=name)
 

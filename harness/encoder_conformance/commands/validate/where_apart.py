@@ -34,7 +34,7 @@ def masks_apart(
 
 def mask_missing(name: str, source: Source, inputs: WholeInputs, precision: Precision) -> Iterator[Finding]:
     """The masks that the source may be given, of a file that takes none: what was compared is what both do without."""
-    if inputs.say_padding or not (masks := hiding(source, inputs, precision)):
+    if inputs.roles.say_padding or not (masks := hiding(source, inputs, precision)):
         return
     message = f"{name} hides positions by {', '.join(masks)}, and the file takes no mask: both were asked without"
     hint = "never pad what it is given; or export with the mask among the inputs, as a tensor that hides some"
