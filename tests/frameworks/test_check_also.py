@@ -80,6 +80,22 @@ def test_a_form_that_is_another_layer_is_wrong_and_its_first_stage_is_named() ->
 
 
 @pytest.mark.release
+def test_a_form_that_raises_says_so_in_its_own_words() -> None:
+    """float16 has no −1e9."""
+    report = encoder_conformance.check(f"{FOLDER / 'also_modules.py'}:Filled", dtypes=["float32"], also=["half"])
+    [part] = report.result.parts
+    [half] = part.variants
+    assert (part.alone, half.status, half.first_stage) == (0, 1, None)
+    assert 0 < half.tally.as_expected < half.tally.applicable
+    assert "calls give no output" in of_variant(half)
+    assert "differ" not in of_variant(half)
+    shown = str(report)
+    assert "value cannot be converted to type c10::Half" in shown
+    assert "also_modules.py" in shown
+    assert "masked_fill" in shown
+
+
+@pytest.mark.release
 def test_what_is_compiled_is_really_compiled() -> None:
     """The module asks whether it is: that is an error of its own, too."""
     report = encoder_conformance.check(

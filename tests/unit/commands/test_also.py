@@ -44,6 +44,13 @@ def test_a_line_says_what_it_came_to() -> None:
     assert of_variant(wrong) == (
         "compile is wrong: 1 of 2 outputs differ, largest error 2.00 σ of float32; first stage apart: norm1."
     )
+    raises = variant(Outcome.PASS, Outcome.ERROR, Outcome.CRASH)
+    assert of_variant(raises) == "compile is wrong: 2 of 3 calls give no output (why: above)."
+    both = variant(Outcome.FAIL, Outcome.TIMEOUT, first_stage="norm1")
+    assert of_variant(both) == (
+        "compile is wrong: 1 of 2 outputs differ, largest error 2.00 σ of float32; first stage apart: norm1; "
+        "1 of 2 calls give no output (why: above)."
+    )
     assert of_variant(variant(problem="no compiler")) == "compile was not judged: no compiler."
 
 

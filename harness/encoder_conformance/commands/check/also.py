@@ -106,14 +106,13 @@ class Beside:
         wrong = {record.case for record in records if record.outcome not in EXPECTED}
         located = [case for case in cases if case.id in wrong][:_LOCATED]
         stages = [*self._records([*self._tasks(variant, located, "stages")], expected)]
-        first = next((record.stage for record in stages if record.stage), None)
         return VariantResult(
             word=variant.word,
             said=variant.said,
             format=variant.asked_as,
             records=tuple(records),
             asked=asked_in(cases, records),
-            first_stage=first or ("output" if wrong else None),
+            first_stage=_first_apart(stages, records),
         )
 
     def _tasks(self, variant: ModuleVariant, cases: Iterable[Case], check: str) -> Iterator[Task]:
@@ -146,16 +145,21 @@ def _of_backend(variant: ModuleVariant, with_backend: Callable[[str], PartResult
     if not records:
         message = part.errors[0].message if part.errors else "it was asked nothing there"
         return _left_out(variant, Problem(message=message, hint="", kind="form-not-made"))
-    wrong = any(record.outcome not in EXPECTED for record in records)
-    first = next((each.stage for each in part.records if each.check == "stages" and each.stage), None)
+    stages = [record for record in part.records if record.check == "stages"]
     return VariantResult(
         word=variant.word,
         said=variant.said,
         format=variant.asked_as,
         records=records,
         asked=part.asked,
-        first_stage=first or ("output" if wrong else None),
+        first_stage=_first_apart(stages, records),
     )
+
+
+def _first_apart(stages: Iterable[Record], outputs: Iterable[Record]) -> str | None:
+    """The first stage that is wrong, of those that are shown: the output itself, where no other is."""
+    apart = (record.stage for record in (*stages, *outputs) if record.stage)
+    return next(apart, None)
 
 
 def _left_out(variant: ModuleVariant, problem: Problem) -> VariantResult:

@@ -40,6 +40,11 @@ class VariantResult(Frozen):
         return Tally.of(record.outcome for record in self.records)
 
     @property
+    def unanswered(self) -> tuple[Record, ...]:
+        """The calls that gave no output: it raised, ended its process, or took too long."""
+        return tuple(record for record in self.records if record.outcome.state == "no answer")
+
+    @property
     def rms(self) -> float | None:
         """The largest error, in σ of the format."""
         return max((record.rms for record in self.records if record.rms is not None), default=None)

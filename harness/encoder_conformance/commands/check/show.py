@@ -8,7 +8,7 @@ from rich.table import Table
 
 from encoder_conformance.commands.check.covered import sizes_text
 from encoder_conformance.commands.check.error_size import error_size
-from encoder_conformance.commands.check.results import CheckResult, PartResult
+from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
 from encoder_conformance.commands.check.verdict import around, choices, closing
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.tally import Tally
@@ -37,7 +37,7 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
         else:
             _show_short(screen, part)
             _show_alike(screen, [each.at for each in result.parts if part.at and each.described.same_as == part.at])
-        _show_variants(screen, part)
+        _show_variants(screen, part, verbose=verbose)
         for line in closing(part, result.parts[:place]):
             status = part.status if line.status is None else line.status
             show_line(screen, line.text, "bold red" if status else "bold green")
@@ -66,7 +66,7 @@ def _show_short(screen: Console, part: PartResult) -> None:
         advice = finding.hint if finding.severity == "error" else ""
         show_finding(screen, finding.model_copy(update={"hint": advice}))
     if part.status == 1 and not part.diagnoses:
-        _show_failures(screen, part, 2)
+        _show_failures(screen, part.records, 2)
 
 
 def _show_alike(screen: Console, paths: list[str]) -> None:
@@ -167,23 +167,25 @@ def _show_judged(screen: Console, part: PartResult) -> None:
     if asked := [answer.name.replace("-", " ") for answer in part.way_back if answer.outcome == "pass"]:
         _row(screen, "way back", f"{', '.join(asked)}: as they should be")
     _show_asked(screen, part)
-    _show_failures(screen, part, len(part.records))
+    _show_failures(screen, part.records, len(part.records))
 
 
-def _show_failures(screen: Console, part: PartResult, most: int) -> None:
-    failed = [record for record in part.records if record.outcome not in EXPECTED]
+def _show_failures(screen: Console, records: Sequence[Record], most: int, of: str = "") -> None:
+    """`of`: the form of the module that they are of."""
+    failed = [record for record in records if record.outcome not in EXPECTED]
     for record in failed[:most]:
         situation = record.case.rpartition("/")[2]
         own = ", its own parameters" if "-own/" in record.case else ""
         message = record.message.splitlines()[0] if record.message else ""
-        text = f"✗ {situation}{own} {record.dtype} {record.check}: {record.outcome.value}: {message}"
+        text = f"✗ {of}{situation}{own} {record.dtype} {record.check}: {record.outcome.value}: {message}"
         show_line(screen, text[:400], "red")
     if len(failed) > most:
         show_line(screen, f"  and {len(failed) - most} more", "dim")
 
 
-def _show_variants(screen: Console, part: PartResult) -> None:
-    """One row a form of it, in σ of its own format."""
+def _show_variants(screen: Console, part: PartResult, *, verbose: bool) -> None:
+    """One row a form of it, in σ of its own format; then the first of its calls that give no output, or, `verbose`, all
+    that are wrong."""
     if not part.variants:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -197,8 +199,15 @@ def _show_variants(screen: Console, part: PartResult) -> None:
         if each.status == 2:
             table.add_row(each.word, "not judged", "", "")
         else:
-            table.add_row(each.word, _counted(each.tally), _error(each.records, each.format), each.first_stage or "")
+            table.add_row(each.word, _counted(each.tally), _error(each.records, each.format), _first_apart(each))
     screen.print(table)
+    for each in part.variants:
+        shown = each.records if verbose else each.unanswered
+        _show_failures(screen, shown, len(shown) if verbose else 1, f"{each.word}, ")
+
+
+def _first_apart(variant: VariantResult) -> str:
+    return variant.first_stage or ("none: no output" if variant.unanswered else "")
 
 
 def _counted(tally: Tally) -> str:

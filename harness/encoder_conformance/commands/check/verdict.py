@@ -93,11 +93,21 @@ def of_variant(variant: VariantResult) -> str:
         case 0:
             return f"{variant.word}: the same, up to {_sizes(variant)}, forward alone."
         case 1:
-            tally, size = variant.tally, error_size(variant.records, f"σ of {variant.format}")
-            size = size and f", {size}"
-            stage = f"; first stage apart: {variant.first_stage}" if variant.first_stage else ""
-            return f"{variant.word} is wrong: {tally.unexpected} of {tally.applicable} outputs differ{size}{stage}."
+            return f"{variant.word} is wrong: {_wrong_in(variant)}."
     return f"{variant.word} was not judged: {variant.problem or 'nothing could be asked'}."
+
+
+def _wrong_in(variant: VariantResult) -> str:
+    """How many of its outputs differ, by how much and where first; and how many there are not."""
+    tally, without = variant.tally, len(variant.unanswered)
+    of = f"of {tally.applicable}"
+    failing = f"{without} {of} calls give no output (why: above)"
+    if not (apart := tally.unexpected - without):
+        return failing
+    size = error_size(variant.records, f"σ of {variant.format}")
+    stage = f"; first stage apart: {variant.first_stage}" if variant.first_stage else ""
+    more = f"; {failing}" if without else ""
+    return f"{apart} {of} outputs differ{size and f', {size}'}{stage}{more}"
 
 
 def _sizes(variant: VariantResult) -> str:
