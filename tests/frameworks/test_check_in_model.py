@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from encoder_conformance.readers.module_target.examining import examine  # noqa: E402
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import found_in  # noqa: E402
+from encoder_conformance.readers.module_target.frameworks.torch_layers_called import found_in  # noqa: E402
 
 FILE = Path(__file__).with_name("in_model_modules.py")
 modules = SimpleNamespace(**runpy.run_path(str(FILE)))

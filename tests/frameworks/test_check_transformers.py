@@ -17,7 +17,8 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import framework_of
 from encoder_conformance.readers.module_target.frameworks.torch_beside import parameters_beside
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import LayerCall, attention_of, found_in
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import LayerCall, attention_of
+from encoder_conformance.readers.module_target.frameworks.torch_layers_called import found_in
 from encoder_conformance.readers.module_target.loading import load_target, made_by_transformers, narrower
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.model_sizes import narrowed

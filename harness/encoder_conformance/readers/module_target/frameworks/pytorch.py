@@ -29,12 +29,11 @@ from encoder_conformance.readers.module_target.frameworks.torch_built import bui
 from encoder_conformance.readers.module_target.frameworks.torch_flex import flex_attention_refused
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
-from encoder_conformance.readers.module_target.frameworks.torch_in_model import (
+from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of, in_model
+from encoder_conformance.readers.module_target.frameworks.torch_layers_called import (
     Found,
-    call_of,
     encoder_path,
     found_in,
-    in_model,
     is_no_layer,
     without_cache,
 )
