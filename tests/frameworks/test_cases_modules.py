@@ -61,6 +61,7 @@ ZEROS = "was given as zeros, and other values of it change the output", "it was 
 POOLED = "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_gathered.py:"
 STRANGERS = ("cases_strangers.py:",)
 MISTAKES = ("cases_mistakes.py:",)
+BRANCHES = ("it branches on numbers that it computes, and is read as it goes with usual ones",)
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
@@ -354,6 +355,15 @@ DUE: dict[str, dict[str, Due]] = {
         "KeptFromTheEnds": right("pre-norm"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
+    },
+    "cases_branches": {
+        "AssertsNoNaN": right("pre-norm", *BRANCHES, "false at cases_branches.py:", "assert not torch.isnan(x).any()"),
+        "KeepsFromInfinity": right("post-norm", *BRANCHES, "false at cases_branches.py:", "if torch.isinf(y).any()"),
+        "HalvesWhatIsFarOut": right("pre-norm"),
+        "NothingOfZeros": right("post-norm", *BRANCHES, "if torch.allclose(x, torch.zeros_like(x))"),
+        "AnotherFarOut": Due(
+            1, ("This layer is wrong, read as post-norm", *BRANCHES, "else y", "First wrong stage: output"), ()
+        ),
     },
     "cases_wrapped": {
         "compiled": right(*COMPILED),

@@ -46,6 +46,7 @@ FindingKind = Literal[
     "parameter-transposed", "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "arguments-supposed", "moved-to-cpu",
+    "branches-on-numbers",
     "ways-of-calling-differ", "training-by-default",
     "formats-asked", "no-float64", "float64-no-more-exact", "answers-not-repeatable", "answers-depend-on-earlier-calls",
     "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
@@ -210,6 +211,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "model-made-narrower": "the model was made at smaller sizes than its defaults",
     "arguments-supposed": "it was made with arguments that nobody gave: sizes, as their names suggest",
     "moved-to-cpu": "a copy on the CPU is judged",
+    "branches-on-numbers": "it branches on numbers that it computes, and was read as it goes with usual ones",
     "ways-of-calling-differ": "it answers otherwise when it is called in another way",
     "training-by-default": "called without a word about training, it is in training",
     "formats-asked": "in which formats it was asked, where its parameters are not all in a wide one",

@@ -9,6 +9,7 @@ import onnx
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.protocol.findings import Finding, noted
+from encoder_conformance.readers.module_target.branches import branches_noted
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
@@ -89,7 +90,10 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     lines = SourceLines(model, module.library, sought)
     errors = [finding.message for finding in findings.errors()]
     others = (finding for finding in findings.in_order() if finding.severity != "error")
-    notes = tuple(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others))
+    notes = (
+        *branches_noted(model),
+        *(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others)),
+    )
     if inferred is None or inferred.layer is None or errors:
         said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
         problem = "; ".join(said) or "no layer was found in its graph"

@@ -11,6 +11,8 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+from encoder_conformance.readers.module_target.branches import keep_branches
+from encoder_conformance.readers.module_target.frameworks.torch_branches import BranchesAsTaken
 from encoder_conformance.readers.module_target.frameworks.torch_complex import ComplexByPairs
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
 from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
@@ -42,11 +44,9 @@ def exported(
     gc.freeze()  # the exporter makes millions of objects, and the collector looks through all that there are
     try:
         alone = _OfFunction(function, module).eval()
-        program = _program(alone, torch.zeros(x_shape), simplified)
+        return _model_of(alone, torch.zeros(x_shape), simplified)
     finally:
         gc.unfreeze()
-    model: onnx.ModelProto = program.model_proto
-    return model
 
 
 @contextmanager
@@ -55,11 +55,21 @@ def _as_it_can_be_exported() -> Iterator[None]:
         yield
 
 
-def _program(module: nn.Module, x: Tensor, simplified: bool) -> Any:
-    """The export; without gradients where it fails with them: it stumbles over a bias of scores that has one."""
+def _model_of(module: nn.Module, x: Tensor, simplified: bool) -> onnx.ModelProto:
+    """The export. Where that fails: without gradients, since it stumbles over a bias of scores that has one; and told
+    of the branches that depend on numbers."""
     try:
-        with _as_it_can_be_exported(), every_frame():
-            return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
+        return _exported(module, x, simplified)
     except Exception:
-        with torch.no_grad(), _as_it_can_be_exported(), every_frame():
-            return torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
+        branches = BranchesAsTaken(module, x.shape)
+        with torch.no_grad(), branches:
+            model = _exported(module, x, simplified)
+    keep_branches(model, branches.told)
+    return model
+
+
+def _exported(module: nn.Module, x: Tensor, simplified: bool) -> onnx.ModelProto:
+    with _as_it_can_be_exported(), every_frame():
+        program: Any = torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
+    model: onnx.ModelProto = program.model_proto
+    return model
