@@ -242,6 +242,6 @@ def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:
     names = " or ".join(dtypes)
     problem = f"it gives no output in {names} for parameters and x in {names}"
     if described.narrow_inside and "float64" in dtypes:
-        problem = "something in it is cast to float32, so float64 says nothing"
+        problem = "something in it is no more exact than float32, so float64 says nothing"
     taken = ", ".join(described.dtypes)
     return Problem(message=problem, hint=f"it takes {taken}" if taken else "leave out --dtype")

@@ -343,7 +343,8 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         searched = described.searched
         yield _warning("map-not-found", message, maps=searched.maps, deviations=searched.deviations)
     if described.narrow_inside:
-        message = "in float64 it is no more exact than in float32: something in it is cast. It is judged in float32"
+        why = "something in it is cast, or a number in it has no more digits"
+        message = f"in float64 it is no more exact than in float32: {why}. It is judged in float32"
         yield Finding(severity="note", kind="float64-no-more-exact", message=message)
     for note in described.notes:
         yield note.model_copy(update={"severity": "note", "hint": ""})

@@ -61,8 +61,9 @@ class Examination:
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
     narrow_inside: bool = False
+    """Whether it is right in float32, and in float64 no more exact: something in it is cast, or a number in it has no
+    more digits."""
     trains_unless_told: bool = False
-    """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
     padded_item_is_nan: bool = False
     padding_moves_rows: bool = False
     """Whether what its submodules show has other rows where padding is hidden, or rows in another order."""
