@@ -308,6 +308,7 @@ DUE: dict[str, dict[str, Due]] = {
         "FirstNormIsTheSecond": Due(
             1, ("Cause: norm2.weight is read for norm1.gain too, and norm1.weight,", "norm1.bias,"), ("unknown",)
         ),
+        "GivesWhatItTook": refused("it returns its input as it is: nothing in it changes x"),
         "PaddingIsKept": right(
             "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
         ),

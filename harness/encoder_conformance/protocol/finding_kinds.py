@@ -51,9 +51,9 @@ FindingKind = Literal[
     "formats-asked", "no-float64", "float64-no-more-exact", "answers-not-repeatable", "answers-depend-on-earlier-calls",
     "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
-    "not-callable", "takes-no-x", "takes-several-inputs", "needs-arguments", "no-parameters", "no-layer-by-kind",
-    "one-length-alone", "too-large-as-one", "takes-too-long", "form-not-of-framework", "form-not-made",
-    "module-not-judged",
+    "not-callable", "takes-no-x", "input-returned", "takes-several-inputs", "needs-arguments", "no-parameters",
+    "no-layer-by-kind", "one-length-alone", "too-large-as-one", "takes-too-long", "form-not-of-framework",
+    "form-not-made", "module-not-judged",
     # Runtimes, and what a file gives.
     "runtime-not-asked", "runtime-lacks-operators", "runtime-does-not-run", "file-does-not-run",
     "encoder-does-not-run-alone", "out-of-line", "relation-broken", "no-answer", "other-outcome",
@@ -226,6 +226,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "way-back-not-asked": "a question about the way back could not be asked; `question` names it",
     "not-callable": "it cannot be called as an encoder layer is",
     "takes-no-x": "it takes no x [batch, sequence, d_model]",
+    "input-returned": "it returns its input as it is",
     "takes-several-inputs": "its call takes several inputs, or none",
     "needs-arguments": "it needs arguments that nobody said",
     "no-parameters": "it has no parameters",

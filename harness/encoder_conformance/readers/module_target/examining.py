@@ -25,7 +25,7 @@ from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
 from encoder_conformance.readers.module_target.masking import causal_with_open_masks
 from encoder_conformance.readers.module_target.mixed_precision import answers_in_mixed_precision
-from encoder_conformance.readers.module_target.probing import awake, live_semantics
+from encoder_conformance.readers.module_target.probing import awake, live_semantics, refuse_what_changes_nothing
 from encoder_conformance.readers.module_target.proving import changing, parameters_for
 from encoder_conformance.readers.module_target.reading import (
     read_off,
@@ -109,6 +109,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     chance, loose = chance_in(module, x), module.take_in({"x": x})
     read = module.bare()
     with awake(read):
+        refuse_what_changes_nothing(read, x)
         semantics = live_semantics(read, x)
     lengths = () if module.called_with else lengths_taken(read, x)
     exported = read_off(read, of_one_row(module, semantics), at_any_length=not lengths)

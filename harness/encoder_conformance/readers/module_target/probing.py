@@ -103,7 +103,7 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
         return BadTarget(f"it takes x and gives nothing of its shape: {said}", hint, "takes-no-x")
     if runner.signature.arrays:
         hint += f"; {', '.join(runner.signature.arrays)} had no value"
-    return BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones", f"{hint}: {said}", "takes-no-x")
+    return BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones: {said}", hint, "takes-no-x")
 
 
 def not_given(signature: Signature) -> list[str]:
@@ -127,6 +127,13 @@ def is_about(name: str, problem: str) -> bool:
         any(words in problem for words in OF_NONE)
         and re.search(rf"\b{re.escape(name)}\b", problem.rpartition(": ")[2]) is not None
     )
+
+
+def refuse_what_changes_nothing(runner: LiveModule, x: Array) -> None:
+    """Raises BadTarget where it returns x as it is. `runner`: with no parameter that is next to zero."""
+    if np.array_equal(runner.run({"x": x})["output"], x):
+        problem = "it returns its input as it is: nothing in it changes x"
+        raise BadTarget(problem, "an encoder layer adds to x what its attention and network give", "input-returned")
 
 
 def live_semantics(runner: LiveModule, x: Array) -> InputSemantics:
