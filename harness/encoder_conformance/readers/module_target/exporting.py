@@ -95,17 +95,21 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
         *(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others)),
     )
     if inferred is None or inferred.layer is None or errors:
-        said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
-        problem = "; ".join(said) or "no layer was found in its graph"
-        where = lines.of_problems(errors)
-        features = tuple(dict.fromkeys(findings.features))
-        seen = Exported(problem=problem, where=where, notes=notes, traced=True, features=features)
-        return _of_two_formats(module, shape, findings) or seen
+        seen = _of_no_layer(errors, findings, lines)
+        return _of_two_formats(module, shape, findings) or replace(seen, notes=notes)
     taken_for = tuple(lines.placed(each) for each in findings.in_order() if each.severity == "warning")
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)
     return replace(found, notes=notes, taken_for=taken_for, lines=at or _of_calls(module, shape, found.map))
+
+
+def _of_no_layer(errors: list[str], findings: Findings, lines: SourceLines) -> Exported:
+    """What is said of a graph that was followed, and is no layer's."""
+    said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
+    problem = "; ".join(said) or "no layer was found in its graph"
+    features = tuple(dict.fromkeys(findings.features))
+    return Exported(problem=problem, where=lines.of_problems(errors), traced=True, features=features)
 
 
 def _graph_of(model: onnx.ModelProto, module: LiveModule) -> Graph:
