@@ -178,3 +178,21 @@ class HoldsCrossAttention(nn.Module):
         y = self.attention(x)
         y = y + self.cross(y, encoder_hidden_states, encoder_hidden_states)[0]
         return self.norm(y + self.down(torch.relu(self.up(y))))
+
+
+class ConvolvedBehindAttention(Plain):
+    """What a mask hides from attention goes on to later positions by a convolution, as in conformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv1d(self.D, self.D, 7, groups=self.D)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attention_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return ignore
+
+    def ffn(self, x: Tensor) -> Tensor:
+        before = nn.functional.pad(x.transpose(1, 2), (6, 0))
+        return super().ffn(self.depthwise(before).transpose(1, 2))

@@ -223,6 +223,9 @@ DUE: dict[str, dict[str, Due]] = {
             "its activation is none that a layer may have", "language was not given, and changes the output"
         ),
         "HoldsCrossAttention": refused("it is a layer of a decoder", "encoder_hidden_states", "cases_pool.py:"),
+        "ConvolvedBehindAttention": without(
+            "hides no position from attention", "what it flags still reaches other positions", *CONVOLUTION[:1]
+        ),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {
