@@ -196,3 +196,26 @@ class ConvolvedBehindAttention(Plain):
     def ffn(self, x: Tensor) -> Tensor:
         before = nn.functional.pad(x.transpose(1, 2), (6, 0))
         return super().ffn(self.depthwise(before).transpose(1, 2))
+
+
+class ExpertsOfRows(Plain):
+    """How many rows an expert takes together depends on all items, and so does the order of its sums."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)  # in one draw of six there is no rounding
+        super().__init__()
+
+    def make_ffn(self) -> None:
+        self.router = nn.Linear(self.D, 8)
+        networks = (nn.Sequential(nn.Linear(self.D, 64), nn.GELU(), nn.Linear(64, self.D)) for _ in range(8))
+        self.experts = nn.ModuleList(networks)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        weights, chosen = self.router(rows).softmax(-1).topk(2, -1)
+        summed = torch.zeros_like(rows)
+        for number, expert in enumerate(self.experts):
+            row, place = torch.where(chosen == number)
+            if len(row):
+                summed.index_add_(0, row, expert(rows[row]) * weights[row, place, None])
+        return summed.view_as(x)

@@ -226,6 +226,7 @@ DUE: dict[str, dict[str, Due]] = {
         "ConvolvedBehindAttention": without(
             "hides no position from attention", "what it flags still reaches other positions", *CONVOLUTION[:1]
         ),
+        "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {

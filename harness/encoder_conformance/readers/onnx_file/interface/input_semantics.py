@@ -29,6 +29,9 @@ HIDDEN_IN_PART = 0.3
 """The influence that a mask may leave to a hidden position and still count as a mask."""
 ACROSS = 3.0
 """Weighed its influence on other items, up to which a position's influence in its own may have come the same way."""
+ROUNDED = 1e-5
+"""Of the output's largest number: no more than another order of the same sums, as of rows that an expert of a mixture
+takes together, which are of all items."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
 TRIES_BESIDE = 24
@@ -157,7 +160,7 @@ def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics 
     influences = [probe.influence(open_masks, axis) for axis in range(len(sizes))]
     if not all(np.isfinite(influence).all() for influence in influences):
         return None
-    mixed = [bool(_on_others(influence).any()) for influence in influences]
+    mixed = _mixed(influences, ROUNDED * float(np.abs(probe.output(open_masks)).max()))
     layout: Layout = "SD" if len(sizes) == 1 else "SBD" if mixed[0] and not mixed[1] else "BSD"
     axis = 1 if layout == "BSD" else 0
     influence = influences[axis]
@@ -190,6 +193,13 @@ def _on_others(influence: Array) -> Array:
     """The influence [S, S] of each position on the others. Its own may be NaN: it has no key where a causal mask shows
     it itself alone, and another hides it."""
     return np.where(np.eye(len(influence), dtype=np.bool_), 0.0, influence)
+
+
+def _mixed(influences: list[Array], rounded: float) -> list[bool]:
+    """Along which axes places change each other. Where they do along several, what is rounding is none beside more."""
+    most = [float(_on_others(influence).max(initial=0.0)) for influence in influences]
+    least = rounded if max(most) > rounded else 0.0
+    return [each > least for each in most]
 
 
 def _is_causal(influence: Array) -> bool:
