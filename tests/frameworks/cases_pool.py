@@ -107,6 +107,30 @@ class NetworkAlone(Plain):
         return x + self.ffn(self.norm1(x))
 
 
+class GatedNetworkAlone(nn.Module):
+    """Neither a norm nor a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(16, 24, bias=False), nn.Linear(16, 24, bias=False)
+        self.down = nn.Linear(24, 16, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+class GroupsOfFeatures(nn.Module):
+    """A map of each half of the features, as in ConvBERT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(2, 8, 8)), nn.Parameter(torch.randn(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, 2, 8).transpose(0, 1)
+        return (rows @ self.weight).transpose(0, 1).reshape(x.shape) + self.bias
+
+
 class HoldsAnother(PlainPost):
     """Parts that no call with x alone reaches, as the cross attention of a BERT with a flag."""
 

@@ -226,6 +226,8 @@ DUE: dict[str, dict[str, Due]] = {
         "ConvolvedBehindAttention": without(
             "hides no position from attention", "what it flags still reaches other positions", *CONVOLUTION[:1]
         ),
+        "GatedNetworkAlone": beyond("it is a feed-forward network without attention before it", "cases_pool.py:"),
+        "GroupsOfFeatures": beyond("other weights for each group of features", "weights [2, 8, 8]", "cases_pool.py:"),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
