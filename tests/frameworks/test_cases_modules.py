@@ -228,6 +228,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "GatedNetworkAlone": beyond("it is a feed-forward network without attention before it", "cases_pool.py:"),
         "GroupsOfFeatures": beyond("other weights for each group of features", "weights [2, 8, 8]", "cases_pool.py:"),
+        "NormsOfOneFile": beyond(
+            "its norms stand at the end of each branch alone", "self.norm1(self.attend(x, ignore))"
+        ),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },

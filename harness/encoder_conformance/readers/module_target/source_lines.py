@@ -24,6 +24,8 @@ _CALLS = f"{os.sep}module.py"
 """PyTorch's own file that calls every module."""
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (.+))?')
+_OF_A_CALL = "forward", "__call__"
+"""The methods by which a module is called."""
 _READ_FOR = re.compile(r" at '[^']+', read for '([^']+)'")
 """Of a value that stands where another should: what is made of it."""
 _CLASS = re.compile(r"'([\w.]+)'")
@@ -145,10 +147,19 @@ def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> 
     around = [*classes[:1], *classes][:-2]  # the last ones are the operator, and a module that may only rearrange
     packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
-    innermost = [name.rpartition(".") for name in classes[-2:-1] if placing]
-    norms = [f"{module.replace('.', os.sep)}.py" for module, _, name in innermost if "norm" in name.lower()]
-    others = [each for each in kept if not each[0][1].endswith(tuple(norms))]
-    return others or kept or frames
+    around_norm = _around_norm(kept, classes[-2]) if placing and len(classes) > 1 else kept
+    return around_norm or kept or frames
+
+
+def _around_norm(frames: list[_At], innermost: str) -> list[_At]:
+    """The frames that lead to the call of the `innermost` module, where that is a norm, whose file may be the layer's,
+    too; all where it is none."""
+    module, _, name = innermost.rpartition(".")
+    if "norm" not in name.lower():
+        return frames
+    within = [found[1].endswith(f"{module.replace('.', os.sep)}.py") for found, _ in frames]
+    calls = [at for at, (found, _) in enumerate(frames) if within[at] and found[3] in _OF_A_CALL]
+    return frames[: calls[-1]] if calls else [each for each, inside in zip(frames, within, strict=True) if not inside]
 
 
 def _package(path: str) -> str | None:
