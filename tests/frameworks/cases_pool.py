@@ -266,3 +266,13 @@ class NormsOfOneFile(Plain):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         x = x + self.norm1(self.attend(x, ignore))
         return x + self.norm2(self.ffn(x))
+
+
+class OfPairs(Plain):
+    """x has a fourth axis, and what stands beside it another."""
+
+    def forward(self, x: Tensor, pairs: Tensor) -> Tensor:
+        batch, sequence, depth, width = x.shape
+        y = self.layer(x.transpose(1, 2).reshape(batch * depth, sequence, width))
+        bias = pairs.reshape(batch, sequence, sequence).mean(-1)
+        return y.reshape(batch, depth, sequence, width).transpose(1, 2) + bias[:, :, None, None]

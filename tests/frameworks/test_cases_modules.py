@@ -231,6 +231,9 @@ DUE: dict[str, dict[str, Due]] = {
         "NormsOfOneFile": beyond(
             "its norms stand at the end of each branch alone", "self.norm1(self.attend(x, ignore))"
         ),
+        "OfPairs": refused(
+            "it needs pairs beside x, and with None it fails", "not enough values to unpack", "--with pairs=VALUE"
+        ),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
