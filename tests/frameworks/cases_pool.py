@@ -276,3 +276,14 @@ class OfPairs(Plain):
         y = self.layer(x.transpose(1, 2).reshape(batch * depth, sequence, width))
         bias = pairs.reshape(batch, sequence, sequence).mean(-1)
         return y.reshape(batch, depth, sequence, width).transpose(1, 2) + bias[:, :, None, None]
+
+
+class ConvolutionsAlone(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Conv1d(16, 16, 3, padding=1), nn.GELU())])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return x
