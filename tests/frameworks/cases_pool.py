@@ -287,3 +287,12 @@ class ConvolutionsAlone(nn.Module):
         for block in self.blocks:
             x = x + block(x)
         return x
+
+
+class MaskOfAMap(Plain):
+    """Its padding lies as x does."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        sizes = x.shape[:-1]
+        hidden = None if mask is None else mask.expand(sizes).flatten(1)
+        return self.layer(x.flatten(1, 2), hidden).unflatten(1, sizes[1:])

@@ -235,6 +235,7 @@ DUE: dict[str, dict[str, Due]] = {
             "it needs pairs beside x, and with None it fails", "not enough values to unpack", "--with pairs=VALUE"
         ),
         "ConvolutionsAlone": refused("blocks.0.0 is a convolution, and no part", "encoder layer (cases_pool.py:"),
+        "MaskOfAMap": right("mask is given as [batch, height, width]", "with mask (true = ignore) and without"),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },

@@ -218,7 +218,8 @@ def _tried(
 ) -> _Tried:
     """The mask in each form, up to so many that hide what they flag: one of each shape."""
     tried = _Tried()
-    for several in (_USUAL, _RARE):
+    of_rows = name in runner.signature.arrangement.mapped
+    for several in (("BS",),) if of_rows else (_USUAL, _RARE):
         for axes in several[::-1] if "padding" in name else several:
             shape = shape_at(axes, found, num_heads)
             for dtype in dtypes:
