@@ -296,3 +296,11 @@ class MaskOfAMap(Plain):
         sizes = x.shape[:-1]
         hidden = None if mask is None else mask.expand(sizes).flatten(1)
         return self.layer(x.flatten(1, 2), hidden).unflatten(1, sizes[1:])
+
+
+class MaskSubtracted(PlainPost):
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attention_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else -ignore

@@ -81,6 +81,10 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             severity: Severity = "error" if stated else "warning"
             message = f"{message}; it is judged without"
             return _finding(severity, "mask-hides-in-part", message, argument=name, form=mask.form, leakage=share)
+        case "flipped":
+            message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
+            hint = "what is added to the scores hides with −∞: is it subtracted?"
+            return _finding("error", "mask-sign-flipped", message, hint, argument=name, form=mask.form)
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}): it is judged without"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
