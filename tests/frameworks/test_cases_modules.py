@@ -237,6 +237,10 @@ DUE: dict[str, dict[str, Due]] = {
         "ConvolutionsAlone": refused("blocks.0.0 is a convolution, and no part", "encoder layer (cases_pool.py:"),
         "MaskOfAMap": right("mask is given as [batch, height, width]", "with mask (true = ignore) and without"),
         "MaskSubtracted": Due(1, ("the sign of attention_mask is flipped", "At: cases_pool.py:"), ("in a part",)),
+        "MergedForAMapAlone": Due(
+            2, ("given x as [batch, sequence, d_model] it raises", "cases_pool.py:"), ("This is a correct",)
+        ),
+        "MaskIgnored": Due(1, ("padding_mask is taken and hides no position", "At: cases_pool.py:"), ()),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },

@@ -15,11 +15,11 @@ _CALLS = ("forward", "call", "__call__")
 
 
 def line_of_argument(module: object, name: str) -> str:
-    """`model.py:40`, the first line of a module's own call that reads this argument; "" where there is none, or its
-    source is not to be had."""
+    """`model.py:40`, the first line of a module's own call that reads this argument, or else names it; "" where there
+    is none, or its source is not to be had."""
     for method in _calls_of(module):
         if name in inspect.signature(method).parameters:
-            return _first_line(method, lambda tree: _read_at(tree, name))
+            return _first_line(method, lambda tree: [*_read_at(tree, name)] or [*_named_at(tree, name)])
     return ""
 
 
@@ -33,7 +33,7 @@ def _calls_of(module: object) -> Iterator[FunctionType]:
     return (each for each in methods if inspect.isfunction(each))
 
 
-def _first_line(method: FunctionType, lines_of: Callable[[ast.AST], Iterator[int]]) -> str:
+def _first_line(method: FunctionType, lines_of: Callable[[ast.AST], Iterable[int]]) -> str:
     found = inspect.unwrap(method)
     try:
         lines, first = inspect.getsourcelines(found)
@@ -49,6 +49,11 @@ def _held_at(tree: ast.AST, name: str) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
             yield node.lineno
+
+
+def _named_at(tree: ast.AST, name: str) -> Iterator[int]:
+    """The lines that have it among the arguments."""
+    yield from (node.lineno for node in ast.walk(tree) if isinstance(node, ast.arg) and node.arg == name)
 
 
 def _read_at(tree: ast.AST, name: str) -> Iterator[int]:

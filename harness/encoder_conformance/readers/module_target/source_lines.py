@@ -15,6 +15,7 @@ from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.findings import Finding, source_of
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.mapping import OwnParameters
+from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.spec.axes import Array
 
 _TRACE, _CLASSES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy"
@@ -52,7 +53,9 @@ class SourceLines:
         node = self._quoted(problem)
         found = _READ_FOR.search(problem)
         beside = next((each for each in self._model.graph.node if found and found[1] in each.output), None)
-        return "" if node is None else ": ".join(filter(None, self._own(node, True, beside))) or self._found(node)
+        if node is None:
+            return ""
+        return ": ".join(filter(None, self._own(self._made_at_a_line(node), True, beside))) or self._found(node)
 
     def _found(self, node: onnx.NodeProto) -> str:
         """The line of a node of which the exporter keeps none."""
@@ -81,8 +84,9 @@ class SourceLines:
         return "" if node is None else self._own(node)[0]
 
     def of_parameters(self, own: OwnParameters, marks: Array) -> Iterator[tuple[str, str]]:
-        """Own parameter → the line that reads it. `marks`: the number of each own element [n]."""
-        readers = {name: node for node in reversed(self._model.graph.node) for name in node.input}
+        """Own parameter → the line that reads it, of several the last, as where one is read for another; of a norm's
+        the line that calls it. `marks`: the number of each own element [n]."""
+        readers = {name: node for node in self._model.graph.node for name in node.input}
         order = np.argsort(marks)
         ascending = marks[order]
         owners = list(_owners(own))
@@ -92,7 +96,7 @@ class SourceLines:
                 continue
             at = order[min(int(np.searchsorted(ascending, values[0])), len(marks) - 1)]
             if marks[at] == values[0]:
-                line, _ = self._own(self._with_a_line(tensor.name, readers))
+                line, _ = self._own(self._with_a_line(tensor.name, readers), placing=True)
                 yield next(name for end, name in owners if at < end), line
 
     def _with_a_line(self, name: str, readers: dict[str, onnx.NodeProto]) -> onnx.NodeProto:
@@ -101,6 +105,20 @@ class SourceLines:
         while not self._own(node)[0] and node.output and node.output[0] in readers:
             node = readers[node.output[0]]
         return node
+
+    def _made_at_a_line(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """The node; or of one that an exporter adds, as to split, and that has no line, the nearest one before it that
+        has, and computes."""
+        if self._own(node)[0]:
+            return node
+        makers = {name: each for each in self._model.graph.node for name in each.output}
+        nearest = node
+        while nearest.op_type in MOVES | IDENTITIES or not self._own(nearest)[0]:
+            made = next((makers[name] for name in nearest.input if name in makers), None)
+            if made is None:
+                return node
+            nearest = made
+        return nearest
 
     def _own(
         self, node: onnx.NodeProto, placing: bool = False, beside: onnx.NodeProto | None = None

@@ -316,6 +316,12 @@ def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> 
     return np.array_equal(outputs[0], outputs[1])
 
 
+def _hides_a_key(mask: MaskSemantics) -> bool:
+    """Wholly, and where keys are: a large number takes scores away by rounding, too, and in a softmax over the queries
+    the weights of all others."""
+    return mask.polarity is not None and not mask.leakage and mask.key_axis == -1
+
+
 def _mark_flipped(probe: ProbeRun, found: InputSemantics, known: Collection[str]) -> InputSemantics:
     """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign. Of `known` ones
     that is not asked: they are no masks."""
@@ -329,7 +335,7 @@ def _mark_flipped(probe: ProbeRun, found: InputSemantics, known: Collection[str]
     if other is None:
         return found
     masks = tuple(
-        replace(mask, flipped=mask.polarity is None and again.polarity is not None and mask.dtype in FLOATS)
+        replace(mask, flipped=mask.polarity is None and _hides_a_key(again) and mask.dtype in FLOATS)
         for mask, again in zip(found.masks, other.masks, strict=True)
     )
     return replace(found, masks=masks)
