@@ -323,3 +323,11 @@ class MaskIgnored(Plain):
         padding_mask: Tensor | None = None,
     ) -> Tensor:
         return self.layer(x)
+
+
+class MaskAddedOverQueries(MaskSubtracted):
+    """A large number takes the weights of all other queries."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return (scores if ignore is None else scores + ignore).softmax(-2) @ v

@@ -237,6 +237,7 @@ DUE: dict[str, dict[str, Due]] = {
         "ConvolutionsAlone": refused("blocks.0.0 is a convolution, and no part", "encoder layer (cases_pool.py:"),
         "MaskOfAMap": right("mask is given as [batch, height, width]", "with mask (true = ignore) and without"),
         "MaskSubtracted": Due(1, ("the sign of attention_mask is flipped", "At: cases_pool.py:"), ("in a part",)),
+        "MaskAddedOverQueries": Due(2, ("the softmax of the scores is over the queries",), ("is flipped", "in a part")),
         "MergedForAMapAlone": Due(
             2, ("given x as [batch, sequence, d_model] it raises", "cases_pool.py:"), ("This is a correct",)
         ),
