@@ -16,7 +16,7 @@ from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.by_effect import called_by_effect, with_x_again
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.forms_of_x import MAPS
+from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid, heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
@@ -344,18 +344,20 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
 
 def _with_maps(module: LiveModule, x: Array) -> LiveModule:
     """The same, given those masks as maps that it refuses as rows [batch, sequence] beside an x that is one."""
+    sequence = x.shape[1] if height_of(x.shape[1]) > 1 else _OF_A_MAP
+    shape = BATCH, sequence, x.shape[-1]
     for name in module.signature.masks if module.signature.arrangement.form in MAPS else ():
         known = module.signature.arrangement
         other = module.arranged(replace(known, mapped=(*known.mapped, name)))
-        if other is not None and not _takes_rows(module, name, x.shape[-1]) and _takes_rows(other, name, x.shape[-1]):
+        if other is not None and not _takes_rows(module, name, shape) and _takes_rows(other, name, shape):
             module = other
     return module
 
 
-def _takes_rows(module: LiveModule, name: str, width: int) -> bool:
+def _takes_rows(module: LiveModule, name: str, shape: tuple[int, ...]) -> bool:
     for dtype in (np.bool_, np.float32):
         with suppress(ExecutionError):
-            module.run({"x": drawn((BATCH, _OF_A_MAP, width)), name: np.ones((BATCH, _OF_A_MAP), dtype)})
+            module.run({"x": drawn(shape), name: np.ones(shape[:2], dtype)})
             return True
     return False
 
