@@ -186,3 +186,9 @@ class _Turning(Attending):
 
 class TurnedInPairs(Block):
     attending = _Turning
+
+
+class BranchesDoubled(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 2 * self.attention(self.norm1(x))  # here: BranchesDoubled
+        return x + 2 * self.down(self.activate(self.up(self.norm2(x))))

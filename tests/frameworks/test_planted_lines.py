@@ -81,6 +81,17 @@ def test_a_scale_that_is_applied_nowhere_is_an_error_though_all_checks_pass(
 
 
 @pytest.mark.release
+def test_what_multiplies_the_branches_is_named_with_its_line(conform: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    file, name = "lines_torch.py", "BranchesDoubled"
+    ended = conform("check", HERE / f"{file}:{name}", "--layer", "pre-gelu", "--jobs", "1", "--out", tmp_path / "out")
+    assert f"residual_scale is 2 in the module ({due_line(file, name)}), and 1 in pre-gelu" in " ".join(
+        ended.stdout.split()
+    ), ended.stdout
+
+
+@pytest.mark.release
 def test_a_norm_that_serves_twice_is_named_with_the_line_of_its_second_call(
     conform: Callable[..., Any], tmp_path: Path
 ) -> None:
