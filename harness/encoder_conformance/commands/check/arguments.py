@@ -77,9 +77,8 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             return _finding("error", kind, message, mask.where, **about)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
-            share = mask.leakage
             severity: Severity = "error" if stated else "warning"
-            message = f"{message}; it is judged without"
+            message, share = f"{message}; it is judged without", mask.leakage
             return _finding(severity, "mask-hides-in-part", message, argument=name, form=mask.form, leakage=share)
         case "flipped":
             message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
