@@ -107,6 +107,30 @@ class NetworkAlone(Plain):
         return x + self.ffn(self.norm1(x))
 
 
+class GatedNetworkAlone(nn.Module):
+    """Neither a norm nor a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up = nn.Linear(16, 24, bias=False), nn.Linear(16, 24, bias=False)
+        self.down = nn.Linear(24, 16, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+class GroupsOfFeatures(nn.Module):
+    """A map of each half of the features, as in ConvBERT."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(2, 8, 8)), nn.Parameter(torch.randn(16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, 2, 8).transpose(0, 1)
+        return (rows @ self.weight).transpose(0, 1).reshape(x.shape) + self.bias
+
+
 class HoldsAnother(PlainPost):
     """Parts that no call with x alone reaches, as the cross attention of a BERT with a flag."""
 
@@ -178,3 +202,132 @@ class HoldsCrossAttention(nn.Module):
         y = self.attention(x)
         y = y + self.cross(y, encoder_hidden_states, encoder_hidden_states)[0]
         return self.norm(y + self.down(torch.relu(self.up(y))))
+
+
+class ConvolvedBehindAttention(Plain):
+    """What a mask hides from attention goes on to later positions by a convolution, as in conformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv1d(self.D, self.D, 7, groups=self.D)
+
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attention_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return ignore
+
+    def ffn(self, x: Tensor) -> Tensor:
+        before = nn.functional.pad(x.transpose(1, 2), (6, 0))
+        return super().ffn(self.depthwise(before).transpose(1, 2))
+
+
+class ExpertsOfRows(Plain):
+    """How many rows an expert takes together depends on all items, and so does the order of its sums."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)  # in one draw of six there is no rounding
+        super().__init__()
+
+    def make_ffn(self) -> None:
+        self.router = nn.Linear(self.D, 8)
+        networks = (nn.Sequential(nn.Linear(self.D, 64), nn.GELU(), nn.Linear(64, self.D)) for _ in range(8))
+        self.experts = nn.ModuleList(networks)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        weights, chosen = self.router(rows).softmax(-1).topk(2, -1)
+        summed = torch.zeros_like(rows)
+        for number, expert in enumerate(self.experts):
+            row, place = torch.where(chosen == number)
+            if len(row):
+                summed.index_add_(0, row, expert(rows[row]) * weights[row, place, None])
+        return summed.view_as(x)
+
+
+class LengthNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * self.normed(x)
+
+    def normed(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+class NormsOfOneFile(Plain):
+    """The class of its norms stands in one file with it, and what calls it does not."""
+
+    def norm(self) -> nn.Module:
+        return LengthNorm(self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.norm1(self.attend(x, ignore))
+        return x + self.norm2(self.ffn(x))
+
+
+class OfPairs(Plain):
+    """x has a fourth axis, and what stands beside it another."""
+
+    def forward(self, x: Tensor, pairs: Tensor) -> Tensor:
+        batch, sequence, depth, width = x.shape
+        y = self.layer(x.transpose(1, 2).reshape(batch * depth, sequence, width))
+        bias = pairs.reshape(batch, sequence, sequence).mean(-1)
+        return y.reshape(batch, depth, sequence, width).transpose(1, 2) + bias[:, :, None, None]
+
+
+class ConvolutionsAlone(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Conv1d(16, 16, 3, padding=1), nn.GELU())])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = x + block(x)
+        return x
+
+
+class MaskOfAMap(Plain):
+    """Its padding lies as x does."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        sizes = x.shape[:-1]
+        hidden = None if mask is None else mask.expand(sizes).flatten(1)
+        return self.layer(x.flatten(1, 2), hidden).unflatten(1, sizes[1:])
+
+
+class MaskSubtracted(PlainPost):
+    def forward(self, x: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.layer(x, attention_mask)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else -ignore
+
+
+class MergedForAMapAlone(Plain):
+    """Heads are put together without a transpose, which fails for x, and for a map of one row does not."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        sizes = *x.shape[:-1], self.H, self.D // self.H
+        q, k, v = (each(x).view(sizes).transpose(1, 2) for each in (self.q, self.k, self.v))
+        made = ((q @ k.transpose(-1, -2)).softmax(-1) @ v).permute(0, 2, 1, *range(3, q.ndim))
+        return self.o(made.transpose(1, 2).reshape(*made.shape[:1], *made.shape[2:-1], self.D).view(x.shape))
+
+
+class MaskIgnored(Plain):
+    def forward(
+        self,
+        x: Tensor,
+        padding_mask: Tensor | None = None,
+    ) -> Tensor:
+        return self.layer(x)
+
+
+class MaskAddedOverQueries(MaskSubtracted):
+    """A large number takes the weights of all other queries."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return (scores if ignore is None else scores + ignore).softmax(-2) @ v

@@ -149,3 +149,46 @@ class ScaleOfOneBranch(Block):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.gamma_1 * self.attention(self.norm1(x))  # here: ScaleOfOneBranch
         return x + self.down(self.activate(self.up(self.norm2(x))))
+
+
+class RootNorm(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+class OwnNormTwice(Block):
+    norm = RootNorm
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x))
+        y = self.norm1(x)  # here: OwnNormTwice
+        return x + self.down(self.activate(self.up(y)))
+
+
+class _Turning(Attending):
+    """Each item by itself, turned in pairs by the angles of halves."""
+
+    def weigh(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        items = zip(*(each.split(1) for each in (self.turned(q), self.turned(k), v)), strict=True)
+        return torch.cat([super(_Turning, self).weigh(*each) for each in items])
+
+    def turned(self, x: Tensor) -> Tensor:
+        length, size = x.shape[-2:]
+        base = 10000 ** (-torch.arange(0, size, 2, dtype=x.dtype) / size)
+        angles = (torch.arange(length, dtype=x.dtype)[:, None] * base).repeat(1, 2)
+        other = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+        return x * angles.cos() + other * angles.sin()  # here: TurnedInPairs
+
+
+class TurnedInPairs(Block):
+    attending = _Turning
+
+
+class BranchesDoubled(Block):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 2 * self.attention(self.norm1(x))  # here: BranchesDoubled
+        return x + 2 * self.down(self.activate(self.up(self.norm2(x))))

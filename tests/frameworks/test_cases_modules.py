@@ -224,6 +224,26 @@ DUE: dict[str, dict[str, Due]] = {
             "its activation is none that a layer may have", "language was not given, and changes the output"
         ),
         "HoldsCrossAttention": refused("it is a layer of a decoder", "encoder_hidden_states", "cases_pool.py:"),
+        "ConvolvedBehindAttention": without(
+            "hides no position from attention", "what it flags still reaches other positions", *CONVOLUTION[:1]
+        ),
+        "GatedNetworkAlone": beyond("it is a feed-forward network without attention before it", "cases_pool.py:"),
+        "GroupsOfFeatures": beyond("other weights for each group of features", "weights [2, 8, 8]", "cases_pool.py:"),
+        "NormsOfOneFile": beyond(
+            "its norms stand at the end of each branch alone", "self.norm1(self.attend(x, ignore))"
+        ),
+        "OfPairs": refused(
+            "it needs pairs beside x, and with None it fails", "not enough values to unpack", "--with pairs=VALUE"
+        ),
+        "ConvolutionsAlone": refused("blocks.0.0 is a convolution, and no part", "encoder layer (cases_pool.py:"),
+        "MaskOfAMap": right("mask is given as [batch, height, width]", "with mask (true = ignore) and without"),
+        "MaskSubtracted": Due(1, ("the sign of attention_mask is flipped", "At: cases_pool.py:"), ("in a part",)),
+        "MaskAddedOverQueries": Due(2, ("the softmax of the scores is over the queries",), ("is flipped", "in a part")),
+        "MergedForAMapAlone": Due(
+            2, ("given x as [batch, sequence, d_model] it raises", "cases_pool.py:"), ("This is a correct",)
+        ),
+        "MaskIgnored": Due(1, ("padding_mask is taken and hides no position", "At: cases_pool.py:"), ()),
+        "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
     "cases_gathered": {

@@ -56,6 +56,7 @@ def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: 
         at_release("DrawsByItself", "it answers at random"),
         at_release("NoSkip", "residual1 is missing"),
         at_release("HalfSoftmax", "it casts to float16 inside"),
+        at_release("TurnedInPairs", "otherwise than rotary positions (E-22) are"),
         at_release("DistanceSubtracted", "numbers of its own are added to the scores"),
     ],
 )
@@ -77,6 +78,29 @@ def test_a_scale_that_is_applied_nowhere_is_an_error_though_all_checks_pass(
     said = "gamma_2 is applied nowhere, and gamma_1 is"
     checked = planted(conform, tmp_path / "out", "lines_torch.py", "ScaleOfOneBranch", said)
     assert (checked.status, checked.printed.count(f", but {said}")) == (1, 1)
+
+
+@pytest.mark.release
+def test_what_multiplies_the_branches_is_named_with_its_line(conform: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    file, name = "lines_torch.py", "BranchesDoubled"
+    ended = conform("check", HERE / f"{file}:{name}", "--layer", "pre-gelu", "--jobs", "1", "--out", tmp_path / "out")
+    assert f"residual_scale is 2 in the module ({due_line(file, name)}), and 1 in pre-gelu" in " ".join(
+        ended.stdout.split()
+    ), ended.stdout
+
+
+@pytest.mark.release
+def test_a_norm_that_serves_twice_is_named_with_the_line_of_its_second_call(
+    conform: Callable[..., Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    file, name = "lines_torch.py", "OwnNormTwice"
+    checked, due = Checked(conform, tmp_path / "out", file, name), due_line(file, name)
+    assert f"norm1.gain is read for norm2.gain too ({due})" in checked.printed, checked.printed
+    assert f"At: {due} " in checked.printed, checked.printed
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,13 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             return _finding("error", kind, message, mask.where, **about)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
-            share = mask.leakage
             severity: Severity = "error" if stated else "warning"
-            message = f"{message}; it is judged without"
+            message, share = f"{message}; it is judged without", mask.leakage
             return _finding(severity, "mask-hides-in-part", message, argument=name, form=mask.form, leakage=share)
+        case "flipped":
+            message = f"the sign of {name} is flipped: it hides a position at +1e9, and raises it at −1e9 ({mask.form})"
+            hint = "what is added to the scores hides with −∞: is it subtracted?"
+            return _finding("error", "mask-sign-flipped", message, hint, argument=name, form=mask.form)
         case "idle":
             message = f"{name} is taken and hides no position ({mask.form}): it is judged without"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
@@ -107,7 +110,7 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
     hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
     known = stated or name.endswith("padding_mask") or conventional_meaning(name, described.framework) is not None
     message = f"{name} changes the output, and hides no position from attention ({mask.form})"
-    if described.not_read is not None and mask.does is None:
+    if described.not_read is not None and mask.does in (None, "part"):
         known, hint = False, "attention, or whatever else mixes positions, still takes it"
         message = f"{name} changes the output, and what it flags still reaches other positions ({mask.form})"
     match mask.does:

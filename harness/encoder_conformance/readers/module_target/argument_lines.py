@@ -1,10 +1,12 @@
-"""The line of the user's source that reads an argument of the call: no graph has masks, and so none has their lines."""
+"""The lines of the user's source that read an argument of the call, or a part: no graph has masks, and of what is not
+exported there is none."""
 
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import FunctionType
 
 from encoder_conformance.protocol.module_description import argument_key
 
@@ -13,20 +15,45 @@ _CALLS = ("forward", "call", "__call__")
 
 
 def line_of_argument(module: object, name: str) -> str:
-    """`model.py:40`, the first line of a module's own call that reads this argument; "" where there is none, or its
-    source is not to be had."""
-    for method in (getattr(type(module), each, None) for each in _CALLS):
-        if not inspect.isfunction(method) or name not in inspect.signature(method).parameters:
-            continue
-        found = inspect.unwrap(method)
-        try:
-            lines, first = inspect.getsourcelines(found)
-            tree = ast.parse(textwrap.dedent("".join(lines)))
-        except (OSError, TypeError, SyntaxError):
-            return ""
-        at = min(_read_at(tree, name), default=None)
-        return "" if at is None else f"{Path(found.__code__.co_filename).name}:{first + at - 1}"
+    """`model.py:40`, the first line of a module's own call that reads this argument, or else names it; "" where there
+    is none, or its source is not to be had."""
+    for method in _calls_of(module):
+        if name in inspect.signature(method).parameters:
+            return _first_line(method, lambda tree: [*_read_at(tree, name)] or [*_named_at(tree, name)])
     return ""
+
+
+def line_of_part(module: object, name: str) -> str:
+    """The first line of a module's own call that reads its part of this name; "" as above."""
+    return next(filter(None, (_first_line(each, lambda tree: _held_at(tree, name)) for each in _calls_of(module))), "")
+
+
+def _calls_of(module: object) -> Iterator[FunctionType]:
+    methods = (getattr(type(module), each, None) for each in _CALLS)
+    return (each for each in methods if inspect.isfunction(each))
+
+
+def _first_line(method: FunctionType, lines_of: Callable[[ast.AST], Iterable[int]]) -> str:
+    found = inspect.unwrap(method)
+    try:
+        lines, first = inspect.getsourcelines(found)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    at = min(lines_of(tree), default=None)
+    return "" if at is None else f"{Path(found.__code__.co_filename).name}:{first + at - 1}"
+
+
+def _held_at(tree: ast.AST, name: str) -> Iterator[int]:
+    """The lines that read an attribute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
+            yield node.lineno
+
+
+def _named_at(tree: ast.AST, name: str) -> Iterator[int]:
+    """The lines that have it among the arguments."""
+    yield from (node.lineno for node in ast.walk(tree) if isinstance(node, ast.arg) and node.arg == name)
 
 
 def _read_at(tree: ast.AST, name: str) -> Iterator[int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from encoder_conformance.readers.module_target.forms_of_x import FORMS, Arrays
+from encoder_conformance.readers.module_target.forms_of_x import FORMS, Arrays, as_map
 from encoder_conformance.readers.module_target.supplies import Supply
 
 OF_LENGTHS = ("lengths", "parts")
@@ -25,13 +25,15 @@ class Arrangement:
     """`form`: of x, a key of FORMS. `beside`: argument → what it is given where no mask takes its place.
 
     `keys`: x and all else is in one mapping, x under the first of these keys; or
-    in a tuple, where these are numbers. `offered`: those of them that may be masks.
+    in a tuple, where these are numbers. `offered`: those of them that may be masks. `mapped`: masks of padding that
+    lie as x does, which is a map.
     """
 
     form: str = "BSD"
     beside: Mapping[str, Supply] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
+    mapped: tuple[str, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -44,6 +46,7 @@ class Arrangement:
         found = [f"it is called with {'; '.join(given)}"] if given else []
         if self.form != "BSD":
             found.append(f"x is given as {FORMS[self.form].said}")
+        found += [f"{name} is given as [batch, height, width]" for name in self.mapped]
         if self.keys:
             found.append(
                 f"x is the first of a tuple of {len(self.keys)}"
@@ -73,6 +76,8 @@ class Arrangement:
         """The answer of a module, and x as it was given it. `x_name`: of an x that has to be named, else ""."""
         batch, sequence = x.shape[:2]
         laid = FORMS[self.form].out(x, arrays)
+        rows = [name for name in self.mapped if tuple(getattr(given.get(name), "shape", ())) == (batch, sequence)]
+        given = {**given, **{name: as_map(given[name], arrays) for name in rows}}
         named: dict[str, Any] = {}
         for name, supply in self.beside.items():
             if supply.kind in _UNSAID and given.get(name) is not None:

@@ -13,8 +13,8 @@ _OURS = (str(PACKAGE.resolve()), str((ROOT / "impls").resolve()))
 _OTHERS = tuple({str(Path(sysconfig.get_path(each)).resolve()) for each in ("stdlib", "purelib", "platlib")})
 """Where Python and what is installed lie: no files of the user's."""
 _FRAMES = 3
-_WRAPPERS = "_call_impl", "error_handler"
-"""Functions by which PyTorch and Keras call a module's own."""
+_WRAPPERS = "_call_impl", "error_handler", "_with_checkpointing"
+"""Functions by which PyTorch, Keras and transformers call a module's own."""
 _BOLD = re.compile("\x1b\\[1m(.+?)\x1b\\[0m", re.DOTALL)
 
 

@@ -15,6 +15,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.formats import format_as_given
+from encoder_conformance.readers.module_target.forms_of_x import MAPS
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework, framework_of
 from encoder_conformance.readers.module_target.heads import head_counts
 from encoder_conformance.readers.module_target.keeping_masks import offered_from_the_first
@@ -92,6 +93,20 @@ def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Arr
     return (*framework.notes(given), noted("output-chosen", said, listed=lengths[0]))
 
 
+def _of_rows(module: LiveModule, x: Array) -> Iterator[Finding]:
+    """What a module raises that takes x as a map, where it is given rows: it may take a map by chance alone."""
+    known = module.signature.arrangement
+    plain = module.arranged(replace(known, form="BSD", mapped=())) if known.form in MAPS else None
+    if plain is None:
+        return
+    try:
+        plain.run({"x": x})
+    except ExecutionError as error:
+        said, *frames = map(str.strip, str(error).splitlines())
+        where = f" ({frames[-1]})" if frames else ""
+        yield noted("takes-no-x", f"given x as [batch, sequence, d_model] it raises {said}{where}", taken=known.form)
+
+
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     given = framework.built(given, told)
@@ -123,7 +138,7 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
             module, read, exported = module.arranged(other.signature.arrangement) or module, other, without
             break
     exported = exported if lengths else with_its_window(read, semantics, exported)
-    notes = (*_notes(framework, given, read, x), *filled)
+    notes = (*_notes(framework, given, read, x), *filled, *(_of_rows(read, x) if exported.layer is None else ()))
     if not lengths:
         refuse_one_length(read, x, exported)
     if not (lengths or module.called_with) and exported.layer is not None:

@@ -52,6 +52,13 @@ def _map(x: Any, arrays: Arrays) -> Any:
     return arrays.reshaped(x, (batch, height, sequence // height, width))
 
 
+def as_map(mask: Any, arrays: Arrays) -> Any:
+    """A mask [batch, sequence] as [batch, height, width]."""
+    batch, sequence = mask.shape
+    height = height_of(sequence)
+    return arrays.reshaped(mask, (batch, height, sequence // height))
+
+
 def _channels_map(x: Any, arrays: Arrays) -> Any:
     batch, sequence, width = x.shape
     height = height_of(sequence)
@@ -88,3 +95,4 @@ FORMS: Mapping[str, FormOfX] = {
     ),
 }
 """A map of height and width has the sequence in its rows, one after the other."""
+MAPS = "BHWD", "BDHW"

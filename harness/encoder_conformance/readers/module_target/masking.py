@@ -40,12 +40,13 @@ _NAMES = ("mask", "padding")
 
 @dataclass
 class _Tried:
-    """The forms of one mask: it hides what it flags; and is refused for other batches; it hides in part; it is taken
-    and hides nothing; so, and the output is another; it raises this."""
+    """The forms of one mask: it hides what it flags; and is refused for other batches; it hides in part; it hides at
+    +1e9 what −1e9 should; it is taken and hides nothing; so, and the output is another; it raises this."""
 
     hiding: list[MaskSemantics] = field(default_factory=list)
     sized: list[MaskSemantics] = field(default_factory=list)
     leaking: list[MaskSemantics] = field(default_factory=list)
+    flipped: list[tuple[str, str]] = field(default_factory=list)
     idle: list[tuple[str, str]] = field(default_factory=list)
     elsewhere: list[tuple[str, str]] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -218,14 +219,15 @@ def _tried(
 ) -> _Tried:
     """The mask in each form, up to so many that hide what they flag: one of each shape."""
     tried = _Tried()
-    for several in (_USUAL, _RARE):
+    of_rows = name in runner.signature.arrangement.mapped
+    for several in (("BS",),) if of_rows else (_USUAL, _RARE):
         for axes in several[::-1] if "padding" in name else several:
             shape = shape_at(axes, found, num_heads)
             for dtype in dtypes:
                 done = {mask.shape for mask in tried.hiding}
                 if shape not in done and len(done) < most:
                     _try(runner, found, Port(name=name, dtype=dtype, shape=shape), axes, num_heads, tried)
-        if tried.hiding or tried.sized or tried.leaking or tried.idle:
+        if tried.hiding or tried.sized or tried.leaking or tried.flipped or tried.idle:
             break
     tried.hiding = tried.hiding or tried.sized
     return tried
@@ -242,7 +244,9 @@ def _try(runner: LiveModule, found: InputSemantics, port: Port, axes: str, num_h
         tried.refused[port.dtype, axes] = str(error)
         return
     [mask] = under.masks
-    if mask.polarity is None or under.layout != found.layout:
+    if mask.flipped:
+        tried.flipped.append((port.dtype, axes))
+    elif mask.polarity is None or under.layout != found.layout:
         filled = [replace(mask, polarity=None, fill=number) for number in (0.0, 1.0)]
         answers = [_answer(runner, replace(found, masks=(each,))) for each in filled]
         if any(each is not None for each in answers):
@@ -316,6 +320,8 @@ def _differ(one: Array | None, two: Array | None) -> bool:
 
 
 def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Tried, num_heads: int) -> UnusableMask:
+    if tried.flipped:
+        return UnusableMask(argument=name, kind="flipped", form=_form(*tried.flipped[0]))
     if tried.leaking:
         least = min(tried.leaking, key=lambda mask: mask.leakage)
         form = _form(least.dtype, least.axes)

@@ -79,7 +79,8 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     another shape."""
     signature = runner.signature
     if missing := not_given(signature):
-        problem = f"it needs {', '.join(missing)} beside {signature.x}, and None is refused: {said}"
+        refused = "None is refused" if any(words in said for words in OF_NONE) else "with None it fails"
+        problem = f"it needs {', '.join(missing)} beside {signature.x}, and {refused}: {said}"
         return BadTarget(problem, to_be_said(signature), "needs-arguments", arguments=missing)
     if given := "; ".join(f"{name}: {each.said}" for name, each in signature.arrangement.beside.items()):
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones, with {given}: {said}"

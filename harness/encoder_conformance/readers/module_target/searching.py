@@ -166,8 +166,9 @@ def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names
             part, _, kind = name.rpartition(".")
             _, at = base.get(f"{sources.get(part, part)}.{kind}", piece)
             elements[name] = at.T if turned and at.ndim == 2 and at.shape[0] == at.shape[1] else at
+        fits = all(at.shape == base[name][1].shape for name, at in elements.items())  # keys may be fewer than queries
         key = b"".join(elements[name].tobytes() for name in sorted(elements))
-        if key not in seen:
+        if fits and key not in seen:
             seen.add(key)
             yield elements
 

@@ -15,6 +15,7 @@ from encoder_conformance.platform.paths import PACKAGE
 from encoder_conformance.protocol.findings import Finding, source_of
 from encoder_conformance.readers.module_target.calling_lines import SoughtLines
 from encoder_conformance.readers.module_target.mapping import OwnParameters
+from encoder_conformance.readers.onnx_file.graph.operators import IDENTITIES, MOVES
 from encoder_conformance.spec.axes import Array
 
 _TRACE, _CLASSES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.class_hierarchy"
@@ -24,6 +25,8 @@ _CALLS = f"{os.sep}module.py"
 """PyTorch's own file that calls every module."""
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)(?:, in (.+))?')
+_OF_A_CALL = "forward", "__call__"
+"""The methods by which a module is called."""
 _READ_FOR = re.compile(r" at '[^']+', read for '([^']+)'")
 """Of a value that stands where another should: what is made of it."""
 _CLASS = re.compile(r"'([\w.]+)'")
@@ -50,7 +53,9 @@ class SourceLines:
         node = self._quoted(problem)
         found = _READ_FOR.search(problem)
         beside = next((each for each in self._model.graph.node if found and found[1] in each.output), None)
-        return "" if node is None else ": ".join(filter(None, self._own(node, True, beside))) or self._found(node)
+        if node is None:
+            return ""
+        return ": ".join(filter(None, self._own(self._made_at_a_line(node), True, beside))) or self._found(node)
 
     def _found(self, node: onnx.NodeProto) -> str:
         """The line of a node of which the exporter keeps none."""
@@ -79,8 +84,9 @@ class SourceLines:
         return "" if node is None else self._own(node)[0]
 
     def of_parameters(self, own: OwnParameters, marks: Array) -> Iterator[tuple[str, str]]:
-        """Own parameter → the line that reads it. `marks`: the number of each own element [n]."""
-        readers = {name: node for node in reversed(self._model.graph.node) for name in node.input}
+        """Own parameter → the line that reads it, of several the last, as where one is read for another; of a norm's
+        the line that calls it. `marks`: the number of each own element [n]."""
+        readers = {name: node for node in self._model.graph.node for name in node.input}
         order = np.argsort(marks)
         ascending = marks[order]
         owners = list(_owners(own))
@@ -90,7 +96,7 @@ class SourceLines:
                 continue
             at = order[min(int(np.searchsorted(ascending, values[0])), len(marks) - 1)]
             if marks[at] == values[0]:
-                line, _ = self._own(self._with_a_line(tensor.name, readers))
+                line, _ = self._own(self._with_a_line(tensor.name, readers), placing=True)
                 yield next(name for end, name in owners if at < end), line
 
     def _with_a_line(self, name: str, readers: dict[str, onnx.NodeProto]) -> onnx.NodeProto:
@@ -99,6 +105,20 @@ class SourceLines:
         while not self._own(node)[0] and node.output and node.output[0] in readers:
             node = readers[node.output[0]]
         return node
+
+    def _made_at_a_line(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """The node; or of one that an exporter adds, as to split, and that has no line, the nearest one before it that
+        has, and computes."""
+        if self._own(node)[0]:
+            return node
+        makers = {name: each for each in self._model.graph.node for name in each.output}
+        nearest = node
+        while nearest.op_type in MOVES | IDENTITIES or not self._own(nearest)[0]:
+            made = next((makers[name] for name in nearest.input if name in makers), None)
+            if made is None:
+                return node
+            nearest = made
+        return nearest
 
     def _own(
         self, node: onnx.NodeProto, placing: bool = False, beside: onnx.NodeProto | None = None
@@ -145,10 +165,19 @@ def _of_the_layer(frames: list[_At], node: onnx.NodeProto, *, placing: bool) -> 
     around = [*classes[:1], *classes][:-2]  # the last ones are the operator, and a module that may only rearrange
     packages = {name.partition(".")[0] for name in around}
     kept = [each for each in frames if (package := _package(each[0][1])) is None or package in packages]
-    innermost = [name.rpartition(".") for name in classes[-2:-1] if placing]
-    norms = [f"{module.replace('.', os.sep)}.py" for module, _, name in innermost if "norm" in name.lower()]
-    others = [each for each in kept if not each[0][1].endswith(tuple(norms))]
-    return others or kept or frames
+    around_norm = _around_norm(kept, classes[-2]) if placing and len(classes) > 1 else kept
+    return around_norm or kept or frames
+
+
+def _around_norm(frames: list[_At], innermost: str) -> list[_At]:
+    """The frames that lead to the call of the `innermost` module, where that is a norm, whose file may be the layer's,
+    too; all where it is none."""
+    module, _, name = innermost.rpartition(".")
+    if "norm" not in name.lower():
+        return frames
+    within = [found[1].endswith(f"{module.replace('.', os.sep)}.py") for found, _ in frames]
+    calls = [at for at, (found, _) in enumerate(frames) if within[at] and found[3] in _OF_A_CALL]
+    return frames[: calls[-1]] if calls else [each for each, inside in zip(frames, within, strict=True) if not inside]
 
 
 def _package(path: str) -> str | None:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, product
 
@@ -15,6 +16,7 @@ from encoder_conformance.readers.module_target.bundles import bundled
 from encoder_conformance.readers.module_target.by_effect import called_by_effect, with_x_again
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
+from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid, heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
@@ -53,6 +55,8 @@ _MOST_OF_FORM = 40
 """Those that are tried in each rarer form of x: every mask."""
 _FIRST, _MOST_MISSED = 8, 3
 """Ways to call that show what a module misses, and how often one thing more is."""
+_OF_A_MAP = 6
+"""Positions of a map that has several rows: of 5 it has one alone."""
 _OF_INTEGERS = "integer", "scalar types: Long, Int"
 """Words of what is raised for numbers in the place of ids."""
 _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
@@ -157,7 +161,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
                 if (problem := _problem_with(other, x)) is None:
-                    return _opened(other, x), x
+                    return _with_maps(_opened(other, x), x), x
                 refused.problems.append(problem)
             if refused.want_integers():
                 return None
@@ -347,6 +351,26 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
         if mask.polarity is not None:
             module = _given(module, name, replace(supply, number=mask.polarity.open))
     return module
+
+
+def _with_maps(module: LiveModule, x: Array) -> LiveModule:
+    """The same, given those masks as maps that it refuses as rows [batch, sequence] beside an x that is one."""
+    sequence = x.shape[1] if height_of(x.shape[1]) > 1 else _OF_A_MAP
+    shape = BATCH, sequence, x.shape[-1]
+    for name in module.signature.masks if module.signature.arrangement.form in MAPS else ():
+        known = module.signature.arrangement
+        other = module.arranged(replace(known, mapped=(*known.mapped, name)))
+        if other is not None and not _takes_rows(module, name, shape) and _takes_rows(other, name, shape):
+            module = other
+    return module
+
+
+def _takes_rows(module: LiveModule, name: str, shape: tuple[int, ...]) -> bool:
+    for dtype in (np.bool_, np.float32):
+        with suppress(ExecutionError):
+            module.run({"x": drawn(shape), name: np.ones(shape[:2], dtype)})
+            return True
+    return False
 
 
 def _given(module: LiveModule, name: str, supply: Supply) -> LiveModule:

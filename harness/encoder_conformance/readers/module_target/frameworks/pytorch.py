@@ -12,7 +12,8 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import is_lazy
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy
-from encoder_conformance.protocol.findings import Finding, noted
+from encoder_conformance.protocol.findings import Finding, noted, source_of
+from encoder_conformance.readers.module_target.argument_lines import line_of_part
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
@@ -138,8 +139,10 @@ class _PyTorch(ModuleFramework):
         convolution = next((name for name, kind in kinds.items() if kind.startswith("Conv") and name), None)
         linear = "Conv1D" in kinds.values() or any(_is_linear(each) for each in module.modules())
         if convolution and not linear:  # GPT-2's Conv1D is a linear map
-            problem = f"{convolution} is a convolution, and no part of an encoder layer"
-            raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution])
+            line = _line_of(module, convolution)
+            problem = f"its part {convolution} is a convolution, and no part of an encoder layer"
+            problem += f" ({line})" if line else ""
+            raise BadTarget(problem, "", "no-layer-by-kind", names=[convolution], **source_of(line))
         if not list(module.parameters()) and not is_built_later(module):
             held = ", ".join(each.path for each in unregistered(module) if each.is_weight)
             hint = f"it holds {held}: register them" if held else "an encoder layer has norms and weights"
@@ -233,6 +236,14 @@ def _frozen(module: nn.Module) -> Iterator[Finding]:
 
 
 _MOST_NAMED = 4
+
+
+def _line_of(module: nn.Module, path: str) -> str:
+    """The line that calls the part at this path, or the part of the user's own that holds it."""
+    steps = path.split(".")
+    holders = ((module.get_submodule(".".join(steps[:at])), name) for at, name in enumerate(steps))
+    own = [each for each in holders if type(each[0]).__module__.partition(".")[0] != "torch"]
+    return next(filter(None, (line_of_part(*each) for each in reversed(own))), "")
 
 
 def _is_linear(part: nn.Module) -> bool:

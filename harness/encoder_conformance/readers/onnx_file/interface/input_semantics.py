@@ -29,6 +29,9 @@ HIDDEN_IN_PART = 0.3
 """The influence that a mask may leave to a hidden position and still count as a mask."""
 ACROSS = 3.0
 """Weighed its influence on other items, up to which a position's influence in its own may have come the same way."""
+ROUNDED = 1e-5
+"""Of the output's largest number: no more than another order of the same sums, as of rows that an expert of a mixture
+takes together, which are of all items."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
 TRIES_BESIDE = 24
@@ -157,7 +160,7 @@ def _under(probe: ProbeRun, polarities: tuple[Polarity, ...]) -> InputSemantics 
     influences = [probe.influence(open_masks, axis) for axis in range(len(sizes))]
     if not all(np.isfinite(influence).all() for influence in influences):
         return None
-    mixed = [bool(_on_others(influence).any()) for influence in influences]
+    mixed = _mixed(influences, ROUNDED * float(np.abs(probe.output(open_masks)).max()))
     layout: Layout = "SD" if len(sizes) == 1 else "SBD" if mixed[0] and not mixed[1] else "BSD"
     axis = 1 if layout == "BSD" else 0
     influence = influences[axis]
@@ -190,6 +193,13 @@ def _on_others(influence: Array) -> Array:
     """The influence [S, S] of each position on the others. Its own may be NaN: it has no key where a causal mask shows
     it itself alone, and another hides it."""
     return np.where(np.eye(len(influence), dtype=np.bool_), 0.0, influence)
+
+
+def _mixed(influences: list[Array], rounded: float) -> list[bool]:
+    """Along which axes places change each other. Where they do along several, what is rounding is none beside more."""
+    most = [float(_on_others(influence).max(initial=0.0)) for influence in influences]
+    least = rounded if max(most) > rounded else 0.0
+    return [each > least for each in most]
 
 
 def _is_causal(influence: Array) -> bool:
@@ -306,6 +316,12 @@ def _is_counted(probe: ProbeRun, found: InputSemantics, mask: MaskSemantics) -> 
     return np.array_equal(outputs[0], outputs[1])
 
 
+def _hides_a_key(mask: MaskSemantics) -> bool:
+    """Wholly, and where keys are: a large number takes scores away by rounding, too, and in a softmax over the queries
+    the weights of all others."""
+    return mask.polarity is not None and not mask.leakage and mask.key_axis == -1
+
+
 def _mark_flipped(probe: ProbeRun, found: InputSemantics, known: Collection[str]) -> InputSemantics:
     """Marks, of the masks that hide nothing, those that hide where their numbers have the other sign. Of `known` ones
     that is not asked: they are no masks."""
@@ -319,7 +335,7 @@ def _mark_flipped(probe: ProbeRun, found: InputSemantics, known: Collection[str]
     if other is None:
         return found
     masks = tuple(
-        replace(mask, flipped=mask.polarity is None and again.polarity is not None and mask.dtype in FLOATS)
+        replace(mask, flipped=mask.polarity is None and _hides_a_key(again) and mask.dtype in FLOATS)
         for mask, again in zip(found.masks, other.masks, strict=True)
     )
     return replace(found, masks=masks)

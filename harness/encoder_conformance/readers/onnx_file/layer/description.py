@@ -237,7 +237,8 @@ def _of_branches(layer: EncoderLayer, where: str, findings: Findings) -> Iterato
             both = " and ".join(f"{stage} by {factor:.6g}" for stage, factor in factors.items())
             message = f"{where}the two residual sums weigh their branches otherwise: {both}"
             findings.error("layer", "residual-scales-differ", message, "see E-29", factors=factors)
-        yield _fact("residual_scale", one, "what the sub-layers give is multiplied by it before the sums")
+        sums = " and ".join(repr(step.name) for step in map(layer.steps.get, ("residual1", "residual2")) if step)
+        yield _fact("residual_scale", one, f"what the sub-layers give is multiplied by it before the sums {sums}")
 
 
 def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:

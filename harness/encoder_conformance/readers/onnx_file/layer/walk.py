@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from encoder_conformance.readers.onnx_file.layer.known_instead import beside, body, instead, is_side_by_side
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Activation,
     Context,
@@ -152,7 +153,7 @@ class Walk:
             reader = self.readers.get(step.makes)
             there = formula(found) + at + (f", read for '{reader}'" if reader else "")
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
-            raise UnsupportedPattern(message, _instead(found, step))
+            raise UnsupportedPattern(message, instead(found, step))
 
     def take_if_there(self, step: Step) -> None:
         """Takes a step that a layer may leave out, or that no operation shows by itself."""
@@ -223,7 +224,7 @@ class Walk:
             self.at[value] = operation
         elif known is not operation:
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
-            feature = _beside(known, operation)
+            feature = beside(known, operation)
             shown = known if feature else operation  # an input of the layer is of no line
             self.differ(what, step, shown, feature)
 
@@ -298,7 +299,7 @@ def _added(walk: Walk, step: Step, found: Sum) -> None:
     """What is skipped, and what the sub-layer gives."""
     skip, branch = step.reads
     kinds = _kind_of_body(branch), Gate
-    made = {side: isinstance(_body(side), kinds) or _is_side_by_side(side) for side in found.sides}
+    made = {side: isinstance(body(side), kinds) or is_side_by_side(side) for side in found.sides}
     sides = sorted(found.sides, key=lambda side: (made[side], isinstance(side, Linear)))
     walk.reach(branch, sides[1], step)
     skipping = sides[0]
@@ -314,41 +315,6 @@ def _kind_of_body(value: str) -> type[Operation]:
     step = next(step for step in PLANS["pre", False] if step.makes == value)
     kind, _ = KINDS.get(step.form, (Linear, ""))
     return _kind_of_body(step.reads[0]) if kind is Linear else kind
-
-
-def _body(side: Operation) -> Operation:
-    """The operation of a sub-layer that is more than norms and maps."""
-    while isinstance(side, TracedNorm | Linear | RowMap | Weighed):
-        side = side.of.operation
-    return side
-
-
-def _beside(known: Operation, operation: Operation) -> Feature | None:
-    """What it is where a sub-layer reads what another has as well, and not the sum of that: the other is attention, or
-    one more of the same; None where it is something else."""
-    if not isinstance(known, Sum) or operation not in known.sides:
-        return None
-    others = [side for side in known.sides if side is not operation]
-    return "parallel" if any(isinstance(_body(side), Context) for side in others) else "sums"
-
-
-def _instead(found: Operation, step: Step) -> Feature | None:
-    """What is known by a name where a step is missing."""
-    if isinstance(found if step.form == "activation" else _body(found), Context) and step.form in ("activation", "sum"):
-        return "attention_alone"
-    if isinstance(found, TracedInput) and step.form == "sum":
-        return "network_alone"
-    if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
-        return "activated"
-    return "parallel" if _is_side_by_side(found) else None
-
-
-def _is_side_by_side(found: Operation) -> bool:
-    """Whether it is the sum of what attention gives and what a feed-forward network makes of something else: an adapter
-    is a network behind attention, with a sum around it."""
-    bodies = [_body(side) for side in found.sides] if isinstance(found, Sum) else []
-    behind = any(isinstance(each, Activation) and isinstance(_body(each.of.operation), Context) for each in bodies)
-    return not behind and all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
 
 
 SOURCES: Mapping[str, Callable[..., None]] = {

@@ -147,7 +147,7 @@ def linear_map(
     """
     (shared, own, others, summed), sizes = product.groups(), sizes_of(product, index, source.value)
     if prod(sizes[c] for c in shared) > 1:
-        raise UnsupportedPattern("a linear map that differs from one head or position to the next")
+        raise UnsupportedPattern(f"weights {list(source.value.shape)}", "grouped_map")
     data = arranged(index, product.first, own + shared, summed)  # [R, K]
     positions = constant_along(data // F, 1, mixing)
     features = data % F

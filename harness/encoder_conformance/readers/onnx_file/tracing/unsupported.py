@@ -15,7 +15,7 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
-    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features",
+    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -156,6 +156,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "it is a feed-forward network without attention before it; a layer of the specification has both",
         "name the part that has both (--at PATH)",
     ),
+    "grouped_map": (
+        "a linear map has other weights for each group of features, each head or each position; in the specification "
+        "a map takes all features, and is the same at each position (E-2)",
+        _SOURCE,
+    ),
     "softmax_of_features": (
         "a softmax is taken over the features of each position, as for a gate; in the specification one is taken, of "
         "the scores over the keys (E-5)",
@@ -272,7 +277,7 @@ BEYOND: tuple[Feature, ...] = (
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
-    *("attention_alone", "network_alone", "softmax_of_features"),
+    *("attention_alone", "network_alone", "softmax_of_features", "grouped_map"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {

@@ -1,0 +1,59 @@
+"""What is known by a name where a step of the plan is not found, or an operation is read beside another."""
+
+from encoder_conformance.readers.onnx_file.tracing.expressions import (
+    Activation,
+    Context,
+    Gate,
+    Linear,
+    Operation,
+    RowMap,
+    Sum,
+    TracedInput,
+    TracedNorm,
+    Weighed,
+)
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
+from encoder_conformance.spec.plan import Step
+
+
+def body(side: Operation) -> Operation:
+    """The operation of a sub-layer that is more than norms and maps."""
+    while isinstance(side, TracedNorm | Linear | RowMap | Weighed):
+        side = side.of.operation
+    return side
+
+
+def beside(known: Operation, operation: Operation) -> Feature | None:
+    """What it is where a sub-layer reads what another has as well, and not the sum of that: the other is attention, or
+    one more of the same; None where it is something else."""
+    if not isinstance(known, Sum) or operation not in known.sides:
+        return None
+    others = [side for side in known.sides if side is not operation]
+    return "parallel" if any(isinstance(body(side), Context) for side in others) else "sums"
+
+
+def instead(found: Operation, step: Step) -> Feature | None:
+    """What is known by a name where a step is missing."""
+    if isinstance(found if step.form == "activation" else body(found), Context) and step.form in ("activation", "sum"):
+        return "attention_alone"
+    if step.form == "sum" and _is_of_x(found):
+        return "network_alone"
+    if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
+        return "activated"
+    return "parallel" if is_side_by_side(found) else None
+
+
+def is_side_by_side(found: Operation) -> bool:
+    """Whether it is the sum of what attention gives and what a feed-forward network makes of something else: an adapter
+    is a network behind attention, with a sum around it."""
+    bodies = [body(side) for side in found.sides] if isinstance(found, Sum) else []
+    behind = any(isinstance(each, Activation) and isinstance(body(each.of.operation), Context) for each in bodies)
+    return not behind and all(any(isinstance(each, kind) for each in bodies) for kind in (Context, Activation | Gate))
+
+
+def _is_of_x(found: Operation) -> bool:
+    """Whether norms, maps, activations and products of two stand alone between it and x."""
+    made = body(found)
+    if isinstance(made, Gate):
+        return all(_is_of_x(view.operation) for view, _ in made.sides)
+    return isinstance(made, TracedInput) or (isinstance(made, Activation) and _is_of_x(made.of.operation))
