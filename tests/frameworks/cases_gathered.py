@@ -168,3 +168,11 @@ class MaskOfAllHeads(PlainPost):
 
     def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
         return torch.where(self.given, -torch.inf, 0.0)
+
+
+class MapOfNothing(PlainPost):
+    """A map whose size is that of an option, which is off: it holds no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = nn.Linear(0, 0)

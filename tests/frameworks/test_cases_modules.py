@@ -238,6 +238,7 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadsSummed": right("pre-norm", "H = 2", "16 of 16 parameters"),
         "ItemByItem": right("post-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
         "NetworkInChunks": right("pre-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
+        "MapOfNothing": right("post-norm", "times.weight and times.bias, change nothing"),
         "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },
     "cases_strangers": {
