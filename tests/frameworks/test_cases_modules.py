@@ -121,7 +121,7 @@ DUE: dict[str, dict[str, Due]] = {
         "BatchNorm": beyond(*BATCH),
         "BatchNormOfOne": beyond(*BATCH),
         "BatchNormByHand": refused("another function stands in its place", "cases_steps.py:"),
-        "ConvFFN": beyond(*CONVOLUTION),
+        "ConvFFN": without("hides no position from attention", "still reaches other positions", *CONVOLUTION),
         "ConvBetween": beyond(*CONVOLUTION),
         "ConvBehind": beyond(*CONVOLUTION),
         "ConvBehindGate": beyond(*CONVOLUTION),
@@ -299,7 +299,9 @@ DUE: dict[str, dict[str, Due]] = {
         "SoftmaxOverQueries": Due(
             2, ("the softmax of the scores is over the queries", *STRANGERS), ("keys on its last axis but one",)
         ),
-        "MergedByReshape": refused("heads are put together without a transpose", *STRANGERS),
+        "MergedByReshape": Due(
+            2, ("heads are put together without a transpose", *STRANGERS), ("hides no position from attention",)
+        ),
     },
     "cases_mistakes": {
         "GainOfTheOtherBranch": Due(

@@ -107,7 +107,7 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
     hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
     known = stated or name.endswith("padding_mask") or conventional_meaning(name, described.framework) is not None
     message = f"{name} changes the output, and hides no position from attention ({mask.form})"
-    if described.not_read is not None and mask.does is None:
+    if described.not_read is not None and mask.does in (None, "part"):
         known, hint = False, "attention, or whatever else mixes positions, still takes it"
         message = f"{name} changes the output, and what it flags still reaches other positions ({mask.form})"
     match mask.does:
