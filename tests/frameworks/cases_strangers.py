@@ -21,6 +21,13 @@ class NormsByLength(Plain):
         return ByLength()
 
 
+class NormsGivenNoEpsilon(Plain):
+    """Theirs is that of the format of x, and so another in float64."""
+
+    def norm(self) -> nn.Module:
+        return nn.RMSNorm(self.D)
+
+
 class QueriesByLength(NormsByLength):
     """Queries and keys are of length 1, and scores multiplied by a number that was chosen."""
 

@@ -243,6 +243,11 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_strangers": {
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
+        "NormsGivenNoEpsilon": Due(
+            0,
+            ("This is a correct", "were given no epsilon, and take that of the format", "is float32's own"),
+            ("is cast", "✗"),
+        ),
         "QueriesByLength": right("rms_norm of query and key over each head", "attention.scale is 1/√0.64"),
         "QueriesByLengthAlone": beyond(
             "the norms differ: query_heads_norm is rms_norm with epsilon 1e-24", "norm1 is layer_norm", "cases_strang"

@@ -24,7 +24,12 @@ from encoder_conformance.spec.yaml_file import read_model
 
 SHOWN = 3
 """How many names a message gives."""
-_DEFAULTS = ((1e-3, "Keras' default"), (1e-8, "that of x-transformers' RMSNorm"), (1e-7, "DeBERTa's"))
+_DEFAULTS = (
+    (1e-3, "Keras' default"),
+    (1e-8, "that of x-transformers' RMSNorm"),
+    (1e-7, "DeBERTa's"),
+    (2**-23, "float32's own, which nn.RMSNorm takes where it is given none"),
+)
 """Epsilons that are known to be somebody's."""
 _SELDOM = {
     "gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf",

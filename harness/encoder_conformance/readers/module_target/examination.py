@@ -61,8 +61,10 @@ class Examination:
     stated: Layer | None = None
     own_values: dict[str, Array] = field(default_factory=dict)
     narrow_inside: bool = False
-    trains_unless_told: bool = False
     """Whether it is right in float32, and in float64 no more exact: something in it is cast."""
+    epsilon_of_format: bool = False
+    """Whether that is so for its norms' epsilon alone, which is another in each format."""
+    trains_unless_told: bool = False
     padded_item_is_nan: bool = False
     padding_moves_rows: bool = False
     """Whether what its submodules show has other rows where padding is hidden, or rows in another order."""
