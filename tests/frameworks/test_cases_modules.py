@@ -197,6 +197,7 @@ DUE: dict[str, dict[str, Due]] = {
             "it needs positions beside x; given positions", "has no attribute 'offset_of_the_first'", "cases_calls.py:"
         ),
         "TokenIds": layers("layers.0", "layers.1: the same code and settings"),
+        "TokenIdsOfLooseParts": refused("it takes ids as input_ids, integers [batch, sequence]", "no part of it is a"),
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
     },
@@ -238,6 +239,8 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadsSummed": right("pre-norm", "H = 2", "16 of 16 parameters"),
         "ItemByItem": right("post-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
         "NetworkInChunks": right("pre-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
+        "KeysOfFewerPlaces": beyond("a linear map is taken over the positions, as in Linformer", "cases_gathered.py:"),
+        "RecurrentNetwork": beyond("there is a recurrent network in it", "cases_gathered.py:"),
         "MapOfNothing": right("post-norm", "times.weight and times.bias, change nothing"),
         "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },

@@ -15,7 +15,7 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
-    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features",
+    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "map_of_positions",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -161,6 +161,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "the scores over the keys (E-5)",
         _SOURCE,
     ),
+    "map_of_positions": (
+        "a linear map is taken over the positions, as in Linformer and MLP-Mixer; in the specification attention alone "
+        "mixes them",
+        _SOURCE,
+    ),
     "limited": (
         "numbers are kept within limits (clamp, clip), and what is beyond them is cut off; the specification computes "
         "with all numbers",
@@ -272,7 +277,7 @@ BEYOND: tuple[Feature, ...] = (
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
-    *("attention_alone", "network_alone", "softmax_of_features"),
+    *("attention_alone", "network_alone", "softmax_of_features", "map_of_positions"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
