@@ -30,6 +30,17 @@ def function_of_complex_angles() -> Any:
     return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
 
 
+def function_of_complex_features() -> Any:
+    """It turns pairs of features as complex numbers, as Llama in JAX does."""
+
+    def turned(t: jax.Array) -> jax.Array:
+        pairs = t.reshape(*t.shape[:-1], -1, 2)
+        times = jax.lax.complex(pairs[..., 0], pairs[..., 1]) * _TABLE[None, None, : t.shape[2]]
+        return jnp.stack([jnp.real(times), jnp.imag(times)], -1).reshape(t.shape).astype(t.dtype)
+
+    return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
+
+
 def function_of_frequencies() -> Any:
     """As FNet: positions are mixed by a Fourier transform of two axes, of which there is no export."""
 

@@ -154,6 +154,7 @@ STRANGE = {
     "bare_jax.py:LinenFastNarrow": "a choice of its own, norm-fast-variance",
     "gathered_jax.py:function_by_deviation": "a choice of its own, norm-eps-outside-root",
     "gathered_jax.py:function_of_complex_angles": "rope θ 10000 interleaved",
+    "gathered_jax.py:function_of_complex_features": "rope θ 10000 interleaved",
     "gathered_keras.py:functional_added": "with padding_mask and without",
     "bare_keras.py:MadeInBuild": "post-norm",
     "bare_keras.py:_Hidden": "pre-norm",

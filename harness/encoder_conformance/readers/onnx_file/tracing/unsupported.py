@@ -15,7 +15,8 @@ Feature = Literal[
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
-    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "map_of_positions",
+    "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features",
+    "map_of_positions",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
