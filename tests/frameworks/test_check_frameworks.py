@@ -155,6 +155,7 @@ STRANGE = {
     "gathered_jax.py:function_by_deviation": "a choice of its own, norm-eps-outside-root",
     "gathered_jax.py:function_of_complex_angles": "rope θ 10000 interleaved",
     "gathered_jax.py:function_of_complex_features": "rope θ 10000 interleaved",
+    "gathered_jax.py:LinenOfAMask": "it is called with mask: a mask that hides nothing",
     "gathered_keras.py:functional_added": "with padding_mask and without",
     "bare_keras.py:MadeInBuild": "post-norm",
     "bare_keras.py:_Hidden": "pre-norm",
