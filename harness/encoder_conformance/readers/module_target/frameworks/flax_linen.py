@@ -198,8 +198,8 @@ def _call_of(module: nn.Module) -> Signature:
 
 
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
-    """Its variables, for the first width that it takes and gives, called in the first way that it takes: with its masks,
-    too, where it does not do without. Raises BadTarget, with what the first that made sense raises."""
+    """Its variables, for the first width that it takes and gives, called in the first way that it takes: with its
+    masks, too, where it does not do without. Raises BadTarget, with what the first that made sense raises."""
     problems: list[str] = []
     widths = list(_widths(module))
     ways = (islice(ways_to_call(signature, widths, missed, keys=True), _MOST_WAYS) for missed in ((), signature.masks))
