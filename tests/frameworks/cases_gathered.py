@@ -194,6 +194,26 @@ class RecurrentNetwork(PlainPost):
         return self.norm2(x + self.up(x)[0])
 
 
+class _ShiftOfZeros(nn.Module):
+    """Its shift is a buffer, as of who wants a norm without one."""
+
+    beta: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(size))
+        self.register_buffer("beta", torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return self.gamma * centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-5) + self.beta
+
+
+class ShiftsOfZeros(Plain):
+    def norm(self) -> nn.Module:
+        return _ShiftOfZeros(self.D)
+
+
 class MapOfNothing(PlainPost):
     """A map whose size is that of an option, which is off: it holds no number."""
 

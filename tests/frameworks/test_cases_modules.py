@@ -241,11 +241,13 @@ DUE: dict[str, dict[str, Due]] = {
         "NetworkInChunks": right("pre-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
         "KeysOfFewerPlaces": beyond("a linear map is taken over the positions, as in Linformer", "cases_gathered.py:"),
         "RecurrentNetwork": beyond("there is a recurrent network in it", "cases_gathered.py:"),
+        "ShiftsOfZeros": right("layer_norm ε 1e-05", "14 of 14 parameters"),
         "MapOfNothing": right("post-norm", "times.weight and times.bias, change nothing"),
         "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },
     "cases_strangers": {
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
+        "NormsWithoutEpsilon": refused("norm1 adds an epsilon of 0 (none is added)", "gives NaN"),
         "NormsGivenNoEpsilon": Due(
             0,
             ("This is a correct", "were given no epsilon, and take that of the format", "is float32's own"),
