@@ -167,6 +167,14 @@ class SoftmaxTwice(Plain):
         return self.layer(x)
 
 
+class SeesLaterAlone(Plain):
+    """A causal mask is inverted, so that the last position sees none, and gets the mean of all values."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return scores.masked_fill(torch.ones_like(scores).triu(1) == 0, -1e10).softmax(-1) @ v
+
+
 class FirstKeyHidden(Plain):
     """No query attends to the first position, a class token."""
 

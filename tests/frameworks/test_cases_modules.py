@@ -355,6 +355,11 @@ DUE: dict[str, dict[str, Due]] = {
         "ActivationBehindTheNetwork": beyond("an activation stands behind a map", "relu(linear(", *MISTAKES),
         "ActivatedKeys": beyond("an activation stands behind a map", "relu(linear(", "cases_plain.py:"),
         "ActivatedHeadByHead": without("more products", "an activation stands behind a map", "_mistakes.py:"),
+        "SeesLaterAlone": Due(
+            2,
+            ("hidden from some others by a pattern of its own", "to some queries all keys", *MISTAKES),
+            ("softmax of",),
+        ),
         "FirstKeyHidden": beyond("as of a class token", "are overwritten with numbers (index_fill", *MISTAKES),
         "TableOf128": Due(
             1,
