@@ -3,7 +3,7 @@
 from typing import Any
 
 import keras
-from bare_keras import D, H, MadeInBuild
+from bare_keras import ByAttribute, D, H, MadeInBuild
 
 HIDDEN = 24
 
@@ -49,6 +49,16 @@ class NormsOfTensors(MadeInBuild):
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
         self.norm1, self.norm2 = NormOfTensors(), NormOfTensors()
+
+
+class OneMapTwice(ByAttribute):
+    """The query's map makes the keys, too, and the key's is called nowhere."""
+
+    def call(self, x: Any) -> Any:
+        self.wk, held = self.wq, self.wk
+        answer = super().call(x)
+        self.wk = held
+        return answer
 
 
 class Frequencies(keras.layers.Layer):

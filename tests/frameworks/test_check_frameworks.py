@@ -176,6 +176,14 @@ def test_a_right_one_is_not_accused(conform: Callable, target: str) -> None:
 
 
 @pytest.mark.release
+def test_a_map_that_does_the_work_of_one_that_is_called_nowhere_is_an_error(conform: Callable) -> None:
+    """Keras makes no parameters of what is not called, so that none is left over."""
+    ended, _ = check(conform, "gathered_keras.py:OneMapTwice", "--dtype", "float32")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "the part wk is called nowhere, and one_map_twice.dense.kernel is read in two places" in ended.stdout
+
+
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("target", "drops"),
     [
