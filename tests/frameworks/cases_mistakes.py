@@ -2,7 +2,7 @@
 
 import torch
 from cases_attention import QKNormRMS, Rope
-from cases_plain import RMS, Plain
+from cases_plain import RMS, Plain, PlainPost
 from cases_steps import LayerScale
 from cases_strangers import Head, HeadByHead
 from torch import Tensor, nn
@@ -165,6 +165,12 @@ class SoftmaxTwice(Plain):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class FirstSumForgotten(PlainPost):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(self.attend(x, ignore))
+        return self.norm2(x + self.ffn(x))
 
 
 class SeesLaterAlone(Plain):

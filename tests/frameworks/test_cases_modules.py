@@ -355,6 +355,9 @@ DUE: dict[str, dict[str, Due]] = {
         "ActivationBehindTheNetwork": beyond("an activation stands behind a map", "relu(linear(", *MISTAKES),
         "ActivatedKeys": beyond("an activation stands behind a map", "relu(linear(", "cases_plain.py:"),
         "ActivatedHeadByHead": without("more products", "an activation stands behind a map", "_mistakes.py:"),
+        "FirstSumForgotten": Due(
+            2, ("residual1 is missing: a residual sum was looked for", *MISTAKES), ("without a feed-forward network",)
+        ),
         "SeesLaterAlone": Due(
             2,
             ("hidden from some others by a pattern of its own", "to some queries all keys", *MISTAKES),
