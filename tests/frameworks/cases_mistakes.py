@@ -173,6 +173,13 @@ class FirstSumForgotten(PlainPost):
         return self.norm2(x + self.ffn(x))
 
 
+class ActivationBeforeTheNetwork(PlainPost):
+    """As of nn.Sequential(nn.ReLU(), nn.Linear(…), nn.Linear(…))."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(self.up(torch.relu(x)))
+
+
 class SeesLaterAlone(Plain):
     """A causal mask is inverted, so that the last position sees none, and gets the mean of all values."""
 

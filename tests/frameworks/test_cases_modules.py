@@ -358,6 +358,7 @@ DUE: dict[str, dict[str, Due]] = {
         "FirstSumForgotten": Due(
             2, ("residual1 is missing: a residual sum was looked for", *MISTAKES), ("without a feed-forward network",)
         ),
+        "ActivationBeforeTheNetwork": beyond("an activation stands behind a map or a norm", "before a map", *MISTAKES),
         "SeesLaterAlone": Due(
             2,
             ("hidden from some others by a pattern of its own", "to some queries all keys", *MISTAKES),

@@ -140,8 +140,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "activated": (
-        "an activation stands behind a map that has none in the specification; there the feed-forward network's first "
-        "map alone is followed by one (E-10)",
+        "an activation stands behind a map or a norm that has none in the specification; there the feed-forward "
+        "network's first map alone is followed by one (E-10)",
         _SOURCE,
     ),
     "side_by_side": (
