@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from encoder_conformance.oracle.forms import steps_of, variant_of
 from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.protocol.module_description import LiveProof
@@ -70,7 +68,7 @@ def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
 
 def _with_epsilon_of(layer: Layer, dtype: DtypeName) -> Layer:
     """The layer with the epsilon that a norm takes which was given none: `finfo(x.dtype).eps`, as of `nn.RMSNorm`."""
-    norm = layer.norm.model_copy(update={"epsilon": float(np.finfo(FORMATS[dtype].numpy).eps)})
+    norm = layer.norm.model_copy(update={"epsilon": 2 * FORMATS[dtype].roundoff})
     return layer.model_copy(update={"norm": norm})
 
 
