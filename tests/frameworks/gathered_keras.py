@@ -3,7 +3,7 @@
 from typing import Any
 
 import keras
-from bare_keras import ByAttribute, D, H, MadeInBuild
+from bare_keras import Block, ByAttribute, D, H, MadeInBuild
 
 HIDDEN = 24
 
@@ -49,6 +49,14 @@ class NormsOfTensors(MadeInBuild):
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
         self.norm1, self.norm2 = NormOfTensors(), NormOfTensors()
+
+
+class InATuple(Block):
+    """It takes x and its mask in one argument, as layers of Keras 2 do."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        x, mask = inputs
+        return super().call(x, mask, training)
 
 
 class OneMapTwice(ByAttribute):

@@ -158,6 +158,7 @@ STRANGE = {
     "gathered_jax.py:LinenOfAMask": "it is called with mask: a mask that hides nothing",
     "gathered_keras.py:functional_added": "with padding_mask and without",
     "gathered_keras.py:NormsOfTensors": "layer_norm ε 1e-05",
+    "gathered_keras.py:InATuple": "x is the first of a tuple of 2",
     "bare_keras.py:MadeInBuild": "post-norm",
     "bare_keras.py:_Hidden": "pre-norm",
     "bare_keras.py:pointwise": "pre-norm",
