@@ -87,8 +87,8 @@ def bundled(module: LiveModule, x: Array) -> Arrangement | None:
 
 
 def unpacked(problem: str, known: Arrangement) -> Arrangement | None:
-    """How a module is called that takes x out of a tuple, as what it raises for a mapping of nothing says; None where it
-    is none such."""
+    """How a module is called that takes x out of a tuple, as what it raises for a mapping of nothing says; None where
+    it is none such."""
     found = _UNPACKED.search(problem)
     keys = tuple(str(place) for place in range(int(found[1]))) if found else ()
     return replace(known, keys=keys, offered=keys[1:2]) if 0 < len(keys) <= _MOST_IN_TUPLE else None
