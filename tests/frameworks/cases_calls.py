@@ -343,6 +343,23 @@ class TokenIds(nn.Module):
         return self.norm(x)
 
 
+class TokenIdsOfLooseParts(nn.Module):
+    """The steps of its layers stand in its own call, as SASRec's do, and no part of it is a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.norms = nn.Embedding(50, 24), nn.ModuleList(nn.LayerNorm(24) for _ in range(2))
+        self.attentions = nn.ModuleList([nn.MultiheadAttention(24, 2, batch_first=True)])
+        self.networks = nn.ModuleList([nn.Sequential(nn.Linear(24, 40), nn.ReLU(), nn.Linear(40, 24))])
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        x = self.embed(input_ids)
+        for at, (attention, network) in enumerate(zip(self.attentions, self.networks, strict=True)):
+            x = self.norms[2 * at](x + attention(x, x, x, need_weights=False)[0])
+            x = self.norms[2 * at + 1](x + network(x))
+        return x
+
+
 class TokenIdsPooled(nn.Module):
     """Post-norm layers, with token types, and the first position alone comes out."""
 

@@ -3,6 +3,7 @@
 import torch
 from cases_plain import Plain, PlainPost
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class Excited(Plain):
@@ -168,3 +169,54 @@ class MaskOfAllHeads(PlainPost):
 
     def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
         return torch.where(self.given, -torch.inf, 0.0)
+
+
+class KeysOfFewerPlaces(Plain):
+    """Keys and values are mapped to fewer positions, as in Linformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = nn.Linear(300, 4, bias=False)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        k, v = (F.linear(each.mT, self.places.weight[:, : each.shape[-2]]).mT for each in (k, v))
+        return super().core(q, k, v, None)
+
+
+class RecurrentNetwork(PlainPost):
+    """Its feed-forward network goes from position to position, and its attention from item to item."""
+
+    def make_ffn(self) -> None:
+        self.up = nn.GRU(24, 24, batch_first=True)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.attend(x.transpose(0, 1), None).transpose(0, 1))
+        return self.norm2(x + self.up(x)[0])
+
+
+class _ShiftOfZeros(nn.Module):
+    """Its shift is a buffer, as of who wants a norm without one."""
+
+    beta: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(size))
+        self.register_buffer("beta", torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return self.gamma * centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-5) + self.beta
+
+
+class ShiftsOfZeros(Plain):
+    def norm(self) -> nn.Module:
+        return _ShiftOfZeros(self.D)
+
+
+class MapOfNothing(PlainPost):
+    """A map whose size is that of an option, which is off: it holds no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times = nn.Linear(0, 0)

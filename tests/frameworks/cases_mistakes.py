@@ -2,7 +2,7 @@
 
 import torch
 from cases_attention import QKNormRMS, Rope
-from cases_plain import RMS, Plain
+from cases_plain import RMS, Plain, PlainPost
 from cases_steps import LayerScale
 from cases_strangers import Head, HeadByHead
 from torch import Tensor, nn
@@ -171,6 +171,27 @@ class SoftmaxTwice(Plain):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class FirstSumForgotten(PlainPost):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(self.attend(x, ignore))
+        return self.norm2(x + self.ffn(x))
+
+
+class ActivationBeforeTheNetwork(PlainPost):
+    """As of nn.Sequential(nn.ReLU(), nn.Linear(…), nn.Linear(…))."""
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(self.up(torch.relu(x)))
+
+
+class SeesLaterAlone(Plain):
+    """A causal mask is inverted, so that the last position sees none, and gets the mean of all values."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        return scores.masked_fill(torch.ones_like(scores).triu(1) == 0, -1e10).softmax(-1) @ v
 
 
 class FirstKeyHidden(Plain):

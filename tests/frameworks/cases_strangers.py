@@ -21,6 +21,29 @@ class NormsByLength(Plain):
         return ByLength()
 
 
+class _WithoutEpsilon(nn.Module):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0) * self.weight + self.bias
+
+
+class NormsWithoutEpsilon(Plain):
+    """They add none at all."""
+
+    def norm(self) -> nn.Module:
+        return _WithoutEpsilon(self.D)
+
+
+class NormsGivenNoEpsilon(Plain):
+    """Theirs is that of the format of x, and so another in float64."""
+
+    def norm(self) -> nn.Module:
+        return nn.RMSNorm(self.D)
+
+
 class QueriesByLength(NormsByLength):
     """Queries and keys are of length 1, and scores multiplied by a number that was chosen."""
 

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from bare_jax import D, H, layer, parameters
+from bare_jax import D, H, Linen, layer, parameters
 
 
 def function_by_deviation() -> Any:
@@ -28,6 +29,25 @@ def function_of_complex_angles() -> Any:
         return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(t.shape)
 
     return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
+
+
+def function_of_complex_features() -> Any:
+    """It turns pairs of features as complex numbers, as Llama in JAX does."""
+
+    def turned(t: jax.Array) -> jax.Array:
+        pairs = t.reshape(*t.shape[:-1], -1, 2)
+        times = jax.lax.complex(pairs[..., 0], pairs[..., 1]) * _TABLE[None, None, : t.shape[2]]
+        return jnp.stack([jnp.real(times), jnp.imag(times)], -1).reshape(t.shape).astype(t.dtype)
+
+    return (lambda p, x, mask=None: layer(p, x, mask, turned=turned)), parameters()
+
+
+class LinenOfAMask(Linen):
+    """Its mask has a default, None, which it does not do with."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None, train: bool = True) -> jax.Array:
+        return Linen(self.d, self.f, self.epsilon)(x, jnp.where(mask, True, False), train)
 
 
 def function_of_frequencies() -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import keras
-from bare_keras import D, H
+from bare_keras import Block, ByAttribute, D, H, MadeInBuild
 
 HIDDEN = 24
 
@@ -31,6 +31,42 @@ def functional_added() -> Any:
     y = keras.layers.LayerNormalization(epsilon=1e-6)(x + Attention()({"query": x, "mask": mask}))
     z = keras.layers.Dense(D)(keras.layers.Dense(HIDDEN, activation="relu")(y))
     return keras.Model([x, mask], keras.layers.LayerNormalization(epsilon=1e-6)(y + z))
+
+
+class NormOfTensors(keras.layers.Layer):
+    """Its gain and its shift are tensors, and no variables: they hold what they were made with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain, self.shift = keras.ops.ones((D,)), keras.ops.zeros((D,))
+
+    def call(self, x: Any) -> Any:
+        deviation = keras.ops.sqrt(keras.ops.var(x, -1, keepdims=True) + 1e-5)
+        return self.gain * (x - keras.ops.mean(x, -1, keepdims=True)) / deviation + self.shift
+
+
+class NormsOfTensors(MadeInBuild):
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        self.norm1, self.norm2 = NormOfTensors(), NormOfTensors()
+
+
+class InATuple(Block):
+    """It takes x and its mask in one argument, as layers of Keras 2 do."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        x, mask = inputs
+        return super().call(x, mask, training)
+
+
+class OneMapTwice(ByAttribute):
+    """The query's map makes the keys, too, and the key's is called nowhere."""
+
+    def call(self, x: Any) -> Any:
+        self.wk, held = self.wq, self.wk
+        answer = super().call(x)
+        self.wk = held
+        return answer
 
 
 class Frequencies(keras.layers.Layer):

@@ -122,7 +122,7 @@ DUE: dict[str, dict[str, Due]] = {
         "BatchNorm": beyond(*BATCH),
         "BatchNormOfOne": beyond(*BATCH),
         "BatchNormByHand": refused("another function stands in its place", "cases_steps.py:"),
-        "ConvFFN": beyond(*CONVOLUTION),
+        "ConvFFN": without("hides no position from attention", "still reaches other positions", *CONVOLUTION),
         "ConvBetween": beyond(*CONVOLUTION),
         "ConvBehind": beyond(*CONVOLUTION),
         "ConvBehindGate": beyond(*CONVOLUTION),
@@ -198,6 +198,7 @@ DUE: dict[str, dict[str, Due]] = {
             "it needs positions beside x; given positions", "has no attribute 'offset_of_the_first'", "cases_calls.py:"
         ),
         "TokenIds": layers("layers.0", "layers.1: the same code and settings"),
+        "TokenIdsOfLooseParts": refused("it takes ids as input_ids, integers [batch, sequence]", "no part of it is a"),
         "TokenIdsPooled": layers("encoder.0", "post-norm"),
         "Patches": layers("blocks.0"),
     },
@@ -259,10 +260,20 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadsSummed": right("pre-norm", "H = 2", "16 of 16 parameters"),
         "ItemByItem": right("post-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
         "NetworkInChunks": right("pre-norm", "16 of 16 parameters", "with padding (true = ignore) and without"),
+        "KeysOfFewerPlaces": beyond("a linear map is taken over the positions, as in Linformer", "cases_gathered.py:"),
+        "RecurrentNetwork": beyond("there is a recurrent network in it", "cases_gathered.py:"),
+        "ShiftsOfZeros": right("layer_norm ε 1e-05", "14 of 14 parameters"),
+        "MapOfNothing": right("post-norm", "times.weight and times.bias, change nothing"),
         "MaskOfAllHeads": right("attn_mask: a mask that hides nothing, bool [batch · heads, sequence, sequence]"),
     },
     "cases_strangers": {
         "NormsByLength": right("rms_norm ε 1e-24", "it has no norm1.gain"),
+        "NormsWithoutEpsilon": refused("norm1 adds an epsilon of 0 (none is added)", "gives NaN"),
+        "NormsGivenNoEpsilon": Due(
+            0,
+            ("This is a correct", "were given no epsilon, and take that of the format", "is float32's own"),
+            ("is cast", "✗"),
+        ),
         "QueriesByLength": right("rms_norm of query and key over each head", "attention.scale is 1/√0.64"),
         "QueriesByLengthAlone": beyond(
             "the norms differ: query_heads_norm is rms_norm with epsilon 1e-24", "norm1 is layer_norm", "cases_strang"
@@ -319,7 +330,9 @@ DUE: dict[str, dict[str, Due]] = {
         "SoftmaxOverQueries": Due(
             2, ("the softmax of the scores is over the queries", *STRANGERS), ("keys on its last axis but one",)
         ),
-        "MergedByReshape": refused("heads are put together without a transpose", *STRANGERS),
+        "MergedByReshape": Due(
+            2, ("heads are put together without a transpose", *STRANGERS), ("hides no position from attention",)
+        ),
     },
     "cases_mistakes": {
         "GainOfTheOtherBranch": Due(
@@ -364,6 +377,15 @@ DUE: dict[str, dict[str, Due]] = {
         "ActivationBehindTheNetwork": beyond("an activation stands behind a map", "relu(linear(", *MISTAKES),
         "ActivatedKeys": beyond("an activation stands behind a map", "relu(linear(", "cases_plain.py:"),
         "ActivatedHeadByHead": without("more products", "an activation stands behind a map", "_mistakes.py:"),
+        "FirstSumForgotten": Due(
+            2, ("residual1 is missing: a residual sum was looked for", *MISTAKES), ("without a feed-forward network",)
+        ),
+        "ActivationBeforeTheNetwork": beyond("an activation stands behind a map or a norm", "before a map", *MISTAKES),
+        "SeesLaterAlone": Due(
+            2,
+            ("hidden from some others by a pattern of its own", "to some queries all keys", *MISTAKES),
+            ("softmax of",),
+        ),
         "FirstKeyHidden": beyond("as of a class token", "are overwritten with numbers (index_fill", *MISTAKES),
         "TableOf128": Due(
             1,

@@ -154,7 +154,11 @@ STRANGE = {
     "bare_jax.py:LinenFastNarrow": "a choice of its own, norm-fast-variance",
     "gathered_jax.py:function_by_deviation": "a choice of its own, norm-eps-outside-root",
     "gathered_jax.py:function_of_complex_angles": "rope θ 10000 interleaved",
+    "gathered_jax.py:function_of_complex_features": "rope θ 10000 interleaved",
+    "gathered_jax.py:LinenOfAMask": "it is called with mask: a mask that hides nothing",
     "gathered_keras.py:functional_added": "with padding_mask and without",
+    "gathered_keras.py:NormsOfTensors": "layer_norm ε 1e-05",
+    "gathered_keras.py:InATuple": "x is the first of a tuple of 2",
     "bare_keras.py:MadeInBuild": "post-norm",
     "bare_keras.py:_Hidden": "pre-norm",
     "bare_keras.py:pointwise": "pre-norm",
@@ -170,6 +174,14 @@ def test_a_right_one_is_not_accused(conform: Callable, target: str) -> None:
     assert ended.status == 0, ended.stdout + ended.stderr
     assert "This is a correct" in ended.stdout
     assert STRANGE[target] in ended.stdout
+
+
+@pytest.mark.release
+def test_a_map_that_does_the_work_of_one_that_is_called_nowhere_is_an_error(conform: Callable) -> None:
+    """Keras makes no parameters of what is not called, so that none is left over."""
+    ended, _ = check(conform, "gathered_keras.py:OneMapTwice", "--dtype", "float32")
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "the part wk is called nowhere, and one_map_twice.dense.kernel is read in two places" in ended.stdout
 
 
 @pytest.mark.release

@@ -165,6 +165,11 @@ MODULES = {
             def __init__(self, d_model, heads_count, d_ff, drop_prob):
                 super().__init__(d_model, heads_count, d_ff, drop_prob)
 
+        class DimsFirst(nn.TransformerEncoderLayer):
+            def __init__(self, dim_model, dim_inner, heads, dim_key, v_dim):
+                super().__init__(dim_model, heads, dim_inner)
+                assert dim_key == v_dim == dim_model // heads
+
         class LongConfig:
             def __init__(self, n_embd, n_head, bos_token_id):
                 self.n_embd, self.n_head = n_embd, n_head
@@ -231,6 +236,7 @@ PARTS = {
         ("somebodys_encoders/layers/parts.py:Layer", {"hidden": "64", "n_heads": "4"}),
         ("alone.py:Block", PARTS),
         ("alone.py:Counted", {"d_model": "64", "heads_count": "4", "d_ff": "96", "drop_prob": "0.1"}),
+        ("alone.py:DimsFirst", {"dim_model": "64", "dim_inner": "96", "heads": "4", "dim_key": "16", "v_dim": "16"}),
         (f"{BLOCK}:OfKeys", {"config": "dict(hidden_size=64, num_attention_heads=4)"}),
         ("alone.py:OfLongConfig", {"config": "SimpleNamespace(n_embd=64, n_head=4)"}),
         ("alone.py:Encoder", {"block": f"Block({', '.join(f'{k}={v}' for k, v in PARTS.items())})", "num_layers": "2"}),

@@ -48,7 +48,8 @@ FindingKind = Literal[
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "arguments-supposed", "moved-to-cpu",
     "branches-on-numbers",
     "ways-of-calling-differ", "training-by-default",
-    "formats-asked", "no-float64", "float64-no-more-exact", "answers-not-repeatable", "answers-depend-on-earlier-calls",
+    "formats-asked", "no-float64", "float64-no-more-exact", "epsilon-of-the-format", "answers-not-repeatable",
+    "answers-depend-on-earlier-calls",
     "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
     "not-callable", "takes-no-x", "input-returned", "takes-several-inputs", "needs-arguments", "no-parameters",
@@ -217,6 +218,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "formats-asked": "in which formats it was asked, where its parameters are not all in a wide one",
     "no-float64": "it was compared in float32, since float64 gives no numbers",
     "float64-no-more-exact": "in float64 it is no more exact than in float32",
+    "epsilon-of-the-format": "its norms' epsilon is another in each format, and it is judged in float32",
     "answers-not-repeatable": "two answers to one question differ",
     "answers-depend-on-earlier-calls": "an answer depends on calls before it",
     "state-changed-by-calls": "calls change what it holds, and no output that was asked depends on that",

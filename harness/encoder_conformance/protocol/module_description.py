@@ -160,6 +160,7 @@ class ModuleDescription(Description):
     formats: dict[str, tuple[str, ...]]
     as_given: DtypeName | None
     narrow_inside: bool
+    epsilon_of_format: bool = False
     trains_unless_told: bool = False
     padded_item_is_nan: bool
     padding_moves_rows: bool = False

@@ -5,6 +5,7 @@ Keras, ReLU where a configuration said nothing.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
@@ -18,11 +19,17 @@ from encoder_conformance.spec.load import load, published_layers
 from encoder_conformance.spec.plain import whole
 from encoder_conformance.spec.plan import OWN_BIAS
 from encoder_conformance.spec.strict import Identifier, Link, Strict
+from encoder_conformance.spec.words import listed
 from encoder_conformance.spec.yaml_file import read_model
 
 SHOWN = 3
 """How many names a message gives."""
-_DEFAULTS = ((1e-3, "Keras' default"), (1e-8, "that of x-transformers' RMSNorm"), (1e-7, "DeBERTa's"))
+_DEFAULTS = (
+    (1e-3, "Keras' default"),
+    (1e-8, "that of x-transformers' RMSNorm"),
+    (1e-7, "DeBERTa's"),
+    (2**-23, "float32's own, which nn.RMSNorm takes where it is given none"),
+)
 """Epsilons that are known to be somebody's."""
 _SELDOM = {
     "gelu_tanh": "BERT, RoBERTa, ViT and Whisper have erf",
@@ -239,9 +246,19 @@ def _unusual_combination(layer: Layer) -> Iterator[Unusual]:
     found = next(iter(nearest.values()))
     alike = [other for other, its in nearest.items() if its == found]
     chosen = {each.key: _text(each.of(layer)) for each in CHOICES}
-    value = " and ".join(f"{choice} {chosen.get(choice, 'false')}" for choice in found)
+    value = listed([f"{choice} {chosen.get(choice, 'false')}" for choice in _no_encoder_makes(layer, found)])
     usual = " and ".join(f"{choice} {has}" for choice, has in found.items())
     yield _no_encoder_has(COMBINATION, f"{_described(layer)}, with {value}", f"{usual} ({_names(alike)})")
+
+
+def _no_encoder_makes(layer: Layer, found: Iterable[str]) -> list[str]:
+    """What differs from the nearest encoder, which another may have; and so many of its other choices that, beside the
+    norm, none has all of them."""
+    named = list(found)
+    apart = [_differences(own, layer).keys() for each in published() for own in each.choices]
+    while left := [keys for keys in apart if keys.isdisjoint({*_DESCRIBED, *named})]:
+        named.append(Counter(key for keys in left for key in keys).most_common(1)[0][0])
+    return named
 
 
 def _distance(differences: dict[str, str]) -> tuple[int, int]:
@@ -263,6 +280,9 @@ def _unusual_end(layer: Layer) -> Iterator[Unusual]:
         yield Unusual("stack.final_norm", "a norm after the last layer", ", which post-norm stacks do not have")
     elif layer.stack.layers > 1 and not layer.stack.final_norm and layer.norm.placement == "pre":
         yield Unusual("stack.final_norm", "a pre-norm stack without a norm after its last layer", "; is it outside?")
+
+
+_DESCRIBED = ("norm.placement", "norm.kind", "norm.epsilon")
 
 
 def _described(layer: Layer) -> str:

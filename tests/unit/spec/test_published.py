@@ -58,6 +58,13 @@ def test_what_no_published_encoder_chooses_is_named_with_what_is_usual(choices: 
     assert said in str(found)
 
 
+def test_a_combination_is_named_with_so_many_choices_that_none_has_them_all() -> None:
+    tree = load().layers["post-relu-512"].model_dump()
+    tree["attention"] |= {"qkv_bias": False, "output_bias": False}
+    [found] = unusual(Layer.model_validate(tree, strict=False))
+    assert "with norm.placement post, feed_forward.activation relu and attention.qkv_bias false, which no" in str(found)
+
+
 def test_a_small_layer_has_heads_of_any_size() -> None:
     assert unusual(load().layers["post-relu"]) == ()
 

@@ -243,5 +243,7 @@ def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:
     problem = f"it gives no output in {names} for parameters and x in {names}"
     if described.narrow_inside and "float64" in dtypes:
         problem = "something in it is no more exact than float32, so float64 says nothing"
+        if described.epsilon_of_format:
+            problem = "its norms take the epsilon of the format, and the layer was read in float32, which has another"
     taken = ", ".join(described.dtypes)
     return Problem(message=problem, hint=f"it takes {taken}" if taken else "leave out --dtype")

@@ -342,7 +342,12 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         )
         searched = described.searched
         yield _warning("map-not-found", message, maps=searched.maps, deviations=searched.deviations)
-    if described.narrow_inside:
+    if described.epsilon_of_format:
+        message = (
+            "its norms were given no epsilon, and take that of the format, finfo(dtype).eps, which is another in each"
+        )
+        yield Finding(severity="note", kind="epsilon-of-the-format", message=f"{message}. It is judged in float32")
+    elif described.narrow_inside:
         why = "something in it is cast, or a number in it has no more digits"
         message = f"in float64 it is no more exact than in float32: {why}. It is judged in float32"
         yield Finding(severity="note", kind="float64-no-more-exact", message=message)

@@ -10,19 +10,22 @@ Known = Mapping[re.Pattern[str], str]
 _HIDDEN = r"(num_)?hid(den)?s?(_?(dim|size|features|channels|units))?"
 """Either, by what stands beside it."""
 _FEED_FORWARD = (
-    r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?feed_?forward|linear_units|inner|"
+    r"d_?ff(n)?(_inner)?|d_?(inner|hid(den)?)|dim_?(feed_?forward|ffn?|inner)|linear_units|inner|"
     r"(ff|ffn|mlp|feed_?forward|pf|inner|dense|filter|intermediate)(_?(num|embed|hiddens?|dim|size|features|channels|units))+"
 )
 FEED_FORWARD = re.compile(f"{_FEED_FORWARD}|{_HIDDEN}")
 WIDTH = re.compile(
-    r"d_?(model|input|emb(ed)?|word_vec)|(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
+    r"d_?(model|input|emb(ed)?|word_vec)|dim_?(model|emb(ed)?)|h_dim|"
+    r"(model_?|emb(ed(ding)?)?_?|in(put)?_?|out(put)?_?|feature_?|token_?)?dims?|(emb(ed)?|model)_?size|"
     r"n_?embe?d?|n_state|width|(in_|out_|num_|n_)?(features|channels)|size|units|" + _HIDDEN
 )
 _SIDE = re.compile(r"(encoder|enc|src|source|model|transformer|layer)_(?=.)")
 """What a name may begin with, and says nothing of what it is."""
 _KEY_VALUE_HEADS = re.compile(r"(n|num)?_?(kv|key_?value)_?(heads?|groups)")
 _HEADS = re.compile(r"h|n_?head|(n|num|number_of)?_?(attn|attention)?_?heads?(_?(num|count))?")
-_HEAD_WIDTH = re.compile(r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query)_(dim|size)")
+_HEAD_WIDTH = re.compile(
+    r"heads?_?(dim|size)|(dim|d)_?heads?(_inner)?|d_?[kv]|d_?kv|(key|value|query|[kv])_(dim|size)|dim_?(key|value|[kv])"
+)
 _LAYERS = re.compile(r"depth|layers|N|(n|num|number_of)_?(hidden_?)?(layers?|blocks)")
 _EPSILON = re.compile(r"(.*_)?eps(ilon)?")
 _ACTIVATION = re.compile(r"(hidden_)?act(ivation)?(_fn|_function)?")

@@ -81,10 +81,17 @@ def bundled(module: LiveModule, x: Array) -> Arrangement | None:
     try:
         other.run({"x": x})
     except ExecutionError as error:
-        if found := _UNPACKED.search(str(error)):
-            keys = tuple(str(place) for place in range(int(found[1])))
-            return replace(known, keys=keys, offered=keys[1:2]) if len(keys) <= _MOST_IN_TUPLE else None
+        if found := unpacked(str(error), known):
+            return found
     return listening.heard[0].keys_for(known) if listening.heard else None
+
+
+def unpacked(problem: str, known: Arrangement) -> Arrangement | None:
+    """How a module is called that takes x out of a tuple, as what it raises for a mapping of nothing says; None where
+    it is none such."""
+    found = _UNPACKED.search(problem)
+    keys = tuple(str(place) for place in range(int(found[1]))) if found else ()
+    return replace(known, keys=keys, offered=keys[1:2]) if 0 < len(keys) <= _MOST_IN_TUPLE else None
 
 
 _MOST_IN_TUPLE = 3

@@ -48,6 +48,7 @@ def described(found: Examination) -> ModuleDescription:
         formats=_formats(found),
         as_given=found.as_given,
         narrow_inside=found.narrow_inside,
+        epsilon_of_format=found.epsilon_of_format,
         adapter="",
     )
 

@@ -63,6 +63,8 @@ class Examination:
     narrow_inside: bool = False
     """Whether it is right in float32, and in float64 no more exact: something in it is cast, or a number in it has no
     more digits."""
+    epsilon_of_format: bool = False
+    """Whether that is so for its norms' epsilon alone, which is another in each format."""
     trains_unless_told: bool = False
     padded_item_is_nan: bool = False
     padding_moves_rows: bool = False

@@ -156,6 +156,9 @@ def _of_calls(module: LiveModule, shape: tuple[int, ...], map: ElementMap | None
     return at
 
 
+_ADDED = ("bias", "shift")
+
+
 def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: Array) -> Exported:
     """Finds the own elements that each parameter in the graph is, by marks [n]. `before`: their own numbers [n]."""
     order = np.argsort(marks)
@@ -177,7 +180,7 @@ def _placed(own: OwnParameters, inferred: InferredLayer, marks: Array, before: A
             unplaced[name] = location.value
             said = f"{name} is {', '.join(own.names(less))} + 1, and that is a gain by itself: what it holds is about 1"
             problem = f"{problem}; {said}" if problem else said
-        elif (name.endswith("bias") and not values.any()) or (name.endswith("gain") and (values == 1).all()):
+        elif (name.endswith(_ADDED) and not values.any()) or (name.endswith("gain") and (values == 1).all()):
             absent.append(name)  # a constant of its own, as a buffer of zeros is, or an exporter's ones
         elif name.endswith(TABLE) and (scaled := _table_times(values, own, marks)) is not None:
             found[name], times[name] = scaled

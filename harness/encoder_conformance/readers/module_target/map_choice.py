@@ -13,7 +13,7 @@ from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.proving import changing, is_cast, parameters_for, prove, shapes_of
 from encoder_conformance.readers.module_target.searching import search_map
 from encoder_conformance.readers.onnx_file.tracing.unsupported import NO_LAYER
-from encoder_conformance.spec.dtypes import FORMATS
+from encoder_conformance.spec.dtypes import FORMATS, DtypeName
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import constants
 
@@ -59,9 +59,17 @@ def _prove(examination: Examination, map: ElementMap, layer: Layer) -> None:
         if narrow.holds:
             inside = prove(wide, map, layer, examination.absent, inside="float32")
             examination.proof, examination.narrow_inside = narrow, inside.holds or _casts_by_itself(wide.module)
+            own = _with_epsilon_of(layer, widest)
+            examination.epsilon_of_format = inside.holds and prove(wide, map, own, examination.absent).holds
         elif is_cast(wide):
             examination.proof, examination.narrow_inside = narrow, True
         examination.dtypes = ("float32",) if examination.narrow_inside else examination.dtypes
+
+
+def _with_epsilon_of(layer: Layer, dtype: DtypeName) -> Layer:
+    """The layer with the epsilon that a norm takes which was given none: `finfo(x.dtype).eps`, as of `nn.RMSNorm`."""
+    norm = layer.norm.model_copy(update={"epsilon": 2 * FORMATS[dtype].roundoff})
+    return layer.model_copy(update={"norm": norm})
 
 
 def _casts_by_itself(module: LiveModule) -> bool:

@@ -146,11 +146,22 @@ def idle_parts(
     idle: Iterable[str], tied: Iterable[tuple[str, str]], sources: Mapping[str, ModuleSource], heard: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Each part that no call reaches, and the own parameter of one of its name, but for numbers, of which two places of
-    the layer are made; "" where there is none. `heard`: what their owner calls own parameters."""
-    twice = list(dict.fromkeys(sources[first].own for first, _ in tied))
+    the layer are made, or of one beside it, where its name is that of such a place; "" where there is none. `heard`:
+    what their owner calls own parameters."""
+    twice: dict[str, list[str]] = {}
+    for places in tied:
+        twice.setdefault(sources[places[0]].own, []).extend(places)
     for path in idle:
         parts = ((heard.get(own, own).rpartition(".")[0], own) for own in twice)
-        yield path, next((own for part, own in parts if _unnumbered(part) == _unnumbered(path)), "")
+        yield path, next((own for part, own in parts if _could_be(path, part, twice[own])), "")
+
+
+def _could_be(idle: str, part: str, places: Iterable[str]) -> bool:
+    """Whether the part does, beside its own work, that of one that is idle."""
+    if _unnumbered(part) == _unnumbered(idle):
+        return True
+    beside = part.rpartition(".")[0] == idle.rpartition(".")[0]
+    return beside and any(score(idle, each) >= max(SOUNDS, score(part, each) + 1.0) for each in places)
 
 
 SOUNDS = 1.5

@@ -79,6 +79,8 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     try:
         return module, first_x(bare)
     except BadTarget:
+        if by_itself and _takes_ids(bare):
+            raise _of_ids(bare.signature.x) from None
         if by_itself and (likeliest := likeliest_problem(bare)) is not None:
             raise likeliest from None
         raise
@@ -223,6 +225,20 @@ def _gives(module: LiveModule, x: Array) -> bool:
     except ExecutionError:
         return False
     return True
+
+
+def _takes_ids(module: LiveModule) -> bool:
+    """Whether it answers to ids [3, 5], and to no numbers of that shape, in one of the first ways to call it."""
+    ways = [module.signature.arrangement, *islice(_ways_of(module, widths_of(module)), _FIRST)]
+    others = (module.arranged(way) for way in ways if _answers_ids(module, way))
+    return any(not other.takes(drawn((BATCH, SEQUENCE))) for other in others if other is not None)
+
+
+def _of_ids(x_name: str) -> BadTarget:
+    """Of a model whose parts are no layers: where one is, that is judged, and this is not said."""
+    problem = f"it takes ids as {x_name}, integers [batch, sequence], and no x [batch, sequence, d_model]"
+    hint = "no part of it is a layer by itself: put the steps of one in a module of their own, and name that"
+    return BadTarget(problem, hint, "takes-no-x")
 
 
 def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:

@@ -94,6 +94,8 @@ def _takes(map: ElementMap) -> Iterator[tuple[str, str | None]]:
     """Own name → the `Take` that makes it, as source; None if no `Take` does."""
     for own in map.own.shapes:
         elements = map.own.elements(own)
+        if not elements.size:  # one that holds nothing is a part of all
+            continue
         within = [name for name, at in map.elements.items() if np.isin(at.reshape(-1)[:1], elements).all()]
         larger = [name for name, at in map.elements.items() if at.size > elements.size and np.isin(elements, at).all()]
         if larger:

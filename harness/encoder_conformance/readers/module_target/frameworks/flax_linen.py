@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import flax.linen as nn
@@ -198,11 +198,12 @@ def _call_of(module: nn.Module) -> Signature:
 
 
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
-    """Its variables, for the first width that it takes and gives, called in the first way that it takes. Raises
-    BadTarget, with what the first that made sense raises."""
+    """Its variables, for the first width that it takes and gives, called in the first way that it takes: with its
+    masks, too, where it does not do without. Raises BadTarget, with what the first that made sense raises."""
     problems: list[str] = []
     widths = list(_widths(module))
-    for way in islice(ways_to_call(signature, widths, keys=True), _MOST_WAYS):
+    ways = (islice(ways_to_call(signature, widths, missed, keys=True), _MOST_WAYS) for missed in ((), signature.masks))
+    for way in chain.from_iterable(ways):
         for width in widths:
             x = jnp.zeros((3, 5, width), jnp.float32)
             made = partial(_made, module, replace(signature, arrangement=way))

@@ -11,7 +11,7 @@ import keras
 
 from encoder_conformance.readers.module_target.argument_names import feed_forward_last
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.bundles import ReadOf
+from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
@@ -129,12 +129,15 @@ def _another(layer: Any) -> Any:
 
 
 def _bundled(layer: Any, signature: Signature) -> Arrangement | None:
-    """How it is called where it takes x out of a mapping; it is given nothing that can be computed with."""
+    """How it is called where it takes x out of a mapping or a tuple; it is given nothing that can be computed with."""
     asked, tried = ReadOf(object(), attributes=False), _another(layer)
     if tried is layer:
         return None
-    with suppress(Exception):
+    try:
         tried.call(asked, **signature.fixed)
+    except Exception as error:  # whatever a layer does with a mapping of nothing
+        if found := unpacked(str(error), signature.arrangement):
+            return found
     return asked.keys_for(signature.arrangement)
 
 

@@ -25,6 +25,7 @@ def exported(function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.Mod
     """Exports a function of x by tf2onnx. Raises ExecutionError if it is not installed."""
     signature = [tf.TensorSpec(x_shape, tf.float32, name="x")]
     traced = _traceable(function, signature)
+    known = traced.get_concrete_function(*signature)
 
     def export() -> onnx.ModelProto:
         try:
@@ -34,9 +35,18 @@ def exported(function: Callable[..., Any], x_shape: tuple[int, ...]) -> onnx.Mod
         model: onnx.ModelProto
         model, _ = tf2onnx.convert.from_function(traced, signature, opset=18)
         _without_erfc(model.graph)
+        _with_what_is_held(model.graph, known)
         return model
 
-    return recalled_or(export, _known_by(traced.get_concrete_function(*signature)), _MADE_BY)
+    return recalled_or(export, _known_by(known), _MADE_BY)
+
+
+def _with_what_is_held(graph: onnx.GraphProto, traced: Any) -> None:
+    """Numbers in place of inputs, which tf2onnx makes of tensors that a layer made before it was called."""
+    held = {inside.name: value for value, inside in traced.graph.captures}
+    for taken in [each for each in graph.input if each.name in held]:
+        graph.input.remove(taken)
+        graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(held[taken.name]), taken.name))
 
 
 def _traceable(function: Callable[..., Any], signature: list[tf.TensorSpec]) -> Any:

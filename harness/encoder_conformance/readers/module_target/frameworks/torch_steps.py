@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from traceback import extract_stack
 from typing import Any
 
@@ -85,6 +85,17 @@ class _Operators(SeesOperators):
         is_first = not scores and all(id(each) in self._dependent for each in given[-2:])
         return {each.shape[-2:] for each in made.values()} if is_first else set()
 
+    @contextmanager
+    def recurrent(self, module: nn.Module) -> Iterator[None]:
+        """For a call, in which recurrent networks are seen by their modules: theirs are operators that others have."""
+        networks = [each for each in module.modules() if isinstance(each, (nn.RNNBase, nn.RNNCellBase))]
+        hooks = [each.register_forward_pre_hook(lambda *_: self._see("recurrence")) for each in networks]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
     def _see(self, feature: Feature) -> None:
         if feature not in self.found:
             self.found[feature] = code_in(extract_stack(), ("torch",))
@@ -154,7 +165,7 @@ def beyond(module: nn.Module, run: Callable[[Tensor], Any], x: Tensor, layout: L
     first, as `model.py:12: x = self.attend(x)`; "" where no one line has it."""
     seen = _Operators(module, x, layout)
     with suppress(Exception), torch.no_grad():
-        with seen:
+        with seen, seen.recurrent(module):
             run(x)
         sums, layers = sums_in(module, lambda: run(x)), max(1, seen.products // _ATTENTION)
         if sums > _SUMS * layers:

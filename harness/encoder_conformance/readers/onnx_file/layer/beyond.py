@@ -98,6 +98,7 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
                 f"export with an epsilon that {format} holds; it is judged as one of {EPSILON_FOR_NONE:.0e}",
                 norm=name,
                 judged_as=EPSILON_FOR_NONE,
+                at=layer.of(TracedNorm)[name].name,
             )
         if form.error:
             message = f"{where}{name} is no {form.kind} exactly: {form.error:.2g} off, relatively"

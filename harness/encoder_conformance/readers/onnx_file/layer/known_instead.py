@@ -33,8 +33,10 @@ def beside(known: Operation, operation: Operation) -> Feature | None:
 
 
 def instead(found: Operation, step: Step) -> Feature | None:
-    """What is known by a name where a step is missing."""
-    if isinstance(found if step.form == "activation" else body(found), Context) and step.form in ("activation", "sum"):
+    """What is known by a name where a step is missing. Where the first sum is, a feed-forward network was found behind
+    it."""
+    of_network = step.form == "activation" or (step.form == "sum" and step.makes != "residual1")
+    if of_network and isinstance(found if step.form == "activation" else body(found), Context):
         return "attention_alone"
     if step.form == "sum" and _is_of_x(found):
         return "network_alone"

@@ -149,8 +149,10 @@ def linear_map(
     if prod(sizes[c] for c in shared) > 1:
         raise UnsupportedPattern(f"weights {list(source.value.shape)}", "grouped_map")
     data = arranged(index, product.first, own + shared, summed)  # [R, K]
-    positions = constant_along(data // F, 1, mixing)
     features = data % F
+    if data.shape[1] > 1 and (features == features[:, :1]).all() and (np.diff(data // F) == 1).all():
+        raise UnsupportedPattern(mixing, "map_of_positions")
+    positions = constant_along(data // F, 1, mixing)
     heads = 1
     if not (features == features[:1]).all():
         features, block, heads = _by_heads(features, F)

@@ -17,6 +17,8 @@ FAR = 2.0**23
 OF_A_CLAMP = 1e-24
 """The epsilon of a norm that divides by the larger of a row's length and a small number, as `F.normalize` does: it
 changes no row that is longer, and gives zeros for zeros, as the clamp does."""
+_NONE = "none is added"
+"""The evidence of a norm without an epsilon: one that is exactly that, as other functions are near it."""
 Function = Callable[[Array, Mapping[str, Array]], Array]
 Rearrange = Callable[[Array], Array]
 
@@ -83,7 +85,7 @@ def _norm_with(
         if factor > 0 and distance(observed, factor * expected) <= CLOSE:
             return replace(found, factor=factor)
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
-        if error < best.error and epsilon != OF_A_CLAMP:
+        if error < best.error and epsilon != OF_A_CLAMP and evidence != _NONE:
             best = replace(found, error=error)
     return best
 
@@ -98,7 +100,7 @@ def _cancels(of: Function, shape: tuple[int, ...]) -> bool:
 def _epsilons(scalars: list[NormOperand]) -> list[tuple[float, str]]:
     """What may be the epsilon, and the evidence."""
     values = [(float(each.source.value.reshape(())), each.evidence) for each in scalars]
-    return [(value, evidence) for value, evidence in values if 0 <= value < 1]
+    return [(value, evidence) for value, evidence in values if 0 <= value < 1] or [(0.0, _NONE)]
 
 
 def distance(observed: Elementwise, expected: Elementwise) -> float:

@@ -47,6 +47,8 @@ CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
 _OF_AN_EPSILON = 1e-3
 """The error, on ordinary rows, of a norm whose epsilon stands elsewhere than in a right one."""
+_ACTIVATIONS = ("Relu", "Gelu", "LeakyRelu", "Elu", "Selu", "Celu", "Tanh", "Sigmoid", "Softplus", "HardSwish", "Mish")
+"""Operators of ONNX that are one by themselves."""
 Function = Callable[..., Array]
 """Values of an operation, and optionally other values for named constants → the value that is recognised."""
 
@@ -257,8 +259,10 @@ def _norm(table: ValueTable, name: str, expression: Expression, function: Functi
         if expression.width and _has_gain_of_each_head(table, name, expression, function, shape):
             raise UnsupportedPattern(f"at {name!r}", "head_gains") from None
         made = _before_moves(table, name)
-        is_softmax = made in table.graph.producers and table.graph.producers[made].op_type == "Softmax"
-        feature: Feature | None = "softmax_of_features" if is_softmax else reason.feature
+        last = table.graph.producers[made].op_type if made in table.graph.producers else ""
+        feature: Feature | None = "softmax_of_features" if last == "Softmax" else reason.feature
+        if last in _ACTIVATIONS:
+            raise UnsupportedPattern(f"{last} before a map, at {made!r}", "activated") from None
         raise UnsupportedPattern(f"{reason} (at {made!r})", feature) from None
     sources = (source.key() if source else b"" for source in (form.gain, form.shift))
     key = id(operation), form.kind, form.epsilon, expression.width, *sources

@@ -49,6 +49,11 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         # A high cap is seen of large scores alone, so that it is asked for first.
         found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
+        with np.errstate(all="ignore"):
+            blind = np.broadcast_to((np.abs(observed - at_zero) < CLOSE).all(axis, keepdims=True), shape)
+            others = _linear(scores, at_zero, np.where(blind, np.nan, observed), open_ & ~blind, axis)
+        if blind.any() and others is not None:
+            raise UnsupportedPattern("to some queries all keys are alike, as where a mask hides every one", "own_mask")
         heads = [slice(head, head + 1) for head in range(shape[1])]
         by_head = all(_linear(scores[:, h], at_zero[:, h], observed[:, h], open_[:, h], axis) for h in heads)
         feature: Feature = "head_scales" if by_head else "no_softmax"

@@ -16,6 +16,7 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
+    "map_of_positions",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -139,8 +140,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "activated": (
-        "an activation stands behind a map that has none in the specification; there the feed-forward network's first "
-        "map alone is followed by one (E-10)",
+        "an activation stands behind a map or a norm that has none in the specification; there the feed-forward "
+        "network's first map alone is followed by one (E-10)",
         _SOURCE,
     ),
     "side_by_side": (
@@ -164,6 +165,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "softmax_of_features": (
         "a softmax is taken over the features of each position, as for a gate; in the specification one is taken, of "
         "the scores over the keys (E-5)",
+        _SOURCE,
+    ),
+    "map_of_positions": (
+        "a linear map is taken over the positions, as in Linformer and MLP-Mixer; in the specification attention alone "
+        "mixes them",
         _SOURCE,
     ),
     "limited": (
@@ -277,7 +283,7 @@ BEYOND: tuple[Feature, ...] = (
     *("norm_kinds", "activation", "normed_skip", "normed_first", "head_scales", "no_softmax", "latent"),
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
-    *("attention_alone", "network_alone", "softmax_of_features", "grouped_map"),
+    *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
