@@ -464,3 +464,26 @@ class RaisesItsOwn(Plain):
 class EndsItsProcess(Plain):
     def forward(self, x: Tensor) -> Tensor:
         raise SystemExit(0)
+
+
+class HalfANetworkFirst(Plain):
+    """Half a network before attention and half behind it, as a Macaron has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm0, self.up0, self.down0 = self.norm(), nn.Linear(self.D, self.HIDDEN), nn.Linear(self.HIDDEN, self.D)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + 0.5 * self.down0(F.relu(self.up0(self.norm0(x))))
+        x = x + self.attend(self.norm1(x), ignore)
+        return x + 0.5 * self.ffn(self.norm2(x))
+
+
+class LearntScale(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.7))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.transpose(-1, -2) * self.scale, self.bias(k.shape[2], ignore)
+        return (scores if bias is None else scores + bias).softmax(-1) @ v

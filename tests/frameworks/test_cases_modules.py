@@ -103,6 +103,13 @@ DUE: dict[str, dict[str, Due]] = {
         "MaximumBeforeMask": right("pre-norm"),
     },
     "cases_steps": {
+        "HalfANetworkFirst": without(
+            "without attention", "it has more residual sums than the two of a layer", "cases_steps.py:"
+        ),
+        "LearntScale": refused(
+            "the scores are multiplied by scale, a parameter; in the specification by a number (E-5)",
+            "At: cases_steps.py:",
+        ),
         "SwiGLU": right("silu, gated"),
         "OneMapOfGateAndUp": right("silu, gated"),
         "GeGLU": right("gelu_tanh, gated"),

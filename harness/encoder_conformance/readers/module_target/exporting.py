@@ -97,7 +97,8 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     if inferred is None or inferred.layer is None or errors:
         seen = _of_no_layer(errors, findings, lines)
         return _of_two_formats(module, shape, findings) or replace(seen, notes=notes)
-    taken_for = tuple(lines.placed(each) for each in findings.in_order() if each.severity == "warning")
+    warned = (lines.placed(each) for each in findings.in_order() if each.severity == "warning")
+    taken_for = tuple(_with_its_parameter(each, own, marks) for each in warned)
     at = {name: line for name, line in lines.of_parameters(own, marks) if line}
     at |= {fact.key: line for fact in inferred.facts if (line := lines.at(fact.evidence))}
     found = _placed(own, inferred, marks, before)
@@ -110,6 +111,14 @@ def _of_no_layer(errors: list[str], findings: Findings, lines: SourceLines) -> E
     problem = "; ".join(said) or "no layer was found in its graph"
     features = tuple(dict.fromkeys(findings.features))
     return Exported(problem=problem, where=lines.of_problems(errors), traced=True, features=features)
+
+
+def _with_its_parameter(finding: Finding, own: OwnParameters, marks: Array) -> Finding:
+    """What is told of a number of the graph, with the `parameter` that it is, by its mark [n]."""
+    elements = np.flatnonzero(marks == np.float32(finding.about.get("scale", np.nan)))
+    if not elements.size:
+        return finding
+    return finding.model_copy(update={"about": {**finding.about, "parameter": own.names(elements)[0]}})
 
 
 def _graph_of(model: onnx.ModelProto, module: LiveModule) -> Graph:

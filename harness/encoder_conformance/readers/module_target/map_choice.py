@@ -100,8 +100,13 @@ def _is_misread(examination: Examination) -> bool:
         return False
     assert examination.map is not None
     live = changing(examination.bench("float32"), examination.map)
+    lines = examination.exported.lines
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     unlike = f"what was read off it gives another output ({seen})"
+    if live and live == [
+        each.about["parameter"] for each in examination.exported.taken_for if "parameter" in each.about
+    ]:
+        unlike = f"the scores are multiplied by {live[0]}, a parameter; in the specification by a number (E-5)"
     format, line = ("", "") if live else _cast_that_tells(examination, proof)
     if format:
         unlike = f"it casts to {format} inside, and goes on in another format: {proof.problem}, as {format} rounds"
@@ -116,7 +121,7 @@ def _is_misread(examination: Examination) -> bool:
     problem = NO_LAYER + "; ".join((*(each.message for each in taken_for), unlike))
     said = {each.kind for each in exported.taken_for}
     told = (str(SourceLine.model_validate(each.about["source"])) for each in taken_for if "source" in each.about)
-    places = filter(None, (*told, line))
+    places = filter(None, (*told, line, *(lines.get(name) for name in live)))
     notes = tuple(each for each in exported.notes if each.kind not in said)
     examination.exported = Exported(problem=problem, where=next(places, ""), notes=notes)
     examination.layer = examination.map = examination.proof = None

@@ -131,7 +131,10 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
                 reason.others = _named(walk.differences)
                 reasons[chosen] = reason
         if not ways:
-            raise reasons["post" if isinstance(last, TracedNorm) else "pre", False]
+            likeliest = reasons["post" if isinstance(last, TracedNorm) else "pre", False]
+            if walks and likeliest.feature == "network_alone":  # a layer stands behind it
+                likeliest.feature = "sums"
+            raise likeliest
         chosen = min(ways, key=lambda way: len(ways[way].differences))
         walks.insert(0, (chosen, ways[chosen]))
         last = ways[chosen].at["x"]
