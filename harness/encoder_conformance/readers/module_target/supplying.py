@@ -18,7 +18,7 @@ from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
 from encoder_conformance.readers.module_target.furthest import furthest
-from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid, heads_said
+from encoder_conformance.readers.module_target.heads import heads_said
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.missing import missed_by
@@ -28,6 +28,7 @@ from encoder_conformance.readers.module_target.probing import (
     first_x,
     is_about,
     left_out,
+    not_given,
     probe_of,
     to_be_said,
     usual_x,
@@ -35,14 +36,13 @@ from encoder_conformance.readers.module_target.probing import (
 )
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import Supply, Told
-from encoder_conformance.readers.module_target.supply_options import SPOKEN, cut_sizes, options_of, speaks
+from encoder_conformance.readers.module_target.supply_options import SPOKEN, speaks
+from encoder_conformance.readers.module_target.ways_to_call import MOST, ways_to_call
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
 
-_MOST = 600
-"""Ways to call that are tried at the usual length."""
 _TELLING = 24
 """Those after which it is told what x should have been."""
 _MOST_OF_IDS = 60
@@ -51,8 +51,6 @@ _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
 """Those of which one is quoted where all fail."""
-_MOST_OF_FORM = 40
-"""Those that are tried in each rarer form of x: every mask."""
 _FIRST, _MOST_MISSED = 8, 3
 """Ways to call that show what a module misses, and how often one thing more is."""
 _OF_A_MAP = 6
@@ -70,7 +68,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     bare = module.bare()
     if (x := usual_x(bare)) is not None:
         module = _with_its_lengths(module, bare, x)
-        again = (name for name in _needed(module.signature) if speaks(name, "x"))
+        again = (name for name in not_given(module.signature) if speaks(name, "x"))
         return with_x_again(module, again, x), x
     by_itself = not (module.called_with or module.supplied)
     if by_itself and (found := arranged(bare)) is not None:
@@ -154,7 +152,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
     needed, refused = _optional_needed(module, widths), _Refused(module)
-    for sequence, most in ((SEQUENCE, _MOST), *((length, _MOST_LONG) for length in lengths)):
+    for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
             if other is None:
@@ -167,7 +165,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 refused.problems.append(problem)
             if refused.want_integers():
                 return None
-    known = (*_needed(module.signature), *needed)
+    known = (*not_given(module.signature), *needed)
     others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
     for names in (known, *((*known, name) for name in islice(others, _MOST_MISSED))):
         if (found := called_by_effect(module, widths, names)) is not None:
@@ -295,59 +293,6 @@ def likeliest_problem(module: LiveModule) -> BadTarget | None:
 def _ways_of(module: LiveModule, widths: Iterable[int], needed: tuple[str, ...] = ()) -> Iterator[Arrangement]:
     items, keys = module.may_take_items, module.draws_of_keys
     return ways_to_call(module.signature, widths, needed, items=items, keys=keys, heads=heads_said(module))
-
-
-def ways_to_call(
-    signature: Signature,
-    widths: Iterable[int],
-    missed: tuple[str, ...] = (),
-    *,
-    items: bool = False,
-    keys: bool = False,
-    heads: HeadsSaid = NOTHING_SAID,
-) -> Iterator[Arrangement]:
-    """The likeliest first: each form of x with all that its arguments may be.
-
-    `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys. `heads`: those that are the likeliest.
-    """
-    known = signature.arrangement
-    needed = _needed(signature)
-    needed += [name for name in missed if name not in known.beside]
-    needed += [key for key in known.keys[1:] if key not in known.beside]
-    packs = any(speaks(name, "cumulative") for name in needed)
-    sizes = list(dict.fromkeys((*heads.sizes, *cut_sizes(widths, heads.numbers))))
-    options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
-    choices = list(islice(_by_rank([[*named, *others] for named, others in options]), _MOST // 4))
-    by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
-    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
-    forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
-    whole = {forms[0]}
-    if items and known.form == "BSD":
-        forms, whole = ["BSD", "SD", *forms[1:]], {"BSD", "SD"}
-    for said in (True, False):  # lengths of an x [sequence, batch, d_model] come before an x whose lengths are none
-        for form in forms:
-            for chosen in _of(choices if form in whole else choices[:_MOST_OF_FORM], by_name, said):
-                yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
-
-
-def _needed(signature: Signature) -> list[str]:
-    """The arguments beside x that have no default, and of which nothing is known."""
-    known = signature.arrangement.beside
-    return [name for name, value in signature.fixed.items() if value is None and name not in known]
-
-
-def _of(choices: list[tuple[Supply, ...]], by_name: list[bool], said: bool) -> Iterator[tuple[Supply, ...]]:
-    """Those in which each argument is what its name says; or the others."""
-    return (chosen for chosen, named in zip(choices, by_name, strict=False) if named == said)
-
-
-def _by_rank(options: list[list[Supply]]) -> Iterator[tuple[Supply, ...]]:
-    """One of each, those first that are likely together."""
-    most = {0: 1, 1: _MOST, 2: 40, 3: 12}.get(len(options), 6)
-    ranked = [list(enumerate(each[:most])) for each in options]
-    for chosen in sorted(product(*ranked), key=lambda each: sum(rank for rank, _ in each)):
-        yield tuple(supply for _, supply in chosen)
 
 
 def _opened(module: LiveModule, x: Array) -> LiveModule:

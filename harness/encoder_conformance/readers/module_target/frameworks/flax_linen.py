@@ -29,7 +29,8 @@ from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveMod
 from encoder_conformance.readers.module_target.parts import Tree
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.supplies import ToldOf
-from encoder_conformance.readers.module_target.supplying import ways_to_call, with_told
+from encoder_conformance.readers.module_target.supplying import with_told
+from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
 
 _HOLDING = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.Dense, nn.DenseGeneral)
 """Linen's own modules that hold parameters by what they were given in a layer."""
