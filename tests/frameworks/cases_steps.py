@@ -291,6 +291,8 @@ class _Norm(nn.Module):
                 return away * torch.rsqrt(away.pow(2).mean(-1, keepdim=True) + self.epsilon)
             case "unbiased":
                 return away / torch.sqrt(x.var(-1, keepdim=True) + self.epsilon)
+            case "unbiased outside":
+                return away / (x.std(-1, keepdim=True) + self.epsilon)
             case "outside":
                 return away / (x.std(-1, unbiased=False, keepdim=True) + self.epsilon)
         raise ValueError(self.way)
@@ -312,6 +314,15 @@ class HandNormUnbiased(HandNorm):
     """Divides by n − 1: torch.std's way, which is no layer norm."""
 
     EPSILON, WAY = 1e-6, "unbiased"
+
+
+class WideAnnotated(HandNorm):
+    """The Annotated Transformer's norm and mask, at a width at which D − 1 is nearly D."""
+
+    D, H, HIDDEN, EPSILON, WAY = 256, 4, 64, 1e-6, "unbiased outside"
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore[:, None, None, :], -1e9, 0.0)
 
 
 class HandNormDetached(HandNormUnbiased):

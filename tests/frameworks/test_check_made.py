@@ -15,6 +15,9 @@ from encoder_conformance.protocol.handover import hand_over  # noqa: E402
 from encoder_conformance.readers.module_target.argument_names import stated_by  # noqa: E402
 from encoder_conformance.readers.module_target.errors import BadTarget  # noqa: E402
 from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target  # noqa: E402
+from encoder_conformance.readers.module_target.mapping import OwnParameters  # noqa: E402
+from encoder_conformance.readers.module_target.proving import shapes_of  # noqa: E402
+from encoder_conformance.readers.module_target.searching import candidate_maps  # noqa: E402
 from encoder_conformance.spec.load import load  # noqa: E402
 
 MODULES = {
@@ -356,3 +359,13 @@ def test_a_class_that_is_handed_over_by_value_gets_its_sizes_too(folder: Path) -
     of_parts = hand_over(names["Block"], folder)
     with pytest.raises(BadTarget, match="it needs size, self_attn, feed_forward, dropout"):
         load_target(f"live:{of_parts}", {}, folder, {})
+
+
+def test_queries_are_not_exchanged_with_keys_of_fewer_heads() -> None:
+    """Among the maps that are tried where no graph tells which parameter is which."""
+    layer = load().layers["pre-rope-gated"]
+    shapes = shapes_of(layer)
+    own = OwnParameters({name: tuple(reversed(shape)) for name, shape in shapes.items()})
+    maps = list(candidate_maps(own, layer))
+    assert len(maps) > 1
+    assert all(at.shape == shapes[name] for each in maps for name, at in each.items())

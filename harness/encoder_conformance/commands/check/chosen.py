@@ -6,6 +6,7 @@ warning.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from encoder_conformance.commands.check.declared import declared_from
 from encoder_conformance.judging.loop import Unseen, judge
@@ -43,6 +44,8 @@ _FORMULAS = frozenset({"norm-unbiased-eps-outside-root", "norm-unbiased-variance
 """Those whose gradients are others everywhere."""
 _OF_ROUNDING = ("norm-fast-variance",)
 """Whose error is one of rounding, and so in every format about as many of its σ. The catalogue foretells float32's."""
+_FEW = 4
+"""The most answers that a number which hides explains where a formula explains all others."""
 _ALIKE = 4.0
 """Times the σ of float32 that the error of such a choice comes to in float64, at most; one of value comes to 2^29."""
 
@@ -80,7 +83,8 @@ def chosen(
     read = [each.value for each in facts if each.key == FORMULA and each.value in CHOICES]
     for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
         own = own_gradients or (right_else and _FORMULAS.isdisjoint(names))
-        if found := judged_with(names, subject, cases, records, expected, own_gradients=own):
+        again = partial(_asked_again, subject=subject, cases=cases, expected=expected, own_gradients=own)
+        if found := _as_chosen(names, subject, records, again) or _with_a_number(names, subject, records, again):
             return found
     wide = _rounded_alike(records)
     left = [_choices_of(each) for each in diagnoses if each.dtype != "float64"]
@@ -131,16 +135,56 @@ def _no_larger(rms: float | None, narrow: float | None) -> bool:
     return rms is not None and narrow is not None and rms <= _ALIKE * narrow
 
 
+Again = Callable[[Sequence[str], Sequence[Record]], tuple[Record, ...]]
+"""(deviations, records) → the records, with what failed asked again and judged as these deviations predict it."""
+
+
 def judged_with(
     names: Sequence[str],
     subject: Subject,
     cases: Sequence[Case],
     records: Sequence[Record],
     expected: Callable[[Case], Expected],
-    *,
-    own_gradients: bool = False,
 ) -> Chosen | None:
     """What failed, asked again and judged as these deviations predict it; None where that does not explain all."""
+    return _as_chosen(names, subject, records, partial(_asked_again, subject=subject, cases=cases, expected=expected))
+
+
+def _as_chosen(names: Sequence[str], subject: Subject, records: Sequence[Record], again: Again) -> Chosen | None:
+    replaced = again(names, records)
+    if not all(record.outcome in EXPECTED for record in replaced):
+        return None
+    changed = [(one, other) for one, other in zip(records, replaced, strict=True) if one.outcome not in EXPECTED]
+    wrong = {one.case for one, _ in changed}
+    unjudged = sum(other.outcome is Outcome.UNSUPPORTED for _, other in changed)
+    return Chosen(tuple(names), replaced, _finding(names, subject.as_module, len(wrong), unjudged))
+
+
+def _with_a_number(names: Sequence[str], subject: Subject, records: Sequence[Record], again: Again) -> Chosen | None:
+    """The same with a number that hides, where these leave no more than that explains."""
+    if not _FORMULAS & {*names} or any(CHOICES[each] == _OUTBID for each in names):
+        return None
+    left = [record for record in again(names, records) if record.outcome not in EXPECTED]
+    cases = {record.case for record in left}
+    if len(left) > _FEW:
+        return None
+    of_left = [record for record in records if record.case in cases]
+    for number in (each for each, shown in CHOICES.items() if shown == _OUTBID):
+        several = sorted({*names, number}, key=_ORDER.index)
+        if all(record.outcome in EXPECTED for record in again(several, of_left)):
+            return _as_chosen(several, subject, records, again)
+    return None
+
+
+def _asked_again(
+    names: Sequence[str],
+    records: Sequence[Record],
+    *,
+    subject: Subject,
+    cases: Sequence[Case],
+    expected: Callable[[Case], Expected],
+    own_gradients: bool = False,
+) -> tuple[Record, ...]:
     assert subject.implementation is not None
     failed = {record.key: record for record in records if record.outcome not in EXPECTED}
     wrong = {record.case for record in failed.values()}
@@ -151,10 +195,7 @@ def judged_with(
     tasks = [task for task in again.tasks(of_wrong) if (task.dtype, task.check) in asked]
     found = {answer.record.key: answer.record for answer in judge(again, tasks, expected, Unseen())}
     unjudged = dict(_not_judged(again, of_wrong, failed)) if own_gradients else {}
-    replaced = tuple({**unjudged, **found}.get(record.key, record) for record in records)
-    if all(record.outcome in EXPECTED for record in replaced):
-        return Chosen(tuple(names), replaced, _finding(names, subject.as_module, len(wrong), len(unjudged)))
-    return None
+    return tuple({**unjudged, **found}.get(record.key, record) for record in records)
 
 
 def _not_judged(

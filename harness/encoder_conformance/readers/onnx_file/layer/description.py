@@ -254,9 +254,8 @@ def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:
 def _formulas(encoder: Encoder) -> Iterator[Fact]:
     """The deviation that a formula of its own is, where right numbers of ordinary rows do not tell."""
     norms = [norm for layer in encoder.layers for norm in layer.norms.values()]
-    if cancelling := next((norm for norm in norms if norm.form.cancels), None):
-        evidence = f"norm {cancelling.name!r}: of rows far from zero little of the variance is left"
-        yield _fact(FORMULA, "norm-fast-variance", evidence)
+    if other := next((norm for norm in norms if norm.form.formula), None):
+        yield _fact(FORMULA, other.form.formula, f"norm {other.name!r} divides by another deviation")
 
 
 def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:

@@ -58,8 +58,8 @@ class TracedInput(Operation):
 
 @dataclass(frozen=True)
 class NormForm:
-    """Which norm it is, times `factor`. `error` is the relative distance from the specification's. `cancels`: far from
-    zero little of its variance is left, as of one from E[x²] − E[x]²."""
+    """Which norm it is, times `factor`. `error` is the relative distance from the specification's. `formula`: the
+    deviation that the formula of its own is, where it is known; "" for none."""
 
     kind: str
     epsilon: float
@@ -68,7 +68,7 @@ class NormForm:
     evidence: str
     error: float = 0.0
     factor: float = 1.0
-    cancels: bool = False
+    formula: str = ""
 
 
 @dataclass(eq=False)

@@ -19,6 +19,12 @@ OF_A_CLAMP = 1e-24
 changes no row that is longer, and gives zeros for zeros, as the clamp does."""
 _NONE = "none is added"
 """The evidence of a norm without an epsilon: one that is exactly that, as other functions are near it."""
+FORMULAS: Mapping[str, Callable[[Array, int, float], Array]] = {
+    "norm-eps-outside-root": lambda variance, F, epsilon: np.sqrt(variance) + epsilon,
+    "norm-unbiased-variance": lambda variance, F, epsilon: np.sqrt(variance * F / max(F - 1, 1) + epsilon),
+    "norm-unbiased-eps-outside-root": lambda variance, F, epsilon: np.sqrt(variance * F / max(F - 1, 1)) + epsilon,
+}
+"""Deviation → what a norm of F features divides by, of its variance [N, 1], in its place."""
 Function = Callable[[Array, Mapping[str, Array]], Array]
 Rearrange = Callable[[Array], Array]
 
@@ -34,10 +40,15 @@ class NormOperand:
     shape: tuple[int, ...] = ()
 
 
-def standardised(x: Array, kind: str, epsilon: float) -> Array:
-    """x [N, F] normed over its features, without a gain or a shift."""
+def _right(variance: Array, F: int, epsilon: float) -> Array:
+    return np.sqrt(variance + epsilon)
+
+
+def standardised(x: Array, kind: str, epsilon: float, formula: str = "") -> Array:
+    """x [N, F] normed over its features, without a gain or a shift; by the formula of FORMULAS, or the right one."""
     centred = x - x.mean(-1, keepdims=True) if kind == "layer_norm" else x
-    normed: Array = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
+    deviation = FORMULAS[formula] if formula else _right
+    normed: Array = centred / deviation((centred**2).mean(-1, keepdims=True), x.shape[-1], epsilon)
     return normed
 
 
@@ -55,7 +66,8 @@ def norm_of(of: Function, at: Rearrange, shape: tuple[int, ...], constants: list
     if best.error > CLOSE and others and len(others) < len(vectors):
         best = min(best, _norm_with(of, at, shape, constants, others), key=lambda form: form.error)
     if best.error <= NEAR:
-        return replace(best, cancels=not best.error and best.kind == "layer_norm" and _cancels(of, shape))
+        fast = not best.error and best.kind == "layer_norm" and _cancels(of, shape)
+        return replace(best, formula="norm-fast-variance") if fast else best
     raise UnsupportedPattern("a function of each row of features that is neither LayerNorm nor RMSNorm")
 
 
@@ -84,9 +96,13 @@ def _norm_with(
         factor = float(np.vdot(observed, expected) / np.vdot(expected, expected))
         if factor > 0 and distance(observed, factor * expected) <= CLOSE:
             return replace(found, factor=factor)
+        if epsilon == OF_A_CLAMP or evidence == _NONE:
+            continue
+        by_formula = ((each, at(standardised(rows, kind, epsilon, each) * g + s)) for each in FORMULAS)
+        formula = next((each for each, other in by_formula if distance(observed, other) <= CLOSE), "")
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
-        if error < best.error and epsilon != OF_A_CLAMP and evidence != _NONE:
-            best = replace(found, error=error)
+        if (not formula, error) < (not best.formula, best.error):
+            best = replace(found, error=error, formula=formula)
     return best
 
 
