@@ -140,7 +140,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HandNormPost": right("post-norm layer_norm ε 1e-12"),
         "hand_norm": right("layer_norm ε 1e-08"),
         "HandNormUnbiased": right("a choice of its own, norm-unbiased-variance:", "forward alone"),
-        "WideAnnotated": right("norm-unbiased-eps-outside-root", "minus-1e9", "cases_steps.py:"),
+        "WideAnnotated": right(
+            "norm-unbiased-eps-outside-root", "or another number that hides as much", "cases_steps.py:"
+        ),
         "HandNormOutside": right(
             "a choice of its own, norm-eps-outside-root:", "biased one (cases_steps.py:", "gradients are not judged"
         ),
