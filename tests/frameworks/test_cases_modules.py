@@ -418,6 +418,11 @@ DUE: dict[str, dict[str, Due]] = {
             1, ("This layer is wrong, read as post-norm", *BRANCHES, "else y", "First wrong stage: output"), ()
         ),
     },
+    "cases_items": {
+        "OfOneItem": right("x is given as [sequence, d_model], item by item", "pre-norm", masks=False),
+        "OfOneItemWithItsMask": right("[sequence, d_model], item by item", "with padding (true = ignore)"),
+        "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
+    },
     "cases_wrapped": {
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -24,6 +24,9 @@ from encoder_conformance.spec.axes import Array
 USUAL_WIDTHS = (64, 32, 16, 128)
 """Values of d_model that a module which says none is tried with."""
 Feeds = Mapping[str, Array]
+TakesItems = Literal["", "mapped", "one by one"]
+"""How a module is called that takes one item of the batch: not at all; mapped over the batch by its framework; or for
+one item after the other."""
 Seen = dict[tuple[str, str, int], Array]
 """(Submodule, "input" or "output", which of its tensors) → the tensor, the last time that it is called."""
 
@@ -121,8 +124,8 @@ class LiveModule(ABC):
     """The format that a copy of it takes and gives with its parameters in theirs; "": as any copy in that format."""
     called_with: str = ""
     """The shape of x that its model calls it with, and for which batch; "" where it is called by itself."""
-    may_take_items: bool = False
-    """Whether it may take one item of the batch, and be mapped over it."""
+    may_take_items: TakesItems = ""
+    """How it may take one item of the batch at a time, if it may."""
     may_take_objects: bool = True
     """Whether its one argument may be an object with attributes."""
     draws_of_keys: bool = False

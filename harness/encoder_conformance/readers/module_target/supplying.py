@@ -138,8 +138,10 @@ def _as_told(module: LiveModule, told: Told) -> LiveModule:
 
 
 def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
-    """A graph of packed rows has each item by itself: it is read of one."""
-    return replace(semantics, B=1) if module.signature.arrangement.form == "TD" else semantics
+    """A graph of packed rows, or of items one by one, has each by itself: it is read of one."""
+    form = module.signature.arrangement.form
+    apart = form == "TD" or (form == "SD" and module.may_take_items == "one by one")
+    return replace(semantics, B=1) if apart else semantics
 
 
 def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
@@ -208,7 +210,7 @@ class _Refused:
 
 def _answers_ids(module: LiveModule, arrangement: Arrangement) -> bool:
     """Whether it gives anything for ids [3, 5], which every vocabulary has, or for an item of them."""
-    forms = dict.fromkeys((arrangement.form, *(["SD"] if module.may_take_items else [])))
+    forms = dict.fromkeys((arrangement.form, *(["SD"] if module.may_take_items == "mapped" else [])))
     others = (module.arranged(replace(arrangement, form=form)) for form in forms)
     ids = np.ones((BATCH, SEQUENCE), np.int64)
     return any(_gives(other, ids) for other in others if other is not None)

@@ -6,7 +6,7 @@ from itertools import islice, product
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid
-from encoder_conformance.readers.module_target.live import Signature
+from encoder_conformance.readers.module_target.live import Signature, TakesItems
 from encoder_conformance.readers.module_target.probing import not_given
 from encoder_conformance.readers.module_target.supplies import Supply
 from encoder_conformance.readers.module_target.supply_options import cut_sizes, options_of, speaks
@@ -22,14 +22,14 @@ def ways_to_call(
     widths: Iterable[int],
     missed: tuple[str, ...] = (),
     *,
-    items: bool = False,
+    items: TakesItems = "",
     keys: bool = False,
     heads: HeadsSaid = NOTHING_SAID,
 ) -> Iterator[Arrangement]:
     """The likeliest first: each form of x with all that its arguments may be.
 
-    `missed`: arguments that have a default, and are given nevertheless. `items`: it may take one item, and be mapped
-    over the batch. `keys`: random numbers are drawn of keys. `heads`: those that are the likeliest.
+    `missed`: arguments that have a default, and are given nevertheless. `items`: how it may take one item. `keys`:
+    random numbers are drawn of keys. `heads`: those that are the likeliest.
     """
     known = signature.arrangement
     needed = not_given(signature)
@@ -40,10 +40,10 @@ def ways_to_call(
     options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
-    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else [])]
+    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else []), *(["SD"] if items == "one by one" else [])]
     forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
     whole = {forms[0]}
-    if items and known.form == "BSD":
+    if items == "mapped" and known.form == "BSD":
         forms, whole = ["BSD", "SD", *forms[1:]], {"BSD", "SD"}
     for said in (True, False):  # lengths of an x [sequence, batch, d_model] come before an x whose lengths are none
         for form in forms:

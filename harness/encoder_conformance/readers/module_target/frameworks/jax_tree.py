@@ -31,6 +31,7 @@ from encoder_conformance.readers.module_target.live import (
     NothingDrawn,
     Seen,
     Signature,
+    TakesItems,
     joined,
 )
 from encoder_conformance.readers.module_target.parts import Tree as ModuleTree
@@ -156,7 +157,8 @@ class Functional:
 
 
 class JaxModule(HeldModule):
-    may_take_items = draws_of_keys = True
+    may_take_items: TakesItems = "mapped"
+    draws_of_keys = True
     given_in: tuple[str, ...] = ()
     """What compiled it already."""
 

@@ -1,7 +1,7 @@
 """A live module of PyTorch: its weights, its calls in every way, its gradients, and its export."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
     wrappers,
 )
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
-from encoder_conformance.readers.module_target.frameworks.torch_arrays import ARRAYS
+from encoder_conformance.readers.module_target.frameworks.torch_called import called
 from encoder_conformance.readers.module_target.frameworks.torch_calls import MADE_BY, Calls, key_of
 from encoder_conformance.readers.module_target.frameworks.torch_casts import cast_at
 from encoder_conformance.readers.module_target.frameworks.torch_draws import drawn_at
@@ -61,6 +61,7 @@ from encoder_conformance.readers.module_target.live import (
     Loose,
     Seen,
     Signature,
+    TakesItems,
     joined,
     pieces,
 )
@@ -76,9 +77,10 @@ _DOT = "·"
 
 
 class TorchModule(LiveModule):
-    library = str(Path(torch.__file__).parent)
-
     """`module`: the one inside of what was given, which has all parameters. `way`: how it is called."""
+
+    library = str(Path(torch.__file__).parent)
+    may_take_items: TakesItems = "one by one"
 
     def __init__(self, given: nn.Module, signature: Signature, way: WayToCall) -> None:
         self.given, self.module, self.signature, self.way = given, inside(given), signature, way
@@ -389,9 +391,3 @@ class Undropped(TorchModule):
         copied = TorchModule(self._copy().train(), self.signature, self.way)
         with torch.no_grad(), NothingDropped():
             return to_numpy(copied._output(feeds)[1])
-
-
-def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
-    """The output, in the layout of x."""
-    found: Tensor = signature.called(module, x, masks, ARRAYS)
-    return found

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import bare, compiled_for_each_shape
-from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule, called
+from encoder_conformance.readers.module_target.frameworks.torch_called import called
+from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen
 from encoder_conformance.spec.axes import Array
 

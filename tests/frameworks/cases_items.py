@@ -1,0 +1,38 @@
+"""Layers of PyTorch that take one item, [sequence, d_model], and no batch."""
+
+import torch
+from cases_plain import Plain, PlainPost
+from torch import Tensor, nn
+
+
+class OfOneItem(Plain):
+    """One head, written with two axes; `.T` turns a batch otherwise."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        x = self.norm1(rows)
+        scores = self.q(x) @ self.k(x).T / self.D**0.5
+        x = rows + self.o(scores.softmax(1) @ self.v(x))
+        return x + self.ffn(self.norm2(x))
+
+
+class OfOneItemWithItsMask(PlainPost):
+    """`padding` [sequence], true = ignore."""
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        length, width = x.shape
+        q, k, v = (part(x).view(length, self.H, -1).transpose(0, 1) for part in (self.q, self.k, self.v))
+        scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+        if padding is not None:
+            scores = scores.masked_fill(padding.view(1, 1, length), -torch.inf)
+        x = self.norm1(x + self.o((scores.softmax(-1) @ v).transpose(0, 1).reshape(length, width)))
+        return self.norm2(x + self.ffn(x))
+
+
+class OfOneItemOverQueries(OfOneItem):
+    """Its softmax is over the queries."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        x = self.norm1(rows)
+        scores = self.q(x) @ self.k(x).T / self.D**0.5
+        x = rows + self.o(nn.functional.softmax(scores, dim=0) @ self.v(x))
+        return x + self.ffn(self.norm2(x))
