@@ -453,6 +453,20 @@ def test_an_adapter_calls_it_as_a_user_said(conform: Callable, source: str) -> N
 
 
 @pytest.mark.release
+def test_an_adapter_finds_the_files_of_its_module(conform: Callable, tmp_path: Path) -> None:
+    (tmp_path / "sized.py").write_text(
+        f"import sys\nfrom pathlib import Path\nsys.path.insert(0, {str(MODULES.parent)!r})\n"
+        "from cases_plain import Plain\n\nclass Sized(Plain):\n    HIDDEN = int(Path('size.txt').read_text())\n"
+    )
+    (tmp_path / "size.txt").write_text("40")
+    ended = conform("check", "sized.py:Sized", "--write-adapter", "written")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    ended = conform("run", "--impl", "./written", "--layer", "written/written-layer.yaml", "--jobs", "1")
+    assert ended.status == 0, ended.stdout + ended.stderr
+    assert ended.outcomes().count("pass") > 8
+
+
+@pytest.mark.release
 def test_why_there_is_no_adapter_is_said(conform: Callable, tmp_path: Path) -> None:
     (tmp_path / "hooked.py").write_text(
         f"import sys\nsys.path.insert(0, {str(MODULES.parent)!r})\nfrom called_modules import OfAKind\n\n\n"

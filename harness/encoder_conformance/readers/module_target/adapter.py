@@ -28,7 +28,7 @@ from encoder_conformance.readers.module_target.examining import examine
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.given_as import GivenAs
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower
+from encoder_conformance.readers.module_target.loading import Loaded, as_options, load_target, narrower, work_in
 from encoder_conformance.readers.module_target.mapping import ElementMap
 from encoder_conformance.readers.module_target.parts import PartsOfModule, at
 from encoder_conformance.readers.module_target.time_limits import TookTooLong, too_long, within
@@ -201,8 +201,7 @@ class ModuleTarget(ModuleAdapter):
     def loaded_target(self, message: dict[str, Any]) -> Loaded:
         """The module that a request names, made once for all that name it. Raises BadTarget."""
         key = json.dumps([message["target"], message["arguments"]])
-        if Path(message["folder"]).is_dir():  # whose relative files are those of the user
-            os.chdir(message["folder"])
+        work_in(Path(message["folder"]))
         if self.opened is None or self.opened[0] != key:
             supposing = stated_by(_stated(message), message["resize"]) if message.get("supposing") else None
             if key in self.unmade:

@@ -37,6 +37,12 @@ class Loaded(NamedTuple):
     supposed: Mapping[str, str] = MappingProxyType({})
 
 
+def work_in(folder: Path) -> None:
+    """Files that a module opens by relative paths are those of the folder in which the user asked, if it is there."""
+    if folder.is_dir():
+        os.chdir(folder)
+
+
 def load_target(
     target: str, arguments: Mapping[str, str], folder: Path, supposing: Mapping[re.Pattern[str], str] | None = None
 ) -> Loaded:

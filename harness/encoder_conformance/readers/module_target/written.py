@@ -8,7 +8,7 @@ from typing import ClassVar
 from encoder_conformance import Environment, ParameterMap, Tensors
 from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
-from encoder_conformance.readers.module_target.loading import load_target
+from encoder_conformance.readers.module_target.loading import load_target, work_in
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.parts import at
 from encoder_conformance.readers.module_target.supplies import Told
@@ -25,6 +25,7 @@ class WrittenAdapter(ModuleAdapter):
     signature: ClassVar[Signature]
 
     def start(self, device: str, threads: int) -> Environment:
+        work_in(Path(self.folder))
         framework, module, _ = load_target(self.target, self.arguments, Path(self.folder))
         part = framework.parts(module).at(self.at) if self.at else None
         told = Told(self.signature.arrangement.beside)
