@@ -19,7 +19,7 @@ OF_A_CLAMP = 1e-24
 changes no row that is longer, and gives zeros for zeros, as the clamp does."""
 _NONE = "none is added"
 """The evidence of a norm without an epsilon: one that is exactly that, as other functions are near it."""
-FORMULAS: Mapping[str, Callable[[Array, int, float], Array]] = {
+FORMULAS: Mapping[str, Callable[[Elementwise, int, float], Elementwise]] = {
     "norm-eps-outside-root": lambda variance, F, epsilon: np.sqrt(variance) + epsilon,
     "norm-unbiased-variance": lambda variance, F, epsilon: np.sqrt(variance * F / max(F - 1, 1) + epsilon),
     "norm-unbiased-eps-outside-root": lambda variance, F, epsilon: np.sqrt(variance * F / max(F - 1, 1)) + epsilon,
@@ -40,7 +40,7 @@ class NormOperand:
     shape: tuple[int, ...] = ()
 
 
-def _right(variance: Array, F: int, epsilon: float) -> Array:
+def _right(variance: Elementwise, F: int, epsilon: float) -> Elementwise:
     return np.sqrt(variance + epsilon)
 
 
