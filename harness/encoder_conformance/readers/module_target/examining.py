@@ -94,9 +94,10 @@ def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Arr
 
 
 def _of_rows(module: LiveModule, x: Array) -> Iterator[Finding]:
-    """What a module raises that takes x as a map, where it is given rows: it may take a map by chance alone."""
+    """What a module raises that takes x as a map, or one item, where it is given rows: it may take that by chance."""
     known = module.signature.arrangement
-    plain = module.arranged(replace(known, form="BSD", mapped=())) if known.form in MAPS else None
+    otherwise = known.form in MAPS or (known.form == "SD" and module.may_take_items == "one by one")
+    plain = module.arranged(replace(known, form="BSD", mapped=())) if otherwise else None
     if plain is None:
         return
     try:

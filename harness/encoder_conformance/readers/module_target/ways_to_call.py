@@ -40,7 +40,8 @@ def ways_to_call(
     options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
-    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else []), *(["SD"] if items == "one by one" else [])]
+    one_by_one = items == "one by one" and not needed  # what is beside it may be of rows of several items
+    others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else []), *(["SD"] if one_by_one else [])]
     forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
     whole = {forms[0]}
     if items == "mapped" and known.form == "BSD":
