@@ -35,8 +35,8 @@ def decimal(value: Any) -> Any:
     return float(as_text(value)) if isinstance(value, float) else value
 
 
-FORMULA = "norm.formula"
-"""The key of a fact that is none of a layer: the id of the deviation that a norm's formula is."""
+NORM_FORM = "norm.form"
+"""The key of a fact that is none of a layer: which of the wrong forms of a norm it has."""
 
 
 class Fact(Frozen):

@@ -13,7 +13,8 @@ from encoder_conformance.judging.loop import Unseen, judge
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.oracle.expected import Expected
-from encoder_conformance.protocol.description import FORMULA
+from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
+from encoder_conformance.protocol.description import NORM_FORM
 from encoder_conformance.protocol.findings import Finding, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.spec.case import Case
@@ -40,8 +41,6 @@ a part of what it hides."""
 _ORDER = [*CHOICES]
 _OR_ANOTHER = {name: ", or another number that hides as much" for name, shown in CHOICES.items() if shown == _OUTBID}
 """What is said of a number that was not read, and that others give the same outputs as."""
-_FORMULAS = frozenset({"norm-unbiased-eps-outside-root", "norm-unbiased-variance", "norm-eps-outside-root"})
-"""Those whose gradients are others everywhere."""
 _OF_ROUNDING = ("norm-fast-variance",)
 """Whose error is one of rounding, and so in every format about as many of its σ. The catalogue foretells float32's."""
 _FEW = 4
@@ -80,17 +79,31 @@ def chosen(
         return None
     right_else = _gradients_hold(records)
     facts = subject.description.facts if subject.description is not None else ()
-    read = [each.value for each in facts if each.key == FORMULA and each.value in CHOICES]
+    read = [name for each in facts if each.key == NORM_FORM for name in CHOICES if {each.value} == _forms_of(name)]
     for names in (*(_tried(fitting) if all(fitting) else ()), *_with_read(read, diagnoses)):
-        own = own_gradients or (right_else and _FORMULAS.isdisjoint(names))
+        # The gradients of a norm by another deviation are others everywhere.
+        own = own_gradients or (right_else and not any(map(_is_deviation_of_norm, names)))
         again = partial(_asked_again, subject=subject, cases=cases, expected=expected, own_gradients=own)
-        if found := _as_chosen(names, subject, records, again) or _with_a_number(names, subject, records, again):
+        replaced = again(names, records)
+        if found := _as_chosen(names, subject, records, replaced):
             return found
+        if number := _number_beside(names, records, replaced, again):
+            names = sorted({*names, number}, key=_ORDER.index)
+            return _as_chosen(names, subject, records, again(names, records))
     wide = _rounded_alike(records)
     left = [_choices_of(each) for each in diagnoses if each.dtype != "float64"]
     if not wide or not left or not all(_OF_ROUNDING in each for each in left):
         return None
     return judged_with(_OF_ROUNDING, subject, cases, [wide.get(each.key, each) for each in records], expected)
+
+
+def _forms_of(name: str) -> set[str]:
+    """The forms that a deviation makes of the steps that it changes."""
+    return {*catalogue()[name].patch.steps.values()}
+
+
+def _is_deviation_of_norm(name: str) -> bool:
+    return _forms_of(name) <= {*ANOTHER_DEVIATION}
 
 
 def _gradients_hold(records: Sequence[Record]) -> bool:
@@ -147,32 +160,34 @@ def judged_with(
     expected: Callable[[Case], Expected],
 ) -> Chosen | None:
     """What failed, asked again and judged as these deviations predict it; None where that does not explain all."""
-    return _as_chosen(names, subject, records, partial(_asked_again, subject=subject, cases=cases, expected=expected))
+    replaced = _asked_again(names, records, subject=subject, cases=cases, expected=expected)
+    return _as_chosen(names, subject, records, replaced)
 
 
-def _as_chosen(names: Sequence[str], subject: Subject, records: Sequence[Record], again: Again) -> Chosen | None:
-    replaced = again(names, records)
+def _as_chosen(
+    names: Sequence[str], subject: Subject, records: Sequence[Record], replaced: Sequence[Record]
+) -> Chosen | None:
     if not all(record.outcome in EXPECTED for record in replaced):
         return None
     changed = [(one, other) for one, other in zip(records, replaced, strict=True) if one.outcome not in EXPECTED]
     wrong = {one.case for one, _ in changed}
     unjudged = sum(other.outcome is Outcome.UNSUPPORTED for _, other in changed)
-    return Chosen(tuple(names), replaced, _finding(names, subject.as_module, len(wrong), unjudged))
+    return Chosen(tuple(names), tuple(replaced), _finding(names, subject.as_module, len(wrong), unjudged))
 
 
-def _with_a_number(names: Sequence[str], subject: Subject, records: Sequence[Record], again: Again) -> Chosen | None:
-    """The same with a number that hides, where these leave no more than that explains."""
-    if not _FORMULAS & {*names} or any(CHOICES[each] == _OUTBID for each in names):
+def _number_beside(
+    names: Sequence[str], records: Sequence[Record], replaced: Sequence[Record], again: Again
+) -> str | None:
+    """The number that hides which explains, with these, what they leave; None where they leave more than any does."""
+    left = [record for record in replaced if record.outcome not in EXPECTED]
+    hides = any(CHOICES[each] == _OUTBID for each in names)
+    if hides or len(left) > _FEW or not any(map(_is_deviation_of_norm, names)):
         return None
-    left = [record for record in again(names, records) if record.outcome not in EXPECTED]
     cases = {record.case for record in left}
-    if len(left) > _FEW:
-        return None
     of_left = [record for record in records if record.case in cases]
     for number in (each for each, shown in CHOICES.items() if shown == _OUTBID):
-        several = sorted({*names, number}, key=_ORDER.index)
-        if all(record.outcome in EXPECTED for record in again(several, of_left)):
-            return _as_chosen(several, subject, records, again)
+        if all(record.outcome in EXPECTED for record in again([*names, number], of_left)):
+            return number
     return None
 
 

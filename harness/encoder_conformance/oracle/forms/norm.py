@@ -202,6 +202,15 @@ VARIANTS: dict[str, Step] = {
     **forms_of("rms_norm", {**_of_either_norm(_as_it_is), "layer-norm": layer_norm, **_in_narrower(rms_norm)}),
 }
 
+ANOTHER_DEVIATION = ("unbiased-epsilon-outside-root", "unbiased-variance", "epsilon-outside-root")
+"""The forms that divide by another deviation than √(variance + ε), those that people write most often first."""
+
+BY_DEVIATION: dict[str, dict[str, Step]] = {
+    "layer_norm": {"": layer_norm, **{form: VARIANTS[form] for form in ANOTHER_DEVIATION}},
+    "rms_norm": {"": rms_norm, "epsilon-outside-root": VARIANTS["rms_norm-epsilon-outside-root"]},
+}
+"""Kind of norm → form → its step; "" is the right one. No variance is in an RMSNorm that could be unbiased."""
+
 _STACK: dict[str, Step] = {
     "standard": layer_norm,
     "rms_norm": rms_norm,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from encoder_conformance.oracle.forms import steps_of, variant_of
+from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
 from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.examination import Examination
@@ -103,9 +104,8 @@ def _is_misread(examination: Examination) -> bool:
     lines = examination.exported.lines
     seen = f"{', '.join(live)} changes it, and is part of no step" if live else proof.problem or "see the parameters"
     unlike = f"what was read off it gives another output ({seen})"
-    if live and live == [
-        each.about["parameter"] for each in examination.exported.taken_for if "parameter" in each.about
-    ]:
+    scales = [each for each in examination.exported.taken_for if each.kind == "score-scale-unusual"]
+    if live and live == [each.about.get("parameter") for each in scales]:
         unlike = f"the scores are multiplied by {live[0]}, a parameter; in the specification by a number (E-5)"
     format, line = ("", "") if live else _cast_that_tells(examination, proof)
     if format:
@@ -142,10 +142,6 @@ def _cast_that_tells(examination: Examination, proof: LiveProof) -> tuple[str, s
     return "", ""
 
 
-_NORMS = ("unbiased-epsilon-outside-root", "unbiased-variance", "epsilon-outside-root")
-"""Forms of a norm that people write by hand, the most frequent first."""
-
-
 def _has_norms_of_its_own(examination: Examination) -> bool:
     """Whether it is what was read off it but for the formula of its norms, as the Annotated Transformer's are of
     `torch.std`. It is proved so then, and its cases tell the formula."""
@@ -158,7 +154,7 @@ def _has_norms_of_its_own(examination: Examination) -> bool:
         return False
     steps = steps_of(layer)
     norms = [steps[name] for name in ("norm1", "norm2") if name in steps]
-    for form in _NORMS:
+    for form in ANOTHER_DEVIATION:
         variants = {step.step: own for step in norms if (own := variant_of(step, form)) is not None}
         if not variants:
             continue

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from encoder_conformance.protocol.description import FORMULA, Fact
+from encoder_conformance.protocol.description import NORM_FORM, Fact
 from encoder_conformance.readers.onnx_file.findings import Findings
 from encoder_conformance.readers.onnx_file.layer.beyond import (
     EPSILON_FOR_NONE,
@@ -62,7 +62,7 @@ def describe(
         *of_global,
         *_shared_bias(far),
     ]
-    return _layer(facts, d_model), [*facts, *_formulas(encoder)]
+    return _layer(facts, d_model), [*facts, *_wrong_norms(encoder)]
 
 
 def _with_global_layers(described: list[dict[str, Fact]]) -> tuple[list[dict[str, Fact]], list[Fact]]:
@@ -251,11 +251,11 @@ def _norms_of_all(encoder: Encoder) -> Iterator[Fact]:
         yield _fact("norm.first", False, f"{first.steps['query'].name!r} is of x itself")
 
 
-def _formulas(encoder: Encoder) -> Iterator[Fact]:
-    """The deviation that a formula of its own is, where right numbers of ordinary rows do not tell."""
+def _wrong_norms(encoder: Encoder) -> Iterator[Fact]:
+    """The wrong form that a norm has, where the values of ordinary rows do not tell it from the right one."""
     norms = [norm for layer in encoder.layers for norm in layer.norms.values()]
-    if other := next((norm for norm in norms if norm.form.formula), None):
-        yield _fact(FORMULA, other.form.formula, f"norm {other.name!r} divides by another deviation")
+    if other := next((norm for norm in norms if norm.form.form), None):
+        yield _fact(NORM_FORM, other.form.form, f"norm {other.name!r} divides by another deviation")
 
 
 def _own_biases(part: str, alike: Mapping[str, Linear]) -> Iterator[Fact]:

@@ -58,8 +58,8 @@ class TracedInput(Operation):
 
 @dataclass(frozen=True)
 class NormForm:
-    """Which norm it is, times `factor`. `error` is the relative distance from the specification's. `formula`: the
-    deviation that the formula of its own is, where it is known; "" for none."""
+    """Which norm it is, times `factor`. `error` is the relative distance from the specification's. `form`: of the
+    wrong forms of a norm the one that it has, where that is known; "" for none."""
 
     kind: str
     epsilon: float
@@ -68,7 +68,7 @@ class NormForm:
     evidence: str
     error: float = 0.0
     factor: float = 1.0
-    formula: str = ""
+    form: str = ""
 
 
 @dataclass(eq=False)

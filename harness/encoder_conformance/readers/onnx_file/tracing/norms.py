@@ -6,6 +6,8 @@ from itertools import product
 
 import numpy as np
 
+from encoder_conformance.oracle.arithmetic import Arithmetic
+from encoder_conformance.oracle.forms.norm import BY_DEVIATION
 from encoder_conformance.readers.onnx_file.tracing.expressions import NormForm, UnsupportedPattern, WeightSource
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -19,12 +21,6 @@ OF_A_CLAMP = 1e-24
 changes no row that is longer, and gives zeros for zeros, as the clamp does."""
 _NONE = "none is added"
 """The evidence of a norm without an epsilon: one that is exactly that, as other functions are near it."""
-FORMULAS: Mapping[str, Callable[[Elementwise, int, float], Elementwise]] = {
-    "norm-eps-outside-root": lambda variance, F, epsilon: np.sqrt(variance) + epsilon,
-    "norm-unbiased-variance": lambda variance, F, epsilon: np.sqrt(variance * F / max(F - 1, 1) + epsilon),
-    "norm-unbiased-eps-outside-root": lambda variance, F, epsilon: np.sqrt(variance * F / max(F - 1, 1)) + epsilon,
-}
-"""Deviation → what a norm of F features divides by, of its variance [N, 1], in its place."""
 Function = Callable[[Array, Mapping[str, Array]], Array]
 Rearrange = Callable[[Array], Array]
 
@@ -40,15 +36,12 @@ class NormOperand:
     shape: tuple[int, ...] = ()
 
 
-def _right(variance: Elementwise, F: int, epsilon: float) -> Elementwise:
-    return np.sqrt(variance + epsilon)
-
-
-def standardised(x: Array, kind: str, epsilon: float, formula: str = "") -> Array:
-    """x [N, F] normed over its features, without a gain or a shift; by the formula of FORMULAS, or the right one."""
-    centred = x - x.mean(-1, keepdims=True) if kind == "layer_norm" else x
-    deviation = FORMULAS[formula] if formula else _right
-    normed: Array = centred / deviation((centred**2).mean(-1, keepdims=True), x.shape[-1], epsilon)
+def standardised(x: Array, kind: str, epsilon: float, form: str = "") -> Array:
+    """x [N, F] normed over its features in float64, without a gain or a shift, as the specification does it or in
+    another form of BY_DEVIATION."""
+    features = x.shape[-1]
+    with np.errstate(divide="ignore", invalid="ignore"):  # of one feature no variance is unbiased
+        normed: Array = BY_DEVIATION[kind][form](Arithmetic(), x, np.ones(features), np.zeros(features), epsilon)[0]
     return normed
 
 
@@ -67,7 +60,7 @@ def norm_of(of: Function, at: Rearrange, shape: tuple[int, ...], constants: list
         best = min(best, _norm_with(of, at, shape, constants, others), key=lambda form: form.error)
     if best.error <= NEAR:
         fast = not best.error and best.kind == "layer_norm" and _cancels(of, shape)
-        return replace(best, formula="norm-fast-variance") if fast else best
+        return replace(best, form="fast-variance") if fast else best
     raise UnsupportedPattern("a function of each row of features that is neither LayerNorm nor RMSNorm")
 
 
@@ -98,11 +91,11 @@ def _norm_with(
             return replace(found, factor=factor)
         if epsilon == OF_A_CLAMP or evidence == _NONE:
             continue
-        by_formula = ((each, at(standardised(rows, kind, epsilon, each) * g + s)) for each in FORMULAS)
-        formula = next((each for each, other in by_formula if distance(observed, other) <= CLOSE), "")
+        forms = ((each, at(standardised(rows, kind, epsilon, each) * g + s)) for each in BY_DEVIATION[kind] if each)
+        form = next((each for each, other in forms if distance(observed, other) <= CLOSE), "")
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
-        if (not formula, error) < (not best.formula, best.error):
-            best = replace(found, error=error, formula=formula)
+        if (not form, error) < (not best.form, best.error):
+            best = replace(found, error=error, form=form)
     return best
 
 
