@@ -69,6 +69,47 @@ class RopeOfComplexNumbersMadeHere(PlainPost):
         return turned(q), turned(k)
 
 
+def _matrices(n: int, size: int, dtype: torch.dtype) -> Tensor:
+    """[n, size / 2, 2, 2]: one that turns each pair, at each position."""
+    angles = _angles(n, size, 10000.0, dtype)
+    rows = angles.cos(), -angles.sin(), angles.sin(), angles.cos()
+    return torch.stack(rows, -1).unflatten(-1, (2, 2))
+
+
+class RopeOfMatrices(PlainPost):
+    def turned(self, t: Tensor) -> Tensor:
+        pairs = t.unflatten(-1, (-1, 2)).unsqueeze(-1)
+        return (_matrices(t.shape[2], t.shape[3], t.dtype) @ pairs).reshape(t.shape)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self.turned(q), self.turned(k)
+
+
+class RopeOfWholeMatrices(RopeOfMatrices):
+    """A matrix of the whole head for each position, by einsum."""
+
+    def turned(self, t: Tensor) -> Tensor:
+        of_pairs = _matrices(t.shape[2], t.shape[3], t.dtype)
+        whole = torch.stack([torch.block_diag(*pairs) for pairs in of_pairs])
+        return torch.einsum("bhsj,sij->bhsi", t, whole)
+
+
+class RopeByASignedPermutation(RopeOfMatrices):
+    """(x, y) becomes (−y, x) by a matrix, which sine is put to."""
+
+    def turned(self, t: Tensor) -> Tensor:
+        angles = _angles(t.shape[2], t.shape[3], 10000.0, t.dtype).repeat(1, 2)
+        half = torch.eye(t.shape[3] // 2, dtype=t.dtype)
+        none = torch.zeros_like(half)
+        across = torch.cat((torch.cat((none, half), 1), torch.cat((-half, none), 1)))
+        return t * angles.cos() + t @ across * angles.sin()
+
+
+class ValuesTurnedToo(RopeOfMatrices):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return super().core(q, k, self.turned(v), ignore)
+
+
 class RopeOfAPart(Plain):
     """The first half of each head rotates, by tables that are made once."""
 

@@ -31,6 +31,8 @@ _ORDER: tuple[Feature, ...] = (
     "no_softmax", "products", "own_keys", "blocks", "one_gain", "sums",
 )  # fmt: skip
 """What is found, the most telling first."""
+_NEAR = 2e-2
+"""The error of a square of sine and cosine in bfloat16."""
 _SUMS = 2
 _ATTENTION = 2
 """Products of values that depend on x with each other: the scores, and the weights times the values."""
@@ -73,6 +75,10 @@ class _Operators(SeesOperators):
         elif any(self._is_of_weights(each) for each in given):
             self._of_weights |= made
         return answer
+
+    def _is_a_weight(self, *values: Tensor) -> bool:
+        """Whether one of them is a parameter's."""
+        return not self._weights.isdisjoint(each.untyped_storage().data_ptr() for each in values)
 
     def _is_of_weights(self, value: Tensor) -> bool:
         return id(value) in self._of_weights or value.untyped_storage().data_ptr() in self._weights
@@ -128,7 +134,7 @@ class _Operators(SeesOperators):
                 if id(one) in self._scores and self._is_of_scores(one) and not self._softmax:
                     yield "no_softmax"
                 yield from self._of_products(one.shape[-2], two.shape[-1], (one.shape, two.shape))
-            elif not {each.untyped_storage().data_ptr() for each in (one, two)} & self._weights:
+            elif not self._is_a_weight(one, two) and not _turns(two if id(one) in self._dependent else one):
                 yield "relative"
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
             yield "one_gain"
@@ -182,3 +188,12 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield each
         elif isinstance(each, (list, tuple)):
             yield from _tensors(each)
+
+
+def _turns(matrices: Tensor) -> bool:
+    """Whether matrices [..., K, K] only turn what is multiplied with them, as rotary positions written so do."""
+    *_, rows, columns = matrices.shape
+    if rows != columns or not matrices.is_floating_point():
+        return False
+    each = matrices.double()
+    return bool(((each @ each.mT) - torch.eye(rows, dtype=torch.float64)).abs().max() < _NEAR)

@@ -12,6 +12,9 @@ from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.tracing.expressions import UnsupportedPattern, WeightSource
 from encoder_conformance.spec.axes import Array
 
+_NEAR = 2e-2
+"""The error of a square of sine and cosine in bfloat16."""
+
 
 @dataclass(frozen=True)
 class Product:
@@ -167,6 +170,25 @@ def linear_map(
     labels = positions[:, None] * (out * heads) + block[:, None] * out + np.arange(out)
     spread = spread_out(labels, sizes, product.out, own + shared, others)
     return spread, weight, heads, out * heads
+
+
+def is_part_of_a_rotation(product: Product, constant: Array) -> bool:
+    """Whether a constant [*second] turns features that are multiplied with it: by a matrix of each position's own, or
+    as the map of (x, y) to (−y, x) that sine and cosine are then put to.
+
+    Both are how people write rotary positions as matrix products (Su et al., 2021, arXiv 2104.09864, equation 15). A
+    weight that was learnt is no signed permutation.
+    """
+    shared, _, others, summed = product.groups()
+    matrices = arranged(constant, product.second, shared, others, summed)
+    K = matrices.shape[-1]
+    if K < 2 or matrices.shape[1] != K:
+        return False
+    gram = matrices @ matrices.swapaxes(-1, -2)
+    orthogonal = np.abs(gram - np.eye(K)).max() <= _NEAR
+    if (matrices != matrices[:1]).any():
+        return bool(orthogonal)
+    return bool(orthogonal and np.isin(matrices, (-1, 0, 1)).all() and (matrices < 0).any())
 
 
 def _by_heads(features: Array, F: int) -> tuple[Array, Array, int]:

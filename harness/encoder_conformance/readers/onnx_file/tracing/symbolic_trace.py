@@ -48,7 +48,7 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
 )
 from encoder_conformance.readers.onnx_file.tracing.heads_apart import put_together, summed
 from encoder_conformance.readers.onnx_file.tracing.limits import refuse_limits
-from encoder_conformance.readers.onnx_file.tracing.matrix_products import linear_map, product_of
+from encoder_conformance.readers.onnx_file.tracing.matrix_products import is_part_of_a_rotation, linear_map, product_of
 from encoder_conformance.readers.onnx_file.tracing.recognition import (
     CLOSE,
     settle_activation,
@@ -186,6 +186,8 @@ class SymbolicTrace(ValueTable):
         source = source.reshape(*constant_operand.shape)
         if isinstance(view.operation, Scores | Weights):
             raise UnsupportedPattern(f"at {node.output[0]!r}", "talking_heads")
+        if is_part_of_a_rotation(product, source.value):
+            return Mixture(view.operation)
         factor = view.factor * float(attributes_of(node).get("alpha", 1.0))
         if abs(factor - 1) > CLOSE:
             raise UnsupportedPattern(f"features multiplied by {factor:.6g} in a linear map")
