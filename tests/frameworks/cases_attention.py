@@ -6,6 +6,7 @@ import torch
 from cases_plain import RMS, Plain, PlainPost
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 # ------------------------------------------------------------------------------- rotation
 
@@ -108,6 +109,17 @@ class RopeByASignedPermutation(RopeOfMatrices):
 class ValuesTurnedToo(RopeOfMatrices):
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         return super().core(q, k, self.turned(v), ignore)
+
+
+class FlexAttention(Plain):
+    """What hides a key is a function of its place, and a mask of blocks."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        blocks = None
+        if ignore is not None:
+            n = q.shape[2]
+            blocks = create_block_mask(lambda b, h, i, j: ~ignore[b, j], len(q), None, n, n, device=q.device)
+        return flex_attention(q, k, v, block_mask=blocks)
 
 
 class RopeOfAPart(Plain):

@@ -136,14 +136,14 @@ class Called(nn.Linear):
 """
 
 
-def test_flex_attention_is_refused_at_once_in_its_own_words(conform: Callable, tmp_path: Path) -> None:
+def test_flex_attention_is_judged_by_its_definition(conform: Callable, tmp_path: Path) -> None:
     """The compiler takes 20 s for each shape, and what it makes on the CPU has no gradients."""
     (tmp_path / "flex.py").write_text(FLEX)
-    for name in ("eager", "compiled"):
-        refused = conform("check", f"flex.py:{name}")
-        assert refused.status == 2
-        assert "it computes with FlexAttention, which PyTorch neither differentiates on the CPU" in refused.stderr
-        assert "have it call scaled_dot_product_attention" in refused.stderr
+    for name, status in (("eager", 0), ("compiled", 0), ("swapped", 1)):
+        ended = conform("check", f"flex.py:{name}", "--also", "compile")
+        assert ended.status == status, ended.stdout
+        assert "it calls FlexAttention, of which PyTorch's own definition was asked" in " ".join(ended.stdout.split())
+        assert "compile was not judged: it calls FlexAttention" in ended.stdout or status
 
 
 FLEX = """import torch
@@ -167,4 +167,8 @@ def eager():
 
 def compiled():
     return Block(torch.compile(flex_attention))
+
+
+def swapped():
+    return Block(lambda q, k, v: flex_attention(q, v, k))
 """

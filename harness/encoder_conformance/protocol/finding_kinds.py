@@ -46,7 +46,7 @@ FindingKind = Literal[
     "parameter-transposed", "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "arguments-supposed", "moved-to-cpu",
-    "branches-on-numbers",
+    "branches-on-numbers", "attention-by-definition",
     "ways-of-calling-differ", "training-by-default",
     "formats-asked", "no-float64", "float64-no-more-exact", "epsilon-of-the-format", "answers-not-repeatable",
     "answers-depend-on-earlier-calls",
@@ -213,6 +213,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "arguments-supposed": "it was made with arguments that nobody gave: sizes, as their names suggest",
     "moved-to-cpu": "a copy on the CPU is judged",
     "branches-on-numbers": "it branches on numbers that it computes, and was read as it goes with usual ones",
+    "attention-by-definition": "it calls an attention kernel, and PyTorch's definition of it was asked in its place",
     "ways-of-calling-differ": "it answers otherwise when it is called in another way",
     "training-by-default": "called without a word about training, it is in training",
     "formats-asked": "in which formats it was asked, where its parameters are not all in a wide one",

@@ -9,8 +9,8 @@ import onnx
 
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.protocol.findings import Finding, noted
-from encoder_conformance.readers.module_target.branches import branches_noted
 from encoder_conformance.readers.module_target.errors import last_frames
+from encoder_conformance.readers.module_target.export_notes import kept_notes
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mapping import ElementMap, OwnParameters
 from encoder_conformance.readers.module_target.source_lines import SourceLines
@@ -91,7 +91,7 @@ def export_and_infer(module: LiveModule, semantics: InputSemantics, *, simplifie
     errors = [finding.message for finding in findings.errors()]
     others = (finding for finding in findings.in_order() if finding.severity != "error")
     notes = (
-        *branches_noted(model),
+        *kept_notes(model),
         *(noted(each.kind, each.message, **each.about) for each in map(lines.placed, others)),
     )
     if inferred is None or inferred.layer is None or errors:

@@ -26,8 +26,6 @@ _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
 _ASLEEP = 1e-3
 """Parameters that are all smaller have too little effect to be seen: a layer scale begins at 1e-4 to 1e-6."""
-_FLEX = "FlexAttention"
-"""PyTorch's, which is said to compute nothing here."""
 _WIDTHS = 4
 """The most values of d_model that are tried."""
 
@@ -96,9 +94,6 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     if "cuda" in said.lower():
         hint = "have it compute where x is: on x.device, and without kernels for the GPU alone"
         return BadTarget(f"it needs CUDA, and is called on the CPU: {said}", hint, "takes-no-x")
-    if _FLEX in said:
-        problem = f"it computes with {said.partition(': ')[2]}"
-        return BadTarget(problem, "have it call scaled_dot_product_attention where x is on the CPU", "takes-no-x")
     hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     if answers:
         return BadTarget(f"it takes x and gives nothing of its shape: {said}", hint, "takes-no-x")

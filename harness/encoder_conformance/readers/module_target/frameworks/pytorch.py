@@ -27,7 +27,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
 from encoder_conformance.readers.module_target.frameworks.torch_built import built, elements, is_built_later
-from encoder_conformance.readers.module_target.frameworks.torch_flex import flex_attention_refused
+from encoder_conformance.readers.module_target.frameworks.torch_flex import FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
 from encoder_conformance.readers.module_target.frameworks.torch_in_model import call_of, in_model
@@ -216,8 +216,9 @@ class _PyTorch(ModuleFramework):
         fast, precision = torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision()
         drawn, drawn_by_numpy = random.getstate(), np.random.get_state()
         torch.backends.mha.set_fastpath_enabled(False)
+        FLEX_ATTENTION.called = False
         try:
-            with torch.random.fork_rng(devices=[]), flex_attention_refused():
+            with torch.random.fork_rng(devices=[]):
                 yield
         finally:
             random.setstate(drawn)

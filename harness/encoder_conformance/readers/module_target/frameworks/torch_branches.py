@@ -1,6 +1,7 @@
 """Branches that a module of PyTorch takes by the numbers that it computes, as a check for NaN does: an exporter has no
 numbers, and is told which way a call with usual ones went."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from traceback import extract_stack
@@ -10,8 +11,10 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from encoder_conformance.readers.module_target.branches import Told
+from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.readers.module_target.calling_lines import code_in
+
+Told = bool | int | float
 
 _ASK = frozenset({
     Tensor.__bool__, Tensor.__float__, Tensor.__int__, Tensor.__index__, Tensor.item, Tensor.is_nonzero, Tensor.equal,
@@ -60,3 +63,13 @@ class BranchesAsTaken(TorchFunctionMode):
                 self.told.setdefault(line, answer)
                 return answer
         return func(*args, **(kwargs or {}))
+
+    def note(self) -> Finding:
+        """Of the branches that it was told of."""
+        lines = "; ".join(f"{_said(each)} at {line}" for line, each in self.told.items())
+        said = f"it branches on numbers that it computes, and is read as it goes with usual ones: {lines}"
+        return noted("branches-on-numbers", said, branches=self.told)
+
+
+def _said(told: Told) -> str:
+    return json.dumps(told) if isinstance(told, bool) else f"{told:.6g}"

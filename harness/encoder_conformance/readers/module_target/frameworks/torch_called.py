@@ -7,11 +7,17 @@ import torch
 from torch import Tensor
 
 from encoder_conformance.readers.module_target.frameworks.torch_arrays import ARRAYS
+from encoder_conformance.readers.module_target.frameworks.torch_flex import flex_attention_by_definition
 from encoder_conformance.readers.module_target.live import Signature
 
 
 def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x; of a module that takes one item, for one after the other."""
+    with flex_attention_by_definition():
+        return _called(module, signature, x, masks)
+
+
+def _called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     if signature.arrangement.form != "SD":
         found: Tensor = signature.called(module, x, masks, ARRAYS)
         return found

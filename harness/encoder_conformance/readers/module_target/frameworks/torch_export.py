@@ -11,9 +11,11 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from encoder_conformance.readers.module_target.branches import keep_branches
+from encoder_conformance.protocol.findings import noted
+from encoder_conformance.readers.module_target.export_notes import keep_note
 from encoder_conformance.readers.module_target.frameworks.torch_branches import BranchesAsTaken
 from encoder_conformance.readers.module_target.frameworks.torch_complex import ComplexByPairs
+from encoder_conformance.readers.module_target.frameworks.torch_flex import BY_DEFINITION, FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_frames import every_frame
 from encoder_conformance.readers.module_target.frameworks.torch_pointwise import PointwiseIsLinear
 from encoder_conformance.readers.module_target.frameworks.torch_sdpa import AttentionHasHeads
@@ -64,12 +66,16 @@ def _model_of(module: nn.Module, x: Tensor, simplified: bool) -> onnx.ModelProto
         branches = BranchesAsTaken(module, x.shape)
         with torch.no_grad(), branches:
             model = _exported(module, x, simplified)
-    keep_branches(model, branches.told)
+    if branches.told:
+        keep_note(model, branches.note())
     return model
 
 
 def _exported(module: nn.Module, x: Tensor, simplified: bool) -> onnx.ModelProto:
+    FLEX_ATTENTION.called = False
     with _as_it_can_be_exported(), every_frame():
         program: Any = torch.onnx.export(module, (x,), dynamo=True, verbose=False, optimize=simplified)
     model: onnx.ModelProto = program.model_proto
+    if FLEX_ATTENTION.called:
+        keep_note(model, noted("attention-by-definition", BY_DEFINITION))
     return model

@@ -1,35 +1,70 @@
-"""FlexAttention inside a module: PyTorch has no way back of it on the processor, and no ONNX."""
+"""FlexAttention inside a module, by PyTorch's own definition of it: its kernels have no gradients on the CPU, and no
+ONNX."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
+from torch import Tensor
 
-_MODULE = "torch.nn.attention.flex_attention"
-_OPERATOR, _SWITCH = "flex_attention_hop", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
-"""What computes it; and PyTorch's own switch, with which that is called without the compiler."""
+BY_DEFINITION = (
+    "it calls FlexAttention, of which PyTorch's own definition was asked, in operators that have gradients here and an "
+    "export; its kernels were not, and nothing was compiled"
+)
+_MODULE, _DEFINITIONS = "torch.nn.attention.flex_attention", "torch._higher_order_ops.flex_attention"
+_OPERATOR, _DEFINITION, _ORDER = "flex_attention_hop", "math_attention", "_dense_to_ordered"
 
 
-def _refused(*_: Any, **__: Any) -> NoReturn:
-    raise NotImplementedError(
-        "FlexAttention, which PyTorch neither differentiates on the CPU nor exports to ONNX, so that it is not judged"
-    )
+class _ByDefinition:
+    """What the operator computes, in other operators. `called`: whether it was."""
+
+    called = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.called = True
+        return getattr(sys.modules[_DEFINITIONS], _DEFINITION)(*args, **kwargs)
+
+
+FLEX_ATTENTION = _ByDefinition()
+
+
+def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
+    """Name in PyTorch's module → what stands there while a module is called. `ordered`: what stands at _ORDER."""
+
+    def in_any_order(blocks: Tensor) -> Any:
+        """Kernels alone need the blocks of a mask in order, and their sort has no ONNX."""
+        if not torch.compiler.is_exporting():
+            return ordered(blocks)
+        return blocks.sum(-1).to(torch.int32), torch.zeros_like(blocks, dtype=torch.int32)
+
+    return {
+        _OPERATOR: FLEX_ATTENTION,
+        # PyTorch's own switch: the operator is called without the compiler.
+        "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True,
+        # What sets the compiler up hides the call from an exporter.
+        "setup_compilation_env": lambda: nullcontext("eager"),
+        # What refuses tensors on the CPU that are to have gradients.
+        "_validate_device": lambda *_: None,
+        _ORDER: in_any_order,
+    }
 
 
 @contextmanager
-def flex_attention_refused() -> Iterator[None]:
-    """Where it is imported, a call of FlexAttention raises at once: for each shape and format the compiler takes 20 s,
-    and what comes of it has no gradients. What is compiled inside a module is called without the compiler, too."""
+def flex_attention_by_definition() -> Iterator[None]:
+    """Where it is imported, a call of FlexAttention computes what PyTorch defines it by: for each shape and format the
+    compiler takes 20 s, and its kernels have no gradients here. What is compiled inside a module is called without the
+    compiler, too. In a PyTorch that has other parts, nothing is replaced."""
     module = sys.modules.get(_MODULE)
-    if module is None or not (hasattr(module, _SWITCH) and hasattr(module, _OPERATOR)):
+    replaced = _replaced(getattr(module, _ORDER)) if hasattr(module, _ORDER) else {}
+    if not replaced or not all(hasattr(module, name) for name in replaced):
         yield
         return
-    before = {name: getattr(module, name) for name in (_OPERATOR, _SWITCH)}
-    setattr(module, _OPERATOR, _refused)
-    setattr(module, _SWITCH, True)
+    before = {name: getattr(module, name) for name in replaced}
     try:
+        for name, value in replaced.items():
+            setattr(module, name, value)
         with torch.compiler.set_stance("force_eager"):
             yield
     finally:

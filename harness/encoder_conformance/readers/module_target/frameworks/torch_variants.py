@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from encoder_conformance.impls.bases.torch_module.tensors import to_numpy, to_tensor
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import bare, compiled_for_each_shape
 from encoder_conformance.readers.module_target.frameworks.torch_called import called
+from encoder_conformance.readers.module_target.frameworks.torch_flex import FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_live import TorchModule
 from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Seen
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 
@@ -138,8 +140,10 @@ _FORMS = {
 
 
 def in_form(module: LiveModule, word: str) -> TorchModule:
-    """The module, with the parameters that it has, in the form that is asked for."""
+    """The module, with the parameters that it has, in the form that is asked for. Raises ExecutionError."""
     assert isinstance(module, TorchModule)
+    if FLEX_ATTENTION.called and issubclass(_FORMS[word], _Compiled):
+        raise ExecutionError("it calls FlexAttention, whose kernels were not asked: PyTorch's definition of it was")
     made = _FORMS[word](module.given, module.signature, module.way)
     made.seeded, made.formats, made.own_format, made._before = (
         module.seeded, module.formats, module.own_format, module._before,
