@@ -237,6 +237,15 @@ class ALiBi(Plain):
         return of_pairs[None] if padding is None else of_pairs + padding
 
 
+class ALiBiSubtracted(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        n = k.shape[2]
+        distance = (torch.arange(n)[None] - torch.arange(n)[:, None]).abs().to(q.dtype)
+        slopes, padding = 2.0 ** (-8.0 * torch.arange(1, self.H + 1) / self.H), Plain.bias(self, n, ignore)
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 - slopes[:, None, None].to(q.dtype) * distance
+        return (scores if padding is None else scores + padding.to(q.dtype)).softmax(-1) @ v
+
+
 class Window(Plain):
     def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
         i, padding = torch.arange(n), super().bias(n, ignore)

@@ -92,6 +92,7 @@ DUE: dict[str, dict[str, Due]] = {
         "RelativeBias": beyond(*DISTANCE, "a table has 15 rows for them"),
         "RelativeBiasOfHeads": beyond(*DISTANCE),
         "ALiBi": beyond(*DISTANCE),
+        "ALiBiSubtracted": beyond(*DISTANCE),
         "Window": right("window 2 before and 2 after"),
         "WindowOfTwoSides": right("window 3 before and 1 after"),
         "WindowBehind": Due(
@@ -432,6 +433,7 @@ DUE: dict[str, dict[str, Due]] = {
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),
         "compiled_part": right(*COMPILED),
+        "traced_to_a_graph": right("pre-norm", masks=False)._replace(unsaid=("✗", "closest", "is changed")),
         "in_sequence": right("post-norm", masks=False),
         "data_parallel": right("pre-norm"),
         "InAWrapper": right("pre-norm", masks=False),

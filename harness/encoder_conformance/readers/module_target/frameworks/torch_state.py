@@ -73,9 +73,11 @@ def _copied(value: Any) -> Any:
     if type(value) is dict:
         return {key: _copied(each) for key, each in value.items()}
     try:
-        return deepcopy(value) if _is_plain(value) else value
+        copied = deepcopy(value) if _is_plain(value) else value
     except Exception:  # whatever an object does where it is copied
         return value
+    # What is not the same as its copy, as a graph of torch.fx, cannot be compared with what it becomes.
+    return copied if _same(copied, value, _DEEPEST) else value
 
 
 def _is_plain(value: Any) -> bool:

@@ -35,9 +35,11 @@ def buckets_of(trace: SymbolicTrace, weights: Weights, values: Mapping[str, Arra
     """Raises UnsupportedPattern where the numbers are not of rows by buckets of distance."""
     H = weights.shape[1]
     short = _summed(weights.added, {name: trace.number(name) for name in weights.added}, H, trace.S)
-    if weights.constant is None or not _is_all_of(short, weights):
+    sign = next((each for each in (1.0, -1.0) if _is_all_of(each * short, weights)), None)
+    if sign is None:
         raise UnsupportedPattern(f"{weights.added[0]!r} is added, times others", "position_bias")
-    added, missing = _summed(weights.added, values, H, S), [name for name in weights.added if name not in values]
+    short, added = sign * short, sign * _summed(weights.added, values, H, S)  # what is subtracted is its opposite
+    missing = [name for name in weights.added if name not in values]
     if missing:
         added, S = short, trace.S
     distances, rows = _by_distance(added, S, weights.added[0])
@@ -64,7 +66,8 @@ def _summed(names: tuple[str, ...], values: Mapping[str, Array], H: int, S: int)
 
 def _is_all_of(short: Array, weights: Weights) -> bool:
     """Whether these are the numbers [H, S, S] that the softmax was found to add, but for one of each row."""
-    assert weights.constant is not None
+    if weights.constant is None:
+        return False
     seen = np.isfinite(weights.constant[0]) & np.isfinite(short)
     with np.errstate(all="ignore"):
         apart = np.where(seen, weights.constant[0] - short, 0.0)
