@@ -1,5 +1,7 @@
 """Layers in which one thing is not what its name or its owner says."""
 
+from typing import Any
+
 import torch
 from cases_attention import QKNormRMS, Rope
 from cases_plain import RMS, Plain, PlainPost
@@ -25,6 +27,29 @@ class GivesWhatItTook(Plain):
     def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         self.layer(x, padding)
         return x
+
+
+class _HalfOfItsSlope(torch.autograd.Function):
+    """GELU, x Φ(x), with a gradient of Φ(x) alone."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor) -> Tensor:
+        ctx.save_for_backward(y)
+        return y * _below(y)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g * _below(*ctx.saved_tensors)
+
+
+def _below(y: Tensor) -> Tensor:
+    return (1 + torch.erf(y / 2**0.5)) / 2
+
+
+class HalfOfASlope(PlainPost):
+    def ffn(self, x: Tensor) -> Tensor:
+        activated: Tensor = _HalfOfItsSlope.apply(self.up(x))
+        return self.down(activated)
 
 
 class PaddingIsKept(Plain):

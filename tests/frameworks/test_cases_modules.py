@@ -358,6 +358,11 @@ DUE: dict[str, dict[str, Due]] = {
             1, ("Cause: norm2.weight is read for norm1.gain too, and norm1.weight,", "norm1.bias,"), ("unknown",)
         ),
         "GivesWhatItTook": refused("it returns its input as it is: nothing in it changes x"),
+        "HalfOfASlope": Due(
+            1,
+            ("and the backward pass is not: ffn_activation = ", "detach(1 + erf", "At: cases_mistakes.py:"),
+            ("unknown",),
+        ),
         "PaddingIsKept": right(
             "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
         ),

@@ -396,20 +396,20 @@ def test_a_part_that_is_not_there(conform: Callable) -> None:
 
 @pytest.mark.release
 def test_a_module_whose_parameters_are_not_the_stated_layer_s(conform: Callable) -> None:
-    ended, _ = check(conform, "Branching", "--layer", "pre-rms-silu")
+    ended, _ = check(conform, "ByNumPy", "--layer", "pre-rms-silu")
     assert ended.status == 1  # an RMSNorm has no shift, and these stay as they are
-    ended, _ = check(conform, "Branching", "--layer", "stack-pre-gelu", "--arg", "f=20")
+    ended, _ = check(conform, "ByNumPy", "--layer", "stack-pre-gelu", "--arg", "f=20")
     assert ended.status == 2
     assert "no map of its parameters to those of stack-pre-gelu fits" in ended.stdout
 
 
 @pytest.mark.release
 def test_what_no_export_takes_is_judged_as_the_layer_that_is_stated(conform: Callable) -> None:
-    ended, _ = check(conform, "Branching")
+    ended, _ = check(conform, "ByNumPy")
     assert ended.status == 2
     assert "It could not be judged" in ended.stdout
     assert "it cannot be exported to ONNX" in ended.stdout
-    ended, result = check(conform, "Branching", "--layer", "pre-gelu")
+    ended, result = check(conform, "ByNumPy", "--layer", "pre-gelu")
     assert ended.status == 0, ended.stdout + ended.stderr
     assert result["parts"][0]["described"]["searched"]["deviation"] == ""
 

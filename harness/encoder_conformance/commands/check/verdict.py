@@ -194,14 +194,19 @@ def causes(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[str]
         if key in known:
             yield f"Cause: the same as in {known[key]}"
         else:
-            yield _cause(several[0], listed([each.dtype for each in several]))
+            best = min(several, key=lambda each: each.confidence != "explained")
+            alike = [each.dtype for each in several if each.confidence == best.confidence]
+            less = [f"closest in {each.dtype}" for each in several if each.confidence != best.confidence]
+            yield _cause(best, "; ".join([listed(alike), *less]))
 
 
 def _by_cause(part: PartResult) -> dict[tuple[object, ...], list[Diagnosis]]:
     """What tells causes apart → the diagnoses of it, one a format."""
     found: dict[tuple[object, ...], list[Diagnosis]] = {}
     for each in part.diagnoses:
-        key = (each.confidence, each.of, each.deviations, each.sentences, each.first_stage, each.fault)
+        equations = tuple((one.stage, one.found) for one in each.equations)
+        sure = "" if each.deviations or equations else each.confidence
+        key = (sure, each.of, each.deviations, each.sentences, equations, each.first_stage, each.fault)
         found.setdefault(key, []).append(each)
     return found
 
@@ -227,6 +232,7 @@ def _place(part: PartResult) -> str:
     read, stated = described.layer, described.stated
     keys = [key for key, _, _ in differences(read, stated)] if read is not None and stated is not None else []
     stages = [each.first_stage for each in part.diagnoses if each.first_stage]
+    stages += [one.stage for each in part.diagnoses if each.of == "backward" for one in each.equations]
     names = [*keys, *(name for stage in stages for name in _of_stage(described, stage))]
     return next((described.lines[name] for name in names if name in described.lines), "")
 

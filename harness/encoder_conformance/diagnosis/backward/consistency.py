@@ -15,7 +15,7 @@ from encoder_conformance.oracle.forms.needs import leaves_no_key
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.layer import Layer
 
-_CEILING = 20.0
+CEILING = 20.0
 """The rms error, in σ, above which a gradient is not what follows: the noise of a wrong backward pass is a guess."""
 _CASES = 6
 """Cases that are looked at: each takes 50 plays."""
@@ -36,7 +36,7 @@ def not_following(seen: Iterable[ObservedGradients], deviations: Sequence[Deviat
     for case in islice(_followed(seen, deviations), _CASES):
         with np.errstate(all="ignore"):  # a wrong layer may overflow where the right one does not
             largest = max(map(rms, case.errors(case.right).values()), default=0.0)
-        if largest > _CEILING:
+        if largest > CEILING:
             found[case.case.id] = largest
     return found
 

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
+from encoder_conformance.diagnosis.backward.consistency import CEILING
 from encoder_conformance.diagnosis.backward.hypotheses import Hypothesis, hypotheses
 from encoder_conformance.diagnosis.backward.observed import Equations, ObservedGradients
 from encoder_conformance.diagnosis.claims import claim
 from encoder_conformance.diagnosis.in_sigma import conforms, held, rms, robust_cost
-from encoder_conformance.judging.records import Claim, Diagnosis, StageEquation
+from encoder_conformance.judging.records import Claim, Confidence, Diagnosis, StageEquation
 from encoder_conformance.spec.axes import P
 from encoder_conformance.spec.equation import Equation
 
@@ -30,7 +32,8 @@ _WORDS = {"detach": claim("detach"), "scale_gradient": claim("scale-gradient")}
 def diagnose_backward(
     implementation: str, dtype: str, seen: Sequence[ObservedGradients], not_tried: Sequence[str] = ()
 ) -> Diagnosis:
-    """Return one diagnosis of all gradients out of line in a format: explained, if what was found accounts for all.
+    """Return one diagnosis of all gradients out of line in a format: explained, if what was found accounts for all;
+    closest, if all but what may be the noise of a wrong backward pass, which is a guess.
 
     `not_tried`: cases that failed, and that equations say nothing of; the diagnosis says so.
     """
@@ -43,16 +46,17 @@ def diagnose_backward(
     if arranged := _rearranged([case for group in groups for case in group]):
         advice = "Look at how gradients are named and laid out where they are handed over"
         return diagnosis(confidence="seen", cause="gradients-rearranged", sentences=arranged, advice=advice)
-    equations = tuple(dict.fromkeys(each for one in found if one for each in one))
-    explained = bool(found) and all(found)
-    equations = equations if explained else ()
+    complete = [each for each in found if each is not None]
+    known = bool(found) and len(complete) == len(found)
+    equations = tuple(dict.fromkeys(each for one in complete for each in one.equations)) if known else ()
+    sure: Confidence = "explained" if all(each.accounts_for_all for each in complete) else "closest"
     words = [meaning for word, meaning in _WORDS.items() if any(f"{word}(" in each.found for each in equations)]
     observed = [*words, *([_SAME_EFFECT] if equations else _out_of_line(groups))]
     if not_tried:
         cases_too = f"{', '.join(not_tried)}, which fail{'s' * (len(not_tried) == 1)} too"
         observed.append(claim("not-tried", cases=0, names=cases_too))
     return diagnosis(
-        confidence="explained" if explained else "unknown",
+        confidence=sure if known else "unknown",
         rms=max((each.rms for each in equations), default=None),
         equations=equations,
         observed=tuple(observed),
@@ -75,9 +79,14 @@ def _informative(group: Sequence[ObservedGradients]) -> list[ObservedGradients]:
     return [*first, *(case for case in ranked if case not in first)][:_CASES]
 
 
-def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None:
+class _Found(NamedTuple):
+    equations: list[StageEquation]
+    accounts_for_all: bool
+
+
+def _of_layers(every: Sequence[ObservedGradients]) -> _Found | None:
     """Return the wrong equations of layers that specify the same ones, found in some cases and held to all; None
-    where something is left that none accounts for."""
+    where more is left than the noise of any may come to."""
     cases = _informative(every)
     now: dict[str, Equation] = dict(cases[0].specified)
     specified_rms = max(rms(error) for case in every for error in case.errors(case.right).values())
@@ -92,11 +101,11 @@ def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None
         now[best.stage] = Equation(best.text)
         gradients = [case.given_by(now) for case in cases]
     errors = [case.errors(case.given_by(now), case.noise_of(now)) for case in every]
-    if not all(conforms(error) for each in errors for error in each.values()):
-        return None
     left = max(rms(error) for each in errors for error in each.values())
+    if not left <= CEILING:
+        return None
     ids = tuple(case.case.id for case in every)
-    return [
+    equations = [
         StageEquation(
             stage=stage,
             specified=equation.form,
@@ -108,6 +117,7 @@ def _of_layers(every: Sequence[ObservedGradients]) -> list[StageEquation] | None
         for stage, equation in cases[0].specified.items()
         if now[stage].form != equation.form
     ]
+    return _Found(equations, all(conforms(error) for each in errors for error in each.values()))
 
 
 def _first_out_of_line(cases: Sequence[ObservedGradients], found: Sequence[Mapping[str, P]]) -> str | None:
