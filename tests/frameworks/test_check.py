@@ -430,25 +430,27 @@ def test_the_adapter_that_it_used_is_written_and_runs(conform: Callable, tmp_pat
     assert "exists already" in ended.stderr
 
 
-@pytest.mark.release
-@pytest.mark.parametrize("name", ["Block", "Filled"])
-def test_the_adapter_comes_to_what_the_check_did(conform: Callable, tmp_path: Path, name: str) -> None:
-    """Gradients of a batch with an item of padding are NaN in `Block`, and `Filled` chooses what hides."""
-    ended = conform("check", f"{MODULES.with_name('also_modules.py')}:{name}", "--write-adapter", "written")
+def run_of_the_adapter(conform: Callable, *words: str) -> Any:
+    """What `run` makes of the adapter that a check writes."""
+    ended = conform("check", *words, "--write-adapter", "written")
     assert ended.status == 0, ended.stdout + ended.stderr
     ended = conform("run", "--impl", "./written", "--layer", "written/written-layer.yaml", "--jobs", "1")
     assert ended.status == 0, ended.stdout + ended.stderr
+    return ended
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", ["Block", "Filled"])
+def test_the_adapter_comes_to_what_the_check_did(conform: Callable, name: str) -> None:
+    """Gradients of a batch with an item of padding are NaN in `Block`, and `Filled` chooses what hides."""
+    ended = run_of_the_adapter(conform, f"{MODULES.with_name('also_modules.py')}:{name}")
     assert ended.outcomes().count("deviates") == (0 if name == "Block" else 2)
 
 
 @pytest.mark.release
 @pytest.mark.parametrize("source", ["called_modules.py:LazyOfAKind", "called_keras.py:OfAKind"])
 def test_an_adapter_calls_it_as_a_user_said(conform: Callable, source: str) -> None:
-    target = f"{MODULES.parent}/{source}"
-    ended = conform("check", target, "--with", "kind=encoder", "--write-adapter", "written")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    ended = conform("run", "--impl", "./written", "--layer", "written/written-layer.yaml", "--jobs", "1")
-    assert ended.status == 0, ended.stdout + ended.stderr
+    ended = run_of_the_adapter(conform, f"{MODULES.parent}/{source}", "--with", "kind=encoder")
     assert ended.outcomes().count("pass") > 8
 
 
@@ -459,11 +461,7 @@ def test_an_adapter_finds_the_files_of_its_module(conform: Callable, tmp_path: P
         "from cases_plain import Plain\n\nclass Sized(Plain):\n    HIDDEN = int(Path('size.txt').read_text())\n"
     )
     (tmp_path / "size.txt").write_text("40")
-    ended = conform("check", "sized.py:Sized", "--write-adapter", "written")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    ended = conform("run", "--impl", "./written", "--layer", "written/written-layer.yaml", "--jobs", "1")
-    assert ended.status == 0, ended.stdout + ended.stderr
-    assert ended.outcomes().count("pass") > 8
+    assert run_of_the_adapter(conform, "sized.py:Sized").outcomes().count("pass") > 8
 
 
 @pytest.mark.release
