@@ -52,6 +52,13 @@ class HalfOfASlope(PlainPost):
         return self.down(activated)
 
 
+class SoftmaxOverflows(PlainPost):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        exponentials = torch.exp(scores if bias is None else scores + bias.to(scores.dtype))
+        return exponentials / exponentials.sum(-1, keepdim=True) @ v
+
+
 class PaddingIsKept(Plain):
     """A padding mask that is true at positions that are there."""
 

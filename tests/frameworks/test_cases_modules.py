@@ -363,6 +363,9 @@ DUE: dict[str, dict[str, Due]] = {
             ("and the backward pass is not: ffn_activation = ", "detach(1 + erf", "At: cases_mistakes.py:"),
             ("unknown",),
         ),
+        "SoftmaxOverflows": Due(
+            1, ("Cause: The softmax does not take the largest score off first,", "softmax-without-largest"), ("Seen",)
+        ),
         "PaddingIsKept": right(
             "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
         ),

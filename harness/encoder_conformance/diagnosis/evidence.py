@@ -15,6 +15,7 @@ from encoder_conformance.diagnosis.noisy_predictions import (
     errs_alike,
     has_dropout,
     noisy_steps,
+    overflows_in_part,
     prediction_result,
 )
 from encoder_conformance.judging.observation import Observation
@@ -198,6 +199,9 @@ class Evidence:
                 in_values.add(step_of(self.stages[at]))
                 moved[at], scatter[at] = max(moved[at], scatter[at]), 0.0
                 means[at], largest[at] = rms(result.errors), np.abs(result.errors).max()
+        if len(noisy) == 1 and (overflows := [*self._overflowing_alike(self._centre(exact), predicted, noisy)]):
+            [name] = noisy
+            found[name] = all(overflows) and found.get(name, True)
         came_true = frozenset(name for name, true in found.items() if true)
         after = dict(self._erring_alike(self._centre(exact), predicted, errors.scatter, noisy))
         alike = frozenset(step for step, same in after.items() if same)
@@ -215,6 +219,13 @@ class Evidence:
             name, here = self.stages[at], slice(self._starts[at], self._starts[at] + self._sizes[at])
             if step_of(name) not in noisy:
                 yield step_of(name), errs_alike(self.observed[here], predicted[here], centre[here])
+
+    def _overflowing_alike(self, centre: Array, predicted: Array, noisy: Mapping[str, str]) -> Iterator[bool]:
+        """Yield of each stage after the noisy steps that overflows in part whether the same of its values do, [n]."""
+        for at, name in enumerate(self.stages):
+            here = slice(self._starts[at], self._starts[at] + self._sizes[at])
+            if step_of(name) not in noisy and overflows_in_part(predicted[here], centre[here]):
+                yield np.array_equal(np.isfinite(self.observed[here]), np.isfinite(predicted[here]))
 
     def _noisy_stage(self, at: int, plain: Array, predicted: Array, sigma: Array, *, rows: bool) -> NoisyStage:
         """Return one stage, [P] of these rows [n]; with the rows of a norm if `rows`."""

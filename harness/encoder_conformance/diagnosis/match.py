@@ -11,7 +11,7 @@ from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout, noisy_steps, prediction_of
 from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.edited_masks import leaves_an_empty_row
-from encoder_conformance.oracle.forms.softmax import ADDED
+from encoder_conformance.oracle.forms.softmax import ADDED, WITHOUT_LARGEST
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
@@ -235,6 +235,8 @@ def variants_of(evidence: Evidence, deviations: Sequence[Deviation]) -> Iterator
         yield from evidence.variants(_with_zero_padding)
     if any(deviation.patch.steps.get("masked_softmax") in ADDED for deviation in deviations):
         yield from evidence.variants(_with_sums_in_float32)
+    if any(deviation.patch.steps.get("masked_softmax") in WITHOUT_LARGEST for deviation in deviations):
+        yield from evidence.variants(_with_scores_in_float64)
     unspecified = layer.attention.fully_masked_row == "unspecified"
     if unspecified and leaves_an_empty_row(evidence.observation.case, deviations):
         yield from evidence.variants(_with_empty_rows)
@@ -254,6 +256,12 @@ def _with_sums_in_float32(evidence: Evidence) -> tuple[Evidence, ...]:
     wider one as often as not."""
     in_float32 = evidence.dtype.roundoff == FORMATS["float32"].roundoff
     return (evidence.variant(stored_in=np.float32),) if in_float32 else ()
+
+
+def _with_scores_in_float64(evidence: Evidence) -> tuple[Evidence, ...]:
+    """Overflow as float64 does, where scores are stored so: some implementations have a softmax in float32 there."""
+    in_float64 = evidence.dtype.roundoff == FORMATS["float64"].roundoff
+    return (evidence.variant(stored_in=np.float64),) if in_float64 else ()
 
 
 def _with_empty_rows(evidence: Evidence) -> tuple[Evidence, ...]:

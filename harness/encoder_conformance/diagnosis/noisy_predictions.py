@@ -17,6 +17,7 @@ from encoder_conformance.judging.checks.training.statistics import smaller_tail
 from encoder_conformance.oracle.arithmetic import FLOAT32_ROUNDOFF
 from encoder_conformance.oracle.forms import NOISY
 from encoder_conformance.oracle.forms.forward_only import narrowed
+from encoder_conformance.oracle.forms.softmax import WITHOUT_LARGEST
 from encoder_conformance.spec.axes import Array, D, P, Rows
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.load import constants
@@ -38,7 +39,7 @@ _ODD = 0.125
 """The part, at least, of a format's own values that have its last bit: half of them, and none of a coarser grid's."""
 _MOST = 2 / 3
 """The part of the values that has to be nearer to what is predicted: a second rounding of a result turns some over."""
-_FORMAT_OF = {"without-largest": "float32", "without-largest-flushed": "float32"}
+_FORMAT_OF = dict.fromkeys(WITHOUT_LARGEST, "float32")
 DROPOUTS = frozenset({"dropout", "dropout-broadcast"})
 
 
@@ -98,6 +99,8 @@ def prediction_of(form: str) -> str:
         return "elements are 0, or all scaled by one number"
     if form == "fast-variance":
         return "the variance of each row is off as float32's E[x²] − E[x]² is"
+    if form in WITHOUT_LARGEST:
+        return "what overflows is not finite, and the rest is right"
     return f"values are those of {_FORMAT_OF.get(form, form.removeprefix('in-'))}"
 
 
@@ -148,6 +151,12 @@ def _with_last_bit(values: P, dtype: str) -> float:
     """Return the part of the values, on the format's grid, that have its last bit: they are on no coarser one."""
     mantissa, _ = np.frexp(np.abs(values[np.isfinite(values)]))
     return float(np.mean(np.rint(mantissa * 2.0 ** _BITS[dtype]) % 2)) if mantissa.size else 0.0
+
+
+def overflows_in_part(predicted: P, plain: P) -> bool:
+    """Whether enough values are predicted not to be finite where they should be, and enough to be."""
+    finite, due = np.isfinite(predicted), np.isfinite(plain)
+    return np.count_nonzero(due & ~finite) >= ENOUGH and np.count_nonzero(due & finite) >= ENOUGH
 
 
 def errs_alike(observed: P, predicted: P, plain: P) -> bool:

@@ -31,11 +31,11 @@ class Arithmetic:
         """`draw` numbers the random draws of wrong forms, as of dropout; right forms draw nothing. `stored_in`: the
         format that `as_stored` rounds to."""
         self.dtype, self.draw = np.dtype(dtype), draw
-        self._stored_in = None if stored_in is None else np.dtype(stored_in)
+        self.stored_in = None if stored_in is None else np.dtype(stored_in)
 
     def as_stored(self, total: Elementwise) -> Elementwise:
         """A sum with a term so large that a format loses the other one: its rounding is an error, and no noise."""
-        return total if self._stored_in is None else total.astype(self._stored_in).astype(self.dtype)
+        return total if self.stored_in is None else total.astype(self.stored_in).astype(self.dtype)
 
     @cached_property
     def float32(self) -> "Arithmetic":

@@ -141,7 +141,8 @@ def _flushed(x: BHST) -> BHST:
 
 
 def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
-    """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first.
+    """exp(s) / Σ exp(s) in float32, which overflows where the largest score is not taken off first; in float64 of an
+    implementation that stores scores so.
 
     `flushed`: exp(s) · (1 / Σ), and what is below float32's smallest normal number becomes 0, as XLA has it on a CPU. A
     row whose scores are all below −87 is NaN then, and one with a score above 87 is 0, where gradual underflow and
@@ -149,7 +150,7 @@ def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
     """
 
     def softmax(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-        kept = _kept(scores, mask).astype(np.float32)
+        kept = _kept(scores, mask).astype(np.float64 if a.stored_in == np.float64 else np.float32)
         with np.errstate(over="ignore"):
             exponentials = np.exp(kept)
         if flushed:
@@ -160,6 +161,10 @@ def _without_largest(*, flushed: bool) -> Callable[..., MaskedSoftmax]:
         return np.asarray(weights.astype(scores.dtype))
 
     return _wrong(softmax)
+
+
+WITHOUT_LARGEST = frozenset({"without-largest", "without-largest-flushed"})
+"""The forms that overflow."""
 
 
 def _plus_one(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
