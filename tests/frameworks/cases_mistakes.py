@@ -59,6 +59,17 @@ class SoftmaxOverflows(PlainPost):
         return exponentials / exponentials.sum(-1, keepdim=True) @ v
 
 
+class HiddenBehindTheSoftmax(PlainPost):
+    """What is hidden takes part in the softmax, and the rest is made to sum up to 1 again."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+        if ignore is not None:
+            weights = weights * ~ignore[:, None, None]
+            weights = weights / weights.sum(-1, keepdim=True)
+        return weights @ v
+
+
 class PaddingIsKept(Plain):
     """A padding mask that is true at positions that are there."""
 

@@ -366,6 +366,9 @@ DUE: dict[str, dict[str, Due]] = {
         "SoftmaxOverflows": Due(
             1, ("Cause: The softmax does not take the largest score off first,", "softmax-without-largest"), ("Seen",)
         ),
+        "HiddenBehindTheSoftmax": Due(
+            1, ("(mask-after-softmax-renormalised,", "float32 and float64). First wrong stage:"), ("unknown",)
+        ),
         "PaddingIsKept": right(
             "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
         ),

@@ -11,7 +11,7 @@ from encoder_conformance.diagnosis.in_sigma import UNCOMPARABLE, StageErrors
 from encoder_conformance.diagnosis.noisy_predictions import has_dropout, noisy_steps, prediction_of
 from encoder_conformance.oracle.catalogue import is_noisy
 from encoder_conformance.oracle.edited_masks import leaves_an_empty_row
-from encoder_conformance.oracle.forms.softmax import ADDED, WITHOUT_LARGEST
+from encoder_conformance.oracle.forms.softmax import STORED, WITHOUT_LARGEST
 from encoder_conformance.spec.axes import Array, Bools
 from encoder_conformance.spec.deviation import Deviation
 from encoder_conformance.spec.dtypes import FORMATS
@@ -233,7 +233,7 @@ def variants_of(evidence: Evidence, deviations: Sequence[Deviation]) -> Iterator
     layer = evidence.observation.case.layer
     if deviations:
         yield from evidence.variants(_with_zero_padding)
-    if any(deviation.patch.steps.get("masked_softmax") in ADDED for deviation in deviations):
+    if any(deviation.patch.steps.get("masked_softmax") in STORED for deviation in deviations):
         yield from evidence.variants(_with_sums_in_float32)
     if any(deviation.patch.steps.get("masked_softmax") in WITHOUT_LARGEST for deviation in deviations):
         yield from evidence.variants(_with_scores_in_float64)
@@ -252,7 +252,7 @@ def _with_zero_padding(evidence: Evidence) -> tuple[Evidence, ...]:
 
 
 def _with_sums_in_float32(evidence: Evidence) -> tuple[Evidence, ...]:
-    """Round sums with a large number as float32 does (V-3). Not in other formats: in narrower ones frameworks add in a
+    """Round sums with a large number, and weights before they are summed up again, as float32 does (V-3). Not in other formats: in narrower ones frameworks add in a
     wider one as often as not."""
     in_float32 = evidence.dtype.roundoff == FORMATS["float32"].roundoff
     return (evidence.variant(stored_in=np.float32),) if in_float32 else ()

@@ -110,6 +110,8 @@ def _filled(value: float) -> Callable[..., MaskedSoftmax]:
 
 ADDED = {"added-minus-10": -10.0, "added-minus-1e4": -1e4, "added-minus-1e9": -1e9, "added-minus-1e12": -1e12}
 """Form → what it adds to a masked score."""
+STORED = frozenset({*ADDED, "masked-after-renormalised"})
+"""The forms of which the format of an implementation changes what comes of them, by more than its rounding."""
 
 
 def _added(value: float) -> Callable[..., MaskedSoftmax]:
@@ -124,7 +126,7 @@ def _after(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
 
 
 def _after_renormalised(a: Arithmetic, scores: BHST, mask: Any) -> BHST:
-    weights = _after(a, scores, mask)
+    weights = a.as_stored(_after(a, scores, mask))  # those that underflow are no part of the sum
     return a.divide(weights, a.sum(weights, -1))
 
 
