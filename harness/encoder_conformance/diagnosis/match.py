@@ -252,8 +252,8 @@ def _with_zero_padding(evidence: Evidence) -> tuple[Evidence, ...]:
 
 
 def _with_sums_in_float32(evidence: Evidence) -> tuple[Evidence, ...]:
-    """Round sums with a large number, and weights before they are summed up again, as float32 does (V-3). Not in other formats: in narrower ones frameworks add in a
-    wider one as often as not."""
+    """Round sums with a large number, and weights before they are summed up again, as float32 does (V-3). Not in other
+    formats: in narrower ones frameworks add in a wider one as often as not."""
     in_float32 = evidence.dtype.roundoff == FORMATS["float32"].roundoff
     return (evidence.variant(stored_in=np.float32),) if in_float32 else ()
 
