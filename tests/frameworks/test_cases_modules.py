@@ -367,7 +367,7 @@ DUE: dict[str, dict[str, Due]] = {
             1, ("Cause: The softmax does not take the largest score off first,", "softmax-without-largest"), ("Seen",)
         ),
         "HiddenBehindTheSoftmax": Due(
-            1, ("(mask-after-softmax-renormalised,", "float32 and float64). First wrong stage:"), ("unknown",)
+            1, ("(mask-after-softmax-renormalised,", "float32). First wrong stage: context_merged."), ("unknown",)
         ),
         "PaddingIsKept": right(
             "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
