@@ -70,6 +70,14 @@ class HiddenBehindTheSoftmax(PlainPost):
         return weights @ v
 
 
+class ABiasTwice(PlainPost):
+    """Once more behind the sum, before the norm."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.attend(x, ignore))
+        return self.norm2(x + self.ffn(x) + self.down.bias)
+
+
 class PaddingIsKept(Plain):
     """A padding mask that is true at positions that are there."""
 

@@ -369,6 +369,9 @@ DUE: dict[str, dict[str, Due]] = {
         "HiddenBehindTheSoftmax": Due(
             1, ("(mask-after-softmax-renormalised,", "float32). First wrong stage: context_merged."), ("unknown",)
         ),
+        "ABiasTwice": beyond(
+            "a second bias is added to a linear map that has one", "down.bias', before a norm", *MISTAKES
+        ),
         "PaddingIsKept": right(
             "self_attn_padding_mask: true = attend here, and true = ignore in most of what is written for PyTorch"
         ),

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
@@ -243,6 +245,11 @@ class View:
     operation: Operation
     index: Array
     factor: float = 1.0
+
+
+def whole(operation: Operation) -> View:
+    """All of an operation."""
+    return View(operation, np.arange(np.prod(operation.shape)).reshape(operation.shape))
 
 
 @dataclass(frozen=True)

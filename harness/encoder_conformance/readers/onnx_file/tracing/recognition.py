@@ -3,14 +3,14 @@
 The function is computed in float64 on probes and compared, so the spelling of a GELU or a LayerNorm does not matter.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from functools import cache, partial
 
 import numpy as np
 import onnx
 
-from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, node_label
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.graph.operators import FLOAT_TYPES, IDENTITIES, MOVES
 from encoder_conformance.readers.onnx_file.tracing.activations import (
     activation_of,
@@ -35,11 +35,11 @@ from encoder_conformance.readers.onnx_file.tracing.expressions import (
     View,
     Weights,
     WeightSource,
+    whole,
 )
-from encoder_conformance.readers.onnx_file.tracing.norms import NormOperand, norm_of
+from encoder_conformance.readers.onnx_file.tracing.norms_in_graph import norm_operands, norm_view
 from encoder_conformance.readers.onnx_file.tracing.row_maps import row_map
 from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positions, softmax_of
-from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array, Elementwise
 
@@ -47,8 +47,6 @@ CLOSE = 1e-5
 """Relative: float32 constants and casts inside a file, and nothing else, separate it from float64."""
 _OF_AN_EPSILON = 1e-3
 """The error, on ordinary rows, of a norm whose epsilon stands elsewhere than in a right one."""
-_ACTIVATIONS = ("Relu", "Gelu", "LeakyRelu", "Elu", "Selu", "Celu", "Tanh", "Sigmoid", "Softplus", "HardSwish", "Mish")
-"""Operators of ONNX that are one by themselves."""
 Function = Callable[..., Array]
 """Values of an operation, and optionally other values for named constants → the value that is recognised."""
 
@@ -108,7 +106,7 @@ def recognise(table: ValueTable, name: str, expression: Expression | Mixture) ->
         return _softmax(table, name, expression, function)
     if isinstance(operation, Weights):
         raise UnsupportedPattern(f"at {name!r}", "second_softmax")
-    return _norm(table, name, expression, function)
+    return norm_view(table, name, expression, function)
 
 
 def _mixed(table: ValueTable, name: str, operation: Operation, function: Function) -> View:
@@ -119,7 +117,7 @@ def _mixed(table: ValueTable, name: str, operation: Operation, function: Functio
         raise UnsupportedPattern(f"{reason} ({name!r})", "rope" if turned else None) from None
     if form is None:
         return View(operation, index, factor)
-    return View(RowMap(operation.shape, name, _whole(operation), form), index, factor)
+    return View(RowMap(operation.shape, name, whole(operation), form), index, factor)
 
 
 def _elementwise(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
@@ -138,7 +136,7 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
         raise UnsupportedPattern("attention's weights go through something that is no scale and no mask")
     if (gains := _gains(expression, observed, inputs)) is not None:
         source = _gain_operand(table, name, expression, function)
-        gained = RowMap(operation.shape, name, _whole(operation), Gain(gains, source))
+        gained = RowMap(operation.shape, name, whole(operation), Gain(gains, source))
         return View(table.intern((id(operation), gains.astype(np.float32).tobytes()), gained), expression.index)
     if _is_shift(observed - inputs, function(2 * values) - 2 * inputs):
         raise _shifted(name, expression, observed - inputs)
@@ -147,9 +145,9 @@ def _elementwise(table: ValueTable, name: str, expression: Expression, function:
     try:
         found = activation_of(observed, inputs, name)
     except UnsupportedPattern as reason:
-        learned = any(node.op_type == "PRelu" for node in _nodes_between(table, name, operation))
+        learned = any(node.op_type == "PRelu" for node in table.nodes_between(name, operation))
         raise UnsupportedPattern(str(reason), "activation" if learned else reason.feature) from None
-    activation = Activation(operation.shape, name, _whole(operation), found.function, found.error, found.formula)
+    activation = Activation(operation.shape, name, whole(operation), found.function, found.error, found.formula)
     return View(table.intern((id(operation), found.function), activation), expression.index, found.factor)
 
 
@@ -204,7 +202,7 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
     try:
         form = softmax_of(function, expression)
     except UnsupportedPattern as reason:
-        capped = any(node.op_type == "Tanh" for node in _nodes_between(table, name, scores))
+        capped = any(node.op_type == "Tanh" for node in table.nodes_between(name, scores))
         if reason.feature == "head_scales":
             raise UnsupportedPattern(f"at {_scaled_at(table, name, scores)!r}", reason.feature) from None
         raise UnsupportedPattern(str(reason), "softcap" if capped else reason.feature) from None
@@ -220,7 +218,7 @@ def _softmax(table: ValueTable, name: str, expression: Expression, function: Fun
 
 def _added(table: ValueTable, name: str, scores: Operation) -> tuple[str, ...]:
     """The values of numbers that are added on the way from the scores, or subtracted."""
-    sums = (node for node in _nodes_between(table, name, scores) if node.op_type in ("Add", "Sub"))
+    sums = (node for node in table.nodes_between(name, scores) if node.op_type in ("Add", "Sub"))
     return tuple(each for node in sums for each in node.input if each not in table.values)
 
 
@@ -230,7 +228,7 @@ def _scaled_at(table: ValueTable, name: str, scores: Scores) -> str:
     behind: list[str]
     before: str
     sizes = {1, scores.shape[1]}
-    if behind := [node.output[0] for node in _nodes_between(table, name, scores) if _scales(table, node, sizes)]:
+    if behind := [node.output[0] for node in table.nodes_between(name, scores) if _scales(table, node, sizes)]:
         return behind[-1]
     for before in table.graph.producers[scores.name].input:
         while (node := table.graph.producers.get(before)) is not None and before in table.values:
@@ -246,60 +244,6 @@ def _scales(table: ValueTable, node: onnx.NodeProto, sizes: Container[int]) -> b
     """Whether it multiplies what depends on x by one number, or by so many."""
     constants = [each for each in node.input if each not in table.values]
     return node.op_type in ("Mul", "Div") and len(constants) == 1 and table.number(constants[0]).size in sizes
-
-
-def _norm(table: ValueTable, name: str, expression: Expression, function: Function) -> View:
-    operation = expression.operation
-    width = expression.width or operation.shape[-1]
-    operands = norm_operands(table, name, operation, width)
-    shape = operation.shape[0] * operation.shape[-1] // width, width
-    try:
-        form = norm_of(function, lambda values: values.reshape(-1)[expression.index], shape, operands)
-    except UnsupportedPattern as reason:
-        if expression.width and _has_gain_of_each_head(table, name, expression, function, shape):
-            raise UnsupportedPattern(f"at {name!r}", "head_gains") from None
-        made = _before_moves(table, name)
-        last = table.graph.producers[made].op_type if made in table.graph.producers else ""
-        feature: Feature | None = "softmax_of_features" if last == "Softmax" else reason.feature
-        if last in _ACTIVATIONS:
-            raise UnsupportedPattern(f"{last} before a map, at {made!r}", "activated") from None
-        raise UnsupportedPattern(f"{reason} (at {made!r})", feature) from None
-    sources = (source.key() if source else b"" for source in (form.gain, form.shift))
-    key = id(operation), form.kind, form.epsilon, expression.width, *sources
-    norm = TracedNorm(operation.shape, name, _whole(operation), form, expression.width)
-    return View(table.intern(key, norm), expression.index, form.factor)
-
-
-def _before_moves(table: ValueTable, name: str) -> str:
-    """The value that this one is, rearranged."""
-    while (node := table.graph.producers.get(name)) is not None and node.op_type in MOVES | IDENTITIES:
-        name = node.input[0]
-    return name
-
-
-def _has_gain_of_each_head(
-    table: ValueTable, name: str, expression: Expression, function: Function, shape: tuple[int, int]
-) -> bool:
-    """Whether it is a norm of each head's features but for constants that differ from one head to the next."""
-    F = expression.operation.shape[-1]
-    operands = norm_operands(table, name, expression.operation, expression.width)
-    gains = {each.name: np.ones(each.shape) for each in operands if each.name and each.source.value.size == F}
-    others = [each for each in operands if each.name not in gains]
-    if not gains:
-        return False
-
-    def without(values: Elementwise, put: Mapping[str, Array] = {}) -> Elementwise:
-        return function(values, {**put, **gains})
-
-    try:
-        norm_of(without, lambda values: values.reshape(-1)[expression.index], shape, others)
-    except UnsupportedPattern:
-        return False
-    return True
-
-
-def _whole(operation: Operation) -> View:
-    return View(operation, np.arange(np.prod(operation.shape)).reshape(operation.shape))
 
 
 def scale_of(observed: Elementwise, inputs: Elementwise) -> float | None:
@@ -348,42 +292,3 @@ def cast(table: ValueTable, node: onnx.NodeProto, value: Elementwise) -> Element
     if attributes_of(node)["to"] not in FLOAT_TYPES:
         return table.nodes.run(node, [value])[0]
     return value if value.dtype.kind == "f" else value.astype(np.float64)
-
-
-def _nodes_between(table: ValueTable, name: str, operation: Operation) -> Iterator[onnx.NodeProto]:
-    """The nodes that compute the value of `name` from the operation, the last first."""
-    waiting, visited = [name], set()
-    while waiting:
-        current = waiting.pop()
-        value = table.value(current)
-        if current in visited or (isinstance(value, View) and value.operation is operation):
-            continue
-        visited.add(current)
-        node = table.graph.producers[current]
-        yield node
-        waiting += [each for each in node.input if each in table.values]
-
-
-def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:
-    """The row of a constant [..., F] whose rows are all the same: a vector that was expanded before it is used."""
-    value = source.value
-    if value.ndim < 2 or value.shape[-1] != F or value.size == F or not (value == value.reshape(-1, F)[0]).all():
-        return None
-    return source.reshape(-1).take(np.arange(F))
-
-
-def norm_operands(table: ValueTable, name: str, operation: Operation, width: int) -> list[NormOperand]:
-    """The other operands of a function of `operation`: floating-point constants, and each node's own epsilon."""
-    found: dict[tuple[str, str], NormOperand] = {}
-    for node in _nodes_between(table, name, operation):
-        current = node.output[0]
-        if "Normalization" in node.op_type:
-            epsilon = np.array(attributes_of(node).get("epsilon", 1e-5))
-            found["", current] = NormOperand("", WeightSource(epsilon, None), f"{node_label(node)}, attribute epsilon")
-        for each in node.input:
-            if each and each not in table.values and table.number(each).dtype.kind == "f":
-                source = table.source(each)
-                evidence = f"constant {each!r} at {node_label(node)}"
-                shape, vector = source.value.shape, _repeated_vector(source, width)
-                found[each, current] = NormOperand(each, vector or source.reshape(-1), evidence, shape)
-    return list(found.values())

@@ -1,6 +1,6 @@
 """The value table: what each graph value is, as far as it is known, and the constants that it meets."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,19 @@ class ValueTable:
             return inner[0] if represents(self.number(name).dtype, self.number(node.input[0]).dtype) else None
         others = [self.number(other) if other else None for other in node.input[len(inner) :]]
         return self.nodes.run(node, [*inner, *others])[list(node.output).index(name)]
+
+    def nodes_between(self, name: str, operation: Operation) -> Iterator[onnx.NodeProto]:
+        """The nodes that compute the value of `name` from the operation, the last first."""
+        waiting, visited = [name], set()
+        while waiting:
+            current = waiting.pop()
+            value = self.value(current)
+            if current in visited or (isinstance(value, View) and value.operation is operation):
+                continue
+            visited.add(current)
+            node = self.graph.producers[current]
+            yield node
+            waiting += [each for each in node.input if each in self.values]
 
     def intern(self, key: tuple[object, ...], operation: Operation) -> Operation:
         """The first operation with this key: two values that show the same thing share one operation."""
