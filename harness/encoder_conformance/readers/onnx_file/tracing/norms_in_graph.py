@@ -63,15 +63,19 @@ def _refuse_shifted(
     for shift in (each for each in operands if each.name and each.source.value.size == shape[1]):
         others = [each for each in operands if each is not shift]
 
-        def unshifted(values: Elementwise, put: Mapping[str, Array], less: Array = shift.source.value) -> Elementwise:
-            return function(values - less, put)
-
         error = np.inf
         with suppress(UnsupportedPattern):
-            error = norm_of(unshifted, lambda values: values.reshape(-1)[expression.index], shape, others).error
+            error = norm_of(
+                _less(function, shift), lambda values: values.reshape(-1)[expression.index], shape, others
+            ).error
         if not error:
             has_bias = any(isinstance(each, Linear) and each.bias is not None for each in sides)
             raise UnsupportedPattern(f"{shift.name!r}, before a norm", "second_bias" if has_bias else "added")
+
+
+def _less(function: Function, shift: NormOperand) -> Function:
+    """The same of values to which the vector is not added."""
+    return lambda values, put: function(values - shift.source.value, put)
 
 
 def _before_moves(table: ValueTable, name: str) -> str:
