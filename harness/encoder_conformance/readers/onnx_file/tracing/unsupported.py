@@ -16,7 +16,7 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions",
+    "map_of_positions", "unmapped",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -172,6 +172,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "mixes them",
         _SOURCE,
     ),
+    "unmapped": (
+        "what attention gives is taken as it is, without the linear map that follows it in the specification (E-5)",
+        _SOURCE,
+    ),
     "limited": (
         "numbers are kept within limits (clamp, clip), and what is beyond them is cut off; the specification computes "
         "with all numbers",
@@ -284,6 +288,7 @@ BEYOND: tuple[Feature, ...] = (
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
+    "unmapped",
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
