@@ -62,6 +62,8 @@ POOLED = "a mean, a maximum, a norm or a softmax is taken over the positions", "
 STRANGERS = ("cases_strangers.py:",)
 MISTAKES = ("cases_mistakes.py:",)
 BRANCHES = ("it branches on numbers that it computes, and is read as it goes with usual ones",)
+ADAPTIVE = ("gains and shifts of its norms are computed from another input (adaptive norms, adaLN)",)
+UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
@@ -71,6 +73,26 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainPost": right("post-norm"),
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
+    },
+    "cases_repositories": {
+        "ToldOfTraining": right("post-norm"),
+        "TrainsUnlessTold": right("pre-norm"),
+        "AdaptiveOfContext": without("decoder", *ADAPTIVE, "context: numbers of each item, float32 [batch, 16]"),
+        "AdaptiveOfTheLast": beyond(*ADAPTIVE, "c: numbers of each item, float32 [batch, 1, 16]"),
+        "AttendsToContext": refused("it is a layer of a decoder", "context"),
+        "KeepsRowsByAMask": Due(
+            0,
+            ("This is a correct post-norm", "non_pad_mask: a mask that hides nothing", "with slf_mask (true = ignore)"),
+            ("zeros of the shape of x",),
+        ),
+        "TurnedByPairsInTurn": right("rope θ 10000 interleaved"),
+        "TurnedWhereItStands": right("rope θ 500 halves"),
+        "ScaledWhereItStands": right("post-norm"),
+        "NotInFloat64": right("in float64 it raises RuntimeError", "cases_repositories.py:"),
+        "OverwrittenInPart": beyond("some elements of what depends on x are overwritten", "cases_repositories.py:"),
+        "OfARectangle": right("x_size: the height and the width", masks=False),
+        "NoMapOfHeads": beyond(*UNMAPPED),
+        "NoMapOfHeadsPost": beyond(*UNMAPPED),
     },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),
@@ -170,7 +192,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
         "OneMaskOrAnother": right("padding_mask is ignored where attention_mask is given", "without padding_mask"),
-        "SequenceFirst": right("pre-norm"),
+        "SequenceFirst": right("x is [sequence, batch, d_model]", "pre-norm"),
         "sequence_first_of_pytorch": right("with src_mask (true = ignore) and src_key_padding_mask and without"),
         "SequenceFirstByEinsum": right("post-norm"),
         "Map2D": right("x is given as [batch, height, width, d_model]", masks=False),

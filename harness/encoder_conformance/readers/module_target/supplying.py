@@ -13,7 +13,7 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.batches import refuse_some_batches
 from encoder_conformance.readers.module_target.bundles import bundled
-from encoder_conformance.readers.module_target.by_effect import called_by_effect, with_x_again
+from encoder_conformance.readers.module_target.by_effect import called_by_effect, refuse_second, with_x_again
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
@@ -27,6 +27,7 @@ from encoder_conformance.readers.module_target.probing import (
     drawn,
     first_x,
     is_about,
+    is_one_number,
     left_out,
     not_given,
     probe_of,
@@ -66,6 +67,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     if told is not None and told.beside:
         module = _as_told(module, told)
     bare = module.bare()
+    refuse_second(bare, widths_of(bare))
     if (x := usual_x(bare)) is not None:
         module = _with_its_lengths(module, bare, x)
         again = (name for name in not_given(module.signature) if speaks(name, "x"))
@@ -183,8 +185,7 @@ def _problem_with(module: LiveModule, x: Array) -> str | None:
         output = module.run({"x": x})["output"]
     except ExecutionError as error:
         return str(error)
-    same = np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
-    return None if bool(np.isfinite(output).any()) and not same else ""
+    return None if bool(np.isfinite(output).any()) and not is_one_number(output) else ""
 
 
 class _Refused:
@@ -266,7 +267,8 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
     if not any(words in problem for words in OF_NONE):
         return ()
-    named = tuple(name for name in signature.arrays if is_about(name, problem) and name not in known)
+    left = (name for name in (*signature.arrays, *signature.masks) if name not in known)
+    named = tuple(name for name in left if is_about(name, problem))
     if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles
         read = re.findall(r"\w+", problem.rpartition(": ")[2])
         named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
