@@ -153,3 +153,21 @@ class OfARectangle(Plain):
     def forward(self, x: Tensor, x_size: tuple[int, int]) -> Tensor:
         height, width = x_size
         return self.layer(x.view(len(x), height, width, -1).flatten(1, 2))
+
+
+class IdsOfSeveral(Plain):
+    """A board: whose turn it is, rights and squares, each an id [batch, positions], and no part that is a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn, self.castling, self.square = (nn.Embedding(size, self.D) for size in (2, 2, 14))
+
+    def forward(self, turns: Tensor, castling_rights: Tensor, board_positions: Tensor) -> Tensor:
+        ids = (self.turn, turns), (self.castling, castling_rights), (self.square, board_positions)
+        return self.layer(torch.cat([table(each) for table, each in ids], 1))
+
+
+class OneTensorByManyNames(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.others = nn.ModuleList([self.k] * 5)

@@ -90,6 +90,8 @@ DUE: dict[str, dict[str, Due]] = {
         "ScaledWhereItStands": right("post-norm"),
         "NotInFloat64": right("in float64 it raises RuntimeError", "cases_repositories.py:"),
         "OverwrittenInPart": beyond("some elements of what depends on x are overwritten", "cases_repositories.py:"),
+        "IdsOfSeveral": refused("it takes ids as turns, integers [batch, sequence]", "no part of it is a layer"),
+        "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),
         "OfARectangle": right("x_size: the height and the width", masks=False),
         "NoMapOfHeads": beyond(*UNMAPPED),
         "NoMapOfHeadsPost": beyond(*UNMAPPED),

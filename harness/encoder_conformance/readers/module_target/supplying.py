@@ -147,7 +147,8 @@ def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
 
 
 def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
-    """The module, called in the first way that it takes, and an x [3, 5, D] for it; None if it takes none.
+    """The module, called in the first way that it takes, and an x [3, 5, D] for it; None if it takes none. Raises
+    BadTarget where ids are wanted in the place of x.
 
     x has another number of positions where it takes no 5 in any way.
     """
@@ -168,7 +169,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                     return _with_maps(_opened(other, x), x), x
                 refused.problems.append(problem)
             if refused.want_integers():
-                return None
+                raise _of_ids(module.signature.x)
     known = (*not_given(module.signature), *needed)
     others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
     for names in (known, *((*known, name) for name in islice(others, _MOST_MISSED))):
