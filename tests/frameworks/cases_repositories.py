@@ -171,3 +171,19 @@ class OneTensorByManyNames(Plain):
     def __init__(self) -> None:
         super().__init__()
         self.others = nn.ModuleList([self.k] * 5)
+
+
+class LeakyOfPackedHeads(PlainPost):
+    """Query, key and value of each head stand beside one another in one map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.q, self.k, self.v
+        self.qkv = nn.Linear(self.D, 3 * self.D)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (self.H, -1)).transpose(1, 2).chunk(3, -1)
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.leaky_relu(self.up(x)))

@@ -498,3 +498,12 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
     assert ended.status == due.status, printed
     assert [words for words in due.said if words not in printed] == [], printed
     assert [words for words in due.unsaid if words in printed] == [], printed
+
+
+def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(conform: Callable, tmp_path: Path) -> None:
+    target = HERE / "cases_repositories.py:LeakyOfPackedHeads"
+    ended = conform("check", target, "--layer", "post-relu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "(activation-leaky-relu" in printed, printed
+    assert "Cause unknown" not in printed, printed
