@@ -187,3 +187,17 @@ class LeakyOfPackedHeads(PlainPost):
 
     def ffn(self, x: Tensor) -> Tensor:
         return self.down(F.leaky_relu(self.up(x)))
+
+
+class LastHeadOff(PlainPost):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.mT / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        weights = (scores if bias is None else scores + bias).softmax(-1)
+        return weights * torch.tensor([1.0, 1.0, 0.0])[:, None, None].to(weights) @ v
+
+
+class HalfOfTheFirstHead(Plain):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores, bias = q @ k.mT / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
+        weights = (scores if bias is None else scores + bias).softmax(-1)
+        return weights * torch.tensor([0.5, 1.0])[:, None, None].to(weights) @ v

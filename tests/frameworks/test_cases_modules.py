@@ -63,6 +63,7 @@ STRANGERS = ("cases_strangers.py:",)
 MISTAKES = ("cases_mistakes.py:",)
 BRANCHES = ("it branches on numbers that it computes, and is read as it goes with usual ones",)
 ADAPTIVE = ("gains and shifts of its norms are computed from another input (adaptive norms, adaLN)",)
+SCALED = "attention's weights are multiplied by a number for each head", "cases_repositories.py:"
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
@@ -93,6 +94,8 @@ DUE: dict[str, dict[str, Due]] = {
         "IdsOfSeveral": refused("it takes ids as turns, integers [batch, sequence]", "no part of it is a layer"),
         "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),
         "OfARectangle": right("x_size: the height and the width", masks=False),
+        "LastHeadOff": refused(*SCALED, "head 2 0 in sum"),
+        "HalfOfTheFirstHead": refused(*SCALED, "head 0 0.5 in sum"),
         "NoMapOfHeads": beyond(*UNMAPPED),
         "NoMapOfHeadsPost": beyond(*UNMAPPED),
     },
