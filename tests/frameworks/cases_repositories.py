@@ -201,3 +201,34 @@ class HalfOfTheFirstHead(Plain):
         scores, bias = q @ k.mT / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
         weights = (scores if bias is None else scores + bias).softmax(-1)
         return weights * torch.tensor([0.5, 1.0])[:, None, None].to(weights) @ v
+
+
+class _Attention(nn.Module):
+    def __init__(self, layer: Plain) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = layer.q, layer.k, layer.v, layer.o
+
+    def forward(self, x: Tensor, key_padding: Tensor | None = None) -> Tensor:
+        q, k, v = (each(x).unflatten(-1, (2, 8)).transpose(1, 2) for each in (self.q, self.k, self.v))
+        scores = q @ k.mT / 8**0.5
+        if key_padding is not None:
+            scores = scores.masked_fill(key_padding[:, None, :, None], -1e4)  # of queries
+        return self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class HandsItsMaskOn(Plain):
+    """To a part, where it hides queries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = _Attention(self)
+        del self.q, self.k, self.v, self.o
+
+    def forward(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
+        x = x + self.attention(self.norm1(x), padding)
+        return x + self.ffn(self.norm2(x))
+
+
+class AttendsToACondition(AttendsToContext):
+    def forward(self, x: Tensor, cond: Tensor) -> Tensor:
+        return super().forward(x, cond)

@@ -63,6 +63,11 @@ STRANGERS = ("cases_strangers.py:",)
 MISTAKES = ("cases_mistakes.py:",)
 BRANCHES = ("it branches on numbers that it computes, and is read as it goes with usual ones",)
 ADAPTIVE = ("gains and shifts of its norms are computed from another input (adaptive norms, adaLN)",)
+HANDED_TO = 1 + next(
+    number
+    for number, line in enumerate((HERE / "cases_repositories.py").read_text().splitlines())
+    if "# of queries" in line
+)
 SCALED = "attention's weights are multiplied by a number for each head", "cases_repositories.py:"
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 COMPILED = (
@@ -77,9 +82,10 @@ DUE: dict[str, dict[str, Due]] = {
     },
     "cases_repositories": {
         "ToldOfTraining": right("post-norm"),
-        "TrainsUnlessTold": right("pre-norm"),
+        "TrainsUnlessTold": right("called without training=False it drops, as in training"),
         "AdaptiveOfContext": without("decoder", *ADAPTIVE, "context: numbers of each item, float32 [batch, 16]"),
         "AdaptiveOfTheLast": beyond(*ADAPTIVE, "c: numbers of each item, float32 [batch, 1, 16]"),
+        "AttendsToACondition": refused("it needs cond beside x, of a length of its own, and depends on it"),
         "AttendsToContext": refused("it is a layer of a decoder", "context"),
         "KeepsRowsByAMask": Due(
             0,
@@ -94,6 +100,7 @@ DUE: dict[str, dict[str, Due]] = {
         "IdsOfSeveral": refused("it takes ids as turns, integers [batch, sequence]", "no part of it is a layer"),
         "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),
         "OfARectangle": right("x_size: the height and the width", masks=False),
+        "HandsItsMaskOn": Due(1, ("padding hides queries, not keys", f"At: cases_repositories.py:{HANDED_TO}"), ()),
         "LastHeadOff": refused(*SCALED, "head 2 0 in sum"),
         "HalfOfTheFirstHead": refused(*SCALED, "head 0 0.5 in sum"),
         "NoMapOfHeads": beyond(*UNMAPPED),

@@ -46,6 +46,27 @@ def _takes_numbers(module: LiveModule, name: str, width: int) -> bool:
     return numbers is not None and memory is not None and numbers.takes(x) and not memory.takes(x)
 
 
+def refuse_attended(module: LiveModule, x: Array) -> None:
+    """Raises BadTarget for numbers of each item [batch, 1, d_model] in whose place another sequence is taken, and the
+    first of its positions counts: one that is longer than 1."""
+    for name, supply in module.signature.arrangement.beside.items():
+        if supply.kind == "condition" and "1" in supply.axes:
+            memory = Supply("memory", "", "float32", supply.number)
+            other = module.arranged(_with(module, {name: memory}))
+            if other is not None and other.takes(x) and _reads_first(module, name, x, memory):
+                _refuse_another_sequence(other, x)
+
+
+def _reads_first(module: LiveModule, name: str, x: Array, memory: Supply) -> bool:
+    whole = memory.of(*x.shape[:2])
+    moved = whole.copy()
+    moved[:, 0] += 1
+    held = (Supply("held", "BMd", "float32", value=each) for each in (whole, moved))
+    others = [module.arranged(_with(module, {name: each})) for each in held]
+    one, other = (None if each is None else each.run({"x": x})["output"] for each in others)
+    return one is not None and other is not None and not np.array_equal(one, other)
+
+
 def called_by_effect(
     module: LiveModule, widths: Iterable[int], needed: Iterable[str]
 ) -> tuple[LiveModule, Array] | None:

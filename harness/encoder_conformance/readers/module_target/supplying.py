@@ -13,7 +13,12 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.batches import refuse_some_batches
 from encoder_conformance.readers.module_target.bundles import bundled
-from encoder_conformance.readers.module_target.by_effect import called_by_effect, refuse_second, with_x_again
+from encoder_conformance.readers.module_target.by_effect import (
+    called_by_effect,
+    refuse_attended,
+    refuse_second,
+    with_x_again,
+)
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
@@ -166,6 +171,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
                 if (problem := _problem_with(other, x)) is None:
+                    refuse_attended(other, x)
                     return _with_maps(_opened(other, x), x), x
                 refused.problems.append(problem)
             if refused.want_integers():

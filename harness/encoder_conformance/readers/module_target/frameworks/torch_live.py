@@ -20,7 +20,7 @@ from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.calling import turned_to_training
+from encoder_conformance.readers.module_target.calling import drops_unless_told, turned_to_training
 from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.frameworks.kept_exports import recalled_or
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
@@ -131,6 +131,9 @@ class TorchModule(LiveModule):
 
     def in_training(self, feeds: Feeds) -> LiveModule:
         return InTraining(self._copy().train(), turned_to_training(self.signature), self.way)
+
+    def trains_unless_told(self, feeds: Feeds) -> bool:
+        return drops_unless_told(self.signature, lambda each: TorchModule(self.given, each, self.way), feeds)
 
     def trained(self, feeds: Feeds) -> Trained:
         """Of compiled code, what its own code drops."""
