@@ -232,3 +232,15 @@ class HandsItsMaskOn(Plain):
 class AttendsToACondition(AttendsToContext):
     def forward(self, x: Tensor, cond: Tensor) -> Tensor:
         return super().forward(x, cond)
+
+
+class FirstKeyWritten(PlainPost):
+    """No query attends to the first position, whose scores are written."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores[..., 0] = -1e9
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

@@ -101,6 +101,7 @@ DUE: dict[str, dict[str, Due]] = {
         "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),
         "OfARectangle": right("x_size: the height and the width", masks=False),
         "HandsItsMaskOn": Due(1, ("padding hides queries, not keys", f"At: cases_repositories.py:{HANDED_TO}"), ()),
+        "FirstKeyWritten": beyond("as of a class token", "are overwritten with numbers", "cases_repositories.py:"),
         "LastHeadOff": refused(*SCALED, "head 2 0 in sum"),
         "HalfOfTheFirstHead": refused(*SCALED, "head 0 0.5 in sum"),
         "NoMapOfHeads": beyond(*UNMAPPED),

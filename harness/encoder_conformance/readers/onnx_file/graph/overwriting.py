@@ -6,7 +6,7 @@ the other until they are all of it, `halves[..., ::2] = …; halves[..., 1::2] =
 import numpy as np
 import onnx
 
-from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
+from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of, leading_to
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
 from encoder_conformance.spec.axes import Array
 
@@ -91,6 +91,8 @@ def one_overwritten(node: onnx.NodeProto, parts: Parts) -> bool:
     axis = int(given.get("axis", 0))
     if held is None or size is None or given.get("reduction", _WHOLE) != _WHOLE or not held.size:
         return False
+    if not _is_of_inputs(written, parts):  # as −∞ for a key that is hidden
+        return False
     place, whole = int(held.flat[0]), [each for at, each in enumerate(size) if at != axis % len(size)]
     others = [each for at, each in enumerate(held.shape) if at != axis % len(size)]
     if held.shape[axis] != 1 or others != whole or (held != place).any() or not 0 <= place < size[axis]:
@@ -99,6 +101,11 @@ def one_overwritten(node: onnx.NodeProto, parts: Parts) -> bool:
     joined = {name: _slice(data, axis, between, f"{out}/{name}", parts) for name, between in ends.items()}
     parts.node("Concat", [joined["before"], written, joined["behind"]], out, name=node.name, axis=axis)
     return True
+
+
+def _is_of_inputs(name: str, parts: Parts) -> bool:
+    producers = {output: node for node in parts.graph.node for output in node.output}
+    return any(info.name not in parts.dims for info in parts.graph.input if info.name in leading_to([name], producers))
 
 
 def _slice(data: str, axis: int, between: tuple[int, int], out: str, parts: Parts) -> str:
