@@ -62,6 +62,14 @@ POOLED = "a mean, a maximum, a norm or a softmax is taken over the positions", "
 STRANGERS = ("cases_strangers.py:",)
 MISTAKES = ("cases_mistakes.py:",)
 BRANCHES = ("it branches on numbers that it computes, and is read as it goes with usual ones",)
+ADAPTIVE = ("gains and shifts of its norms are computed from another input (adaptive norms, adaLN)",)
+HANDED_TO = 1 + next(
+    number
+    for number, line in enumerate((HERE / "cases_repositories.py").read_text().splitlines())
+    if "# of queries" in line
+)
+SCALED = "attention's weights are multiplied by a number for each head", "cases_repositories.py:"
+UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
@@ -71,6 +79,33 @@ DUE: dict[str, dict[str, Due]] = {
         "PlainPost": right("post-norm"),
         "BeginsAsNothing": right("pre-norm"),
         "PlainByEinsum": right("pre-norm"),
+    },
+    "cases_repositories": {
+        "ToldOfTraining": right("post-norm"),
+        "TrainsUnlessTold": right("called without training=False it drops, as in training"),
+        "AdaptiveOfContext": without("decoder", *ADAPTIVE, "context: numbers of each item, float32 [batch, 16]"),
+        "AdaptiveOfTheLast": beyond(*ADAPTIVE, "c: numbers of each item, float32 [batch, 1, 16]"),
+        "AttendsToACondition": refused("it needs cond beside x, of a length of its own, and depends on it"),
+        "AttendsToContext": refused("it is a layer of a decoder", "context"),
+        "KeepsRowsByAMask": Due(
+            0,
+            ("This is a correct post-norm", "non_pad_mask: a mask that hides nothing", "with slf_mask (true = ignore)"),
+            ("zeros of the shape of x",),
+        ),
+        "TurnedByPairsInTurn": right("rope θ 10000 interleaved"),
+        "TurnedWhereItStands": right("rope θ 500 halves"),
+        "ScaledWhereItStands": right("post-norm"),
+        "NotInFloat64": right("in float64 it raises RuntimeError", "cases_repositories.py:"),
+        "OverwrittenInPart": beyond("some elements of what depends on x are overwritten", "cases_repositories.py:"),
+        "IdsOfSeveral": refused("it takes ids as turns, integers [batch, sequence]", "no part of it is a layer"),
+        "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),
+        "OfARectangle": right("x_size: the height and the width", masks=False),
+        "HandsItsMaskOn": Due(1, ("padding hides queries, not keys", f"At: cases_repositories.py:{HANDED_TO}"), ()),
+        "FirstKeyWritten": beyond("as of a class token", "are overwritten with numbers", "cases_repositories.py:"),
+        "LastHeadOff": refused(*SCALED, "head 2 0 in sum"),
+        "HalfOfTheFirstHead": refused(*SCALED, "head 0 0.5 in sum"),
+        "NoMapOfHeads": beyond(*UNMAPPED),
+        "NoMapOfHeadsPost": beyond(*UNMAPPED),
     },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),
@@ -170,7 +205,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
         "OneMaskOrAnother": right("padding_mask is ignored where attention_mask is given", "without padding_mask"),
-        "SequenceFirst": right("pre-norm"),
+        "SequenceFirst": right("x is [sequence, batch, d_model]", "pre-norm"),
         "sequence_first_of_pytorch": right("with src_mask (true = ignore) and src_key_padding_mask and without"),
         "SequenceFirstByEinsum": right("post-norm"),
         "Map2D": right("x is given as [batch, height, width, d_model]", masks=False),
@@ -483,3 +518,12 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
     assert ended.status == due.status, printed
     assert [words for words in due.said if words not in printed] == [], printed
     assert [words for words in due.unsaid if words in printed] == [], printed
+
+
+def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(conform: Callable, tmp_path: Path) -> None:
+    target = HERE / "cases_repositories.py:LeakyOfPackedHeads"
+    ended = conform("check", target, "--layer", "post-relu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "(activation-leaky-relu" in printed, printed
+    assert "Cause unknown" not in printed, printed

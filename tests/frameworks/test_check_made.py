@@ -124,6 +124,15 @@ MODULES = {
         def layer(dim):
             return nn.TransformerEncoderLayer(dim, HEADS, 96)
     """,
+    "hidden/hidden.py": "from hidden.layers import layer",
+    "hidden/sizes.py": "HEADS = 4",
+    "hidden/layers.py": """
+        from torch import nn
+        from hidden.sizes import HEADS
+
+        def layer(dim):
+            return nn.TransformerEncoderLayer(dim, HEADS, 96)
+    """,
     "a_repository/helpers.py": "from src.sizes import make",
     "a_repository/src/by_helpers.py": """
         import helpers
@@ -262,6 +271,11 @@ def test_a_package_or_file_of_the_repository_around_a_file_is_found(file: str, f
 def test_a_file_of_the_name_of_its_package_is_no_package(folder: Path) -> None:
     """As x_transformers/x_transformers.py: it imports the package that it is in, and stood for it."""
     assert _made("same_name/same_name.py:layer", folder).supposed == {"dim": "64"}
+
+
+def test_a_folder_is_imported_that_a_file_in_it_has_the_name_of(folder: Path) -> None:
+    """As vivit/vivit.py beside vivit/layers.py, without an __init__.py: it stood for the folder."""
+    assert _made("hidden/layers.py:layer", folder).supposed == {"dim": "64"}
 
 
 def test_what_is_given_stands_for_the_same_size_of_a_part(folder: Path) -> None:

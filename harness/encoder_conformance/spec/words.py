@@ -4,6 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from encoder_conformance.spec.layer import Layer
 
+_MOST_NAMED = 4
+"""Names in one line."""
+
 
 def choices(layer: Layer) -> Iterator[str]:
     """`post-norm layer_norm ε 1e-12`, `gelu`, `scores over √head_dim`, `all biases`, and `more_choices`."""
@@ -65,6 +68,12 @@ def _of_attention(layer: Layer) -> Iterator[str]:
         yield f"window {window.left} before and {window.right} after"
     if attention.softcap is not None:
         yield f"scores capped at {attention.softcap:.6g}"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - _MOST_NAMED
+    return listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
 def in_short(paths: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from encoder_conformance.protocol.findings import Finding, Severity, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
-from encoder_conformance.spec.words import listed
+from encoder_conformance.spec.words import listed, some
 
 _NEEDLESS = "attention.key.bias"
 _WAY_BACK: Mapping[str, tuple[Severity, FindingKind]] = {
@@ -264,8 +264,9 @@ def _of_values(described: ModuleDescription) -> Iterator[Finding]:
             )
             hint = f"the gradient by {name} is not judged"
             yield _warning("parameter-untrained", message, hint, parameter=name, name=source.own)
-    for alias, first in described.aliases.items():
-        yield _warning("parameter-aliased", f"{alias} and {first} are one tensor", names=[alias, first])
+    for first in dict.fromkeys(described.aliases.values()):
+        names = [*(alias for alias, held in described.aliases.items() if held == first), first]
+        yield _warning("parameter-aliased", f"{some(names)} are one tensor", names=names)
     for one, other in described.tied:
         in_part = described.parameters[one].own != described.parameters[other].own
         same = "in part the same numbers" if in_part else "the same numbers"

@@ -12,7 +12,7 @@ from encoder_conformance.commands.check.results import CheckResult, PartResult, 
 from encoder_conformance.commands.check.verdict import around, choices, closing
 from encoder_conformance.judging.records import Record
 from encoder_conformance.judging.tally import Tally
-from encoder_conformance.protocol.arguments import MEANINGS
+from encoder_conformance.protocol.arguments import LAYOUTS, MEANINGS
 from encoder_conformance.protocol.description import as_text
 from encoder_conformance.protocol.findings import Finding
 from encoder_conformance.protocol.module_description import MapSearch, ModuleDescription
@@ -79,6 +79,8 @@ def _show_call(screen: Console, described: ModuleDescription) -> None:
         _row(screen, "given", f"{', '.join(described.given)}, as {described.given_by} makes and gives it")
     for said in described.called:
         _row(screen, "called", said)
+    if described.x.layout == LAYOUTS["SBD"]:
+        _row(screen, "called", f"{described.x.argument} is {described.x.layout}: the batch is its second axis")
 
 
 def _proved(described: ModuleDescription) -> str:

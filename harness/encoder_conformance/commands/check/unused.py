@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from encoder_conformance.protocol.finding_kinds import FindingKind
 from encoder_conformance.protocol.findings import Finding, source_of
 from encoder_conformance.protocol.module_description import ModuleDescription
-from encoder_conformance.spec.words import listed
-
-_MOST_NAMED = 4
+from encoder_conformance.spec.words import some
 
 
 def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Iterator[Finding]:
@@ -24,7 +22,7 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
         else:
             unused.append(own)
     if idle:
-        message = f"what {described.given_by} makes of {_some(idle)} changes nothing where it is called with ids alone"
+        message = f"what {described.given_by} makes of {some(idle)} changes nothing where it is called with ids alone"
         yield _warning(
             "parameter-idle-here", message, idle, "it was not asked where other inputs of the model make more of it"
         )
@@ -61,12 +59,7 @@ def _unnumbered(own: str) -> str:
 
 
 def _called(names: Sequence[str]) -> str:
-    return f"the parameter {names[0]}" if len(names) == 1 else f"{len(names)} parameters, {_some(names)},"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return listed([*names[:_MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+    return f"the parameter {names[0]}" if len(names) == 1 else f"{len(names)} parameters, {some(names)},"
 
 
 def _warning(kind: FindingKind, message: str, names: list[str], hint: str = "") -> Finding:

@@ -15,12 +15,47 @@ _CALLS = ("forward", "call", "__call__")
 
 
 def line_of_argument(module: object, name: str) -> str:
-    """`model.py:40`, the first line of a module's own call that reads this argument, or else names it; "" where there
-    is none, or its source is not to be had."""
+    """`model.py:40`, the first line of a module's own call that reads this argument, or else names it, or of the part
+    that it is handed to there; "" where there is none, or its source is not to be had."""
     for method in _calls_of(module):
         if name in inspect.signature(method).parameters:
-            return _first_line(method, lambda tree: [*_read_at(tree, name)] or [*_named_at(tree, name)])
+            own = _first_line(method, lambda tree: [*_read_at(tree, name)] or [*_named_at(tree, name)])
+            return next(filter(None, _of_parts(module, method, name)), own)
     return ""
+
+
+def _of_parts(module: object, method: FunctionType, name: str) -> Iterator[str]:
+    """The line in a part beside the module that is the first to read the argument, and is called with it."""
+    if (tree := _tree_of(method)) is None:
+        return
+    first = min(_read_at(tree, name), default=0)
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and call.lineno <= first <= (call.end_lineno or 0):
+            part = getattr(module, _part_called(call), None)
+            beside = (each for each in _calls_of(part) if _folder_of(each) == _folder_of(method))
+            yield from (line_of_argument(part, given) for each in beside for given in _given_as(call, each, name))
+
+
+def _folder_of(method: FunctionType) -> Path:
+    return Path(inspect.unwrap(method).__code__.co_filename).parent
+
+
+def _part_called(call: ast.Call) -> str:
+    """`attention` of `self.attention(…)`; "" of another call."""
+    function = call.func
+    own = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self"
+    return function.attr if own and isinstance(function, ast.Attribute) else ""
+
+
+def _given_as(call: ast.Call, method: FunctionType, name: str) -> Iterator[str]:
+    """What a part's method calls the argument that it is handed as it is."""
+    yield from (each.arg for each in call.keywords if each.arg and _is_named(each.value, name))
+    names = [*inspect.signature(method).parameters][1:]
+    yield from (own for own, each in zip(names, call.args, strict=False) if _is_named(each, name))
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def line_of_part(module: object, name: str) -> str:
@@ -34,14 +69,16 @@ def _calls_of(module: object) -> Iterator[FunctionType]:
 
 
 def _first_line(method: FunctionType, lines_of: Callable[[ast.AST], Iterable[int]]) -> str:
-    found = inspect.unwrap(method)
+    found, tree = inspect.unwrap(method), _tree_of(method)
+    at = None if tree is None else min(lines_of(tree), default=None)
+    return "" if at is None else f"{Path(found.__code__.co_filename).name}:{found.__code__.co_firstlineno + at - 1}"
+
+
+def _tree_of(method: FunctionType) -> ast.AST | None:
     try:
-        lines, first = inspect.getsourcelines(found)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))
     except (OSError, TypeError, SyntaxError):
-        return ""
-    at = min(lines_of(tree), default=None)
-    return "" if at is None else f"{Path(found.__code__.co_filename).name}:{first + at - 1}"
+        return None
 
 
 def _held_at(tree: ast.AST, name: str) -> Iterator[int]:

@@ -10,7 +10,7 @@ from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
-from encoder_conformance.readers.module_target.probing import drawn
+from encoder_conformance.readers.module_target.probing import drawn, is_one_number
 from encoder_conformance.readers.module_target.supplies import Supply
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -19,10 +19,52 @@ from encoder_conformance.spec.axes import Array
 _ZEROS, _NONE = Supply("zeros"), Supply("none")
 _PERHAPS_ADDED = ("x", "count", "size", "condition")
 """Kinds of what an argument is given by its name, that may be positions which are added."""
+_OF_ENCODERS = "the layers of encoders are judged, which take one sequence"
 _MOST = 4
 """Arguments of which each is tried as each of these."""
 _ROUNDED = 1e-5
 """Of the output's largest number: no more than rounding."""
+
+
+def refuse_second(module: LiveModule, widths: Iterable[int]) -> None:
+    """Raises BadTarget for an argument that by its name is another sequence, unless the module is seen to take numbers
+    of each item there, as of a time step, and no sequence."""
+    known = module.signature
+    if known.second is None or known.second.name in known.arrangement.beside:
+        return
+    second, of, line = known.second
+    if any(_takes_numbers(module, second, width) for width in widths):
+        return
+    problem = f"it is a layer of a decoder: {of} needs {second} beside {known.x}, which it attends to{line}"
+    raise BadTarget(problem, _OF_ENCODERS, "takes-several-inputs", arguments=[known.x, second])
+
+
+def _takes_numbers(module: LiveModule, name: str, width: int) -> bool:
+    x = drawn((BATCH, SEQUENCE, width))
+    given = Supply("condition", "Bd", "float32", width), Supply("memory", "", "float32", width)
+    numbers, memory = (module.arranged(_with(module, {name: each})) for each in given)
+    return numbers is not None and memory is not None and numbers.takes(x) and not memory.takes(x)
+
+
+def refuse_attended(module: LiveModule, x: Array) -> None:
+    """Raises BadTarget for numbers of each item [batch, 1, d_model] in whose place another sequence is taken, and the
+    first of its positions counts: one that is longer than 1."""
+    for name, supply in module.signature.arrangement.beside.items():
+        if supply.kind == "condition" and "1" in supply.axes:
+            memory = Supply("memory", "", "float32", supply.number)
+            other = module.arranged(_with(module, {name: memory}))
+            if other is not None and other.takes(x) and _reads_first(module, name, x, memory):
+                _refuse_another_sequence(other, x)
+
+
+def _reads_first(module: LiveModule, name: str, x: Array, memory: Supply) -> bool:
+    whole = memory.of(*x.shape[:2])
+    moved = whole.copy()
+    moved[:, 0] += 1
+    held = (Supply("held", "BMd", "float32", value=each) for each in (whole, moved))
+    others = [module.arranged(_with(module, {name: each})) for each in held]
+    one, other = (None if each is None else each.run({"x": x})["output"] for each in others)
+    return one is not None and other is not None and not np.array_equal(one, other)
 
 
 def called_by_effect(
@@ -39,7 +81,7 @@ def called_by_effect(
             other = module.arranged(_with(module, beside))
             if other is None:
                 return None
-            if other.takes(x):
+            if other.takes(x) and not is_one_number(other.run({"x": x})["output"]):
                 _refuse_another_sequence(other, x)
                 return other, x
     return None
@@ -71,11 +113,10 @@ def _refuse_another_sequence(module: LiveModule, x: Array) -> None:
             same = False
         if not same:
             known = module.signature.x
-            problem = f"it is a layer of a decoder, or of two sequences: it needs {name} beside {known}, of a length of"
-            hint = "the layers of encoders are judged, which take one sequence"
-            raise BadTarget(
-                f"{problem} its own, and depends on it", hint, "takes-several-inputs", arguments=[known, name]
-            )
+            what = f"item {name} of" if name.isdigit() else f"{name} beside"
+            problem = f"it is a layer of a decoder, or of two sequences: it needs {what} {known}, of a length of"
+            problem = f"{problem} its own, and depends on it"
+            raise BadTarget(problem, _OF_ENCODERS, "takes-several-inputs", arguments=[known, name])
 
 
 def with_x_again(module: LiveModule, names: Iterable[str], x: Array) -> LiveModule:

@@ -3,11 +3,15 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from encoder_conformance.readers.module_target.errors import BadTarget
-from encoder_conformance.readers.module_target.live import Signature
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Second, Signature
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 
 _MASK_WORDS = ("mask", "padding", "bias")
 _NO_MASK_WORDS = ("head_mask", "block_mask", "position", "rel", "encoder_att", "mem", "cross", "context", "cache")
@@ -27,19 +31,21 @@ _X = (
     *("inputs_embeds", "inp", "seq", "sequence", "h", "z"),
 )
 """Names of x, where it is not the first argument."""
+TRAINING = "training"
 _EVALUATION: Mapping[str, bool] = {
     **dict.fromkeys(("deterministic", "inference"), True),
-    **dict.fromkeys(("train", "training", "is_training", "enable_dropout"), False),
+    **dict.fromkeys(("train", TRAINING, "is_training", "enable_dropout"), False),
 }
 """What an argument that turns dropout off is given."""
 RANDOM = ("key", "rng", "rngs", "prng_key")
 """Names of what random numbers are drawn of."""
 
 
-def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, flags: bool = True) -> Signature:
-    """`skipped`: arguments before x. `flags`: arguments that say whether it is in training are set to evaluation.
+def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, keys: bool = True) -> Signature:
+    """Arguments that say whether it is in training are set to evaluation. `skipped`: arguments before x. `keys`: random
+    numbers are drawn of keys that it is given, and nothing but such an argument says that it is in training.
 
-    Raises BadTarget for a forward pass without arguments, or with several inputs that it needs.
+    Raises BadTarget for a forward pass without arguments.
     """
     every = [*inspect.signature(forward).parameters.values()][skipped:]
     parameters = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -51,20 +57,19 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, fl
     first = _x_of(parameters)
     others = [p for p in parameters if p is not first]
     by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
-    arrays = [p.name for p in others if _takes_array(p) and not (flags and p.name in RANDOM)]
+    arrays = [p.name for p in others if _takes_array(p) and not (keys and p.name in RANDOM)]
     masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
-    told = {p.name: _EVALUATION[p.name] for p in others if p.name in _EVALUATION} if flags else {}
+    flags = (p for p in others if p.name in _EVALUATION)
+    told = {p.name: _EVALUATION[p.name] for p in flags if keys or p.name == TRAINING or p.default is p.empty}
     needed = [p.name for p in others if p.default is p.empty and p.name not in told]
-    random = [each for each in needed if flags and each in RANDOM]
-    if second := next((each for each in needed if each in _SECOND and each not in random), None):
-        problem = f"it is a layer of a decoder: {name} needs {second} beside {first.name}, which it attends to"
-        hint = "the layers of encoders are judged, which take one sequence"
-        raise BadTarget(f"{problem}{_line_of(forward)}", hint, "takes-several-inputs", arguments=[first.name, second])
+    random = [each for each in needed if keys and each in RANDOM]
+    seconds = (each for each in needed if each in _SECOND and each not in random)
+    second = next((Second(each, name, _line_of(forward)) for each in seconds), None)
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
     names = tuple(p.name for p in others)
-    return Signature(first.name, masks, fixed, left, places, by_name, names, hands_on=hands_on)
+    return Signature(first.name, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
 
 
 def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:
@@ -86,6 +91,24 @@ def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, An
     names = inspect.signature(forward).parameters
     told = {name: not value for name, value in _EVALUATION.items() if name in names}
     return told | ({} if key is None else {name: key for name in RANDOM if name in names})
+
+
+def turned_to_training(signature: Signature) -> Signature:
+    """The same call, in which the arguments that turn dropout off turn it on."""
+    told = {name: not _EVALUATION[name] for name in signature.fixed if name in _EVALUATION}
+    return replace(signature, fixed={**signature.fixed, **told})
+
+
+def drops_unless_told(signature: Signature, called: Callable[[Signature], LiveModule], feeds: Feeds) -> bool:
+    """Whether it answers otherwise where nothing is said of training."""
+    if TRAINING not in signature.fixed:
+        return False
+    left = {name: value for name, value in signature.fixed.items() if name != TRAINING}
+    try:
+        told, untold = (called(each).run(feeds)["output"] for each in (signature, replace(signature, fixed=left)))
+    except ExecutionError:  # it has to be told
+        return False
+    return not np.array_equal(told, untold)
 
 
 def may_have_any_name(name: str) -> bool:

@@ -103,9 +103,13 @@ def _of_rows(module: LiveModule, x: Array) -> Iterator[Finding]:
     try:
         plain.run({"x": x})
     except ExecutionError as error:
-        said, *frames = map(str.strip, str(error).splitlines())
-        where = f" ({frames[-1]})" if frames else ""
-        yield noted("takes-no-x", f"given x as [batch, sequence, d_model] it raises {said}{where}", taken=known.form)
+        yield noted("takes-no-x", f"given x as [batch, sequence, d_model] it raises {_said(error)}", taken=known.form)
+
+
+def _said(error: Exception) -> str:
+    """What was raised, and the last line of source on the way there."""
+    said, *frames = map(str.strip, str(error).splitlines())
+    return f"{said} ({frames[-1]})" if frames else said
 
 
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
@@ -163,6 +167,9 @@ def _examined(
         examination.absent, examination.unread = found.absent, found.unread
         examination.exported = replace(exported, facts=found.facts(exported.facts))
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
+    if examination.layer is not None and (raised := _raised_in(examination, "float64")) is not None:
+        note = noted("no-float64", f"in float64 it raises {_said(raised)}. It is judged in float32")
+        examination.notes = *examination.notes, note
     alternatives = [] if stated is None else _alternatives(examination, stated, resize)
     examination.stated = alternatives[0] if alternatives else None
     known = examination.layer or examination.stated
@@ -240,6 +247,15 @@ def _padded_item_is_nan(examination: Examination, num_heads: int) -> bool:
     except (ExecutionError, NotImplementedError):
         return False
     return bool(np.isnan(semantics.batch_first(output)[0]).any())
+
+
+def _raised_in(examination: Examination, dtype: DtypeName) -> Exception | None:
+    try:
+        bench = examination.bench(dtype)
+        bench.output(bench.x())
+    except (ExecutionError, RuntimeError) as error:
+        return error
+    return None
 
 
 def _runs_in(examination: Examination, dtype: DtypeName) -> bool:

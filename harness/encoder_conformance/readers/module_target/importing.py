@@ -34,6 +34,7 @@ def imported(source: str, folder: Path) -> ModuleType:
     by_its_package = package is not None and (_levels_above(path) > 0 or package.name in _tops_of(path))
     # A package may have a file of its own name, which stands for the package where its folder comes first.
     folders = [*around, path.parent] if by_its_package else [path.parent, *around]
+    folders = around if _hides_its_folder(path) else folders
     sys.path[:0] = [str(each) for each in dict.fromkeys([*folders, *_roots_of(path)])]
     if package and by_its_package:
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
@@ -54,10 +55,20 @@ def _package_of(path: Path) -> Path | None:
     """
     levels = min(_levels_above(path), len(path.parents) - 1)
     package = path.parents[levels - 1] if levels else None
+    if package is None and _hides_its_folder(path):
+        package = path.parent
     around = package.parent if package else path.parent
     while (around / "__init__.py").is_file():
         package, around = around, around.parent
     return package
+
+
+def _hides_its_folder(path: Path) -> bool:
+    """Whether a file beside it has the name of its folder, as model/model.py, and it imports another by both names."""
+    folder = path.parent
+    names = (name.split(".") for name in _whole_names_of(path))
+    inner = [parts[1] for parts in names if parts[0] == folder.name and len(parts) > 1]
+    return (folder / f"{folder.name}.py").is_file() and any((folder / f"{each}.py").is_file() for each in inner)
 
 
 def _roots_of(path: Path) -> Iterator[Path]:
@@ -69,10 +80,14 @@ def _roots_of(path: Path) -> Iterator[Path]:
 
 def _tops_of(path: Path) -> list[str]:
     """The first parts of the whole names that a file imports, each once."""
+    return list(dict.fromkeys(name.partition(".")[0] for name in _whole_names_of(path)))
+
+
+def _whole_names_of(path: Path) -> list[str]:
     nodes = list(ast.walk(_tree_of(path)))
     names = [each.name for node in nodes if isinstance(node, ast.Import) for each in node.names]
-    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return list(dict.fromkeys(name.partition(".")[0] for name in names))
+    found = (node for node in nodes if isinstance(node, ast.ImportFrom) and not node.level)
+    return names + [node.module for node in found if node.module]
 
 
 def _levels_above(path: Path) -> int:

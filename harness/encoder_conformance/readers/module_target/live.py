@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
@@ -31,6 +31,14 @@ Seen = dict[tuple[str, str, int], Array]
 """(Submodule, "input" or "output", which of its tensors) → the tensor, the last time that it is called."""
 
 
+class Second(NamedTuple):
+    """An argument: what it is called, and of what function, with the line where that is defined, as ` (file.py:12)`."""
+
+    name: str
+    of: str
+    line: str
+
+
 @dataclass(frozen=True)
 class Signature:
     """`x`: the first argument; `masks`: those whose names say so; `fixed`: what the others must be given.
@@ -49,6 +57,8 @@ class Signature:
     """Of all arguments beside x that it names."""
     hands_on: bool = field(default=False, repr=False)
     """Whether any other is taken by its name, too, and handed on to a part of it."""
+    second: "Second | None" = field(default=None, repr=False)
+    """The first that it needs and that by its name is another sequence."""
     arrangement: Arrangement = field(default_factory=Arrangement)
     """How it is called for an x [batch, sequence, d_model]."""
 

@@ -22,7 +22,7 @@ from encoder_conformance.spec.load import constants
 def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
     """Proves the map that was read, or searches one for the stated layer; then finds stages and own values."""
     stated = alternatives[0] if alternatives else None
-    layer = examination.layer
+    layer, read = examination.layer, examination.map
     if layer is not None and examination.map is not None:
         _prove(examination, examination.map, layer)
         examination.wrong_by_that_alone = _is_as_read(examination, examination.map, layer)
@@ -30,7 +30,7 @@ def choose_map(examination: Examination, alternatives: list[Layer]) -> None:
             layer = None
     bench = examination.bench(examination.dtypes[0])
     if stated is not None and not _fits(examination, stated):
-        found = search_map(bench, alternatives)
+        found = search_map(bench, alternatives, read)
         if found is not None:
             examination.map, examination.absent, examination.searched = found.map, found.absent, found.search
             stated = examination.stated = found.layer

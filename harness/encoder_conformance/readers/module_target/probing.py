@@ -153,6 +153,11 @@ def drawn(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
+def is_one_number(output: Array) -> bool:
+    """Whether all its elements are one number, as under a mask that hides everything."""
+    return np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
+
+
 @contextmanager
 def awake(module: LiveModule) -> Iterator[None]:
     """For the time of a probe parameters that are next to zero are others, as the gain or the last map of a branch that

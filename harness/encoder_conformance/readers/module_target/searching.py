@@ -60,13 +60,15 @@ class FoundMap:
     search: MapSearch
 
 
-def search_map(bench: Bench, alternatives: Sequence[Layer]) -> FoundMap | None:
+def search_map(bench: Bench, alternatives: Sequence[Layer], read: ElementMap | None = None) -> FoundMap | None:
     """Tries the maps that fit each of the alternatives, the likeliest first, and those of the first with deviations.
+
+    `read`: the map of a layer that was read off the graph, and is not quite what the module computes.
 
     None if the module's parameters can be those of none, by number and shape.
     """
     own, matches = OwnParameters(bench.module.shapes), _MATCH[bench.dtype]
-    tried = list(_tried(bench, own, alternatives))
+    tried = list(_tried(bench, own, alternatives, read))
     if not tried:
         return None
     chosen, predictions = tried[0], dict[str, Array]()
@@ -90,19 +92,31 @@ def search_map(bench: Bench, alternatives: Sequence[Layer]) -> FoundMap | None:
     return FoundMap(chosen.layer, ElementMap(own, chosen.maps[number if found else 0]), chosen.absent, search)
 
 
-def _tried(bench: Bench, own: OwnParameters, alternatives: Sequence[Layer]) -> Iterator[_Tried]:
+def _tried(
+    bench: Bench, own: OwnParameters, alternatives: Sequence[Layer], read: ElementMap | None
+) -> Iterator[_Tried]:
     """Those of the alternatives that a map fits. What the module gives is asked once for all with the same shapes."""
     asked: dict[str, tuple[list[Elements], list[Array | None]]] = {}
     for layer in alternatives:
         shapes = shapes_of(layer)
         key = repr(shapes)
-        maps = asked[key][0] if key in asked else list(islice(candidate_maps(own, layer), _CANDIDATES))
+        maps = asked[key][0] if key in asked else [*_of_graph(read, shapes), *_by_names(own, layer)]
         parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
         case = Case(layer, load().situations["no-mask"], held=CaseParameters.of(parameters))
         if key not in asked:
             asked[key] = maps, [_output(bench, ElementMap(own, each), case, parameters) for each in maps]
         if maps:
             yield _Tried(layer, case, *asked[key])
+
+
+def _by_names(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
+    return islice(candidate_maps(own, layer), _CANDIDATES)
+
+
+def _of_graph(read: ElementMap | None, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
+    """The map that was read, where it has these parameters and no others: it tells heads that are packed otherwise."""
+    if read is not None and {name: at.shape for name, at in read.elements.items()} == {**shapes}:
+        yield {**read.elements}
 
 
 def _predictions(case: Case) -> dict[str, Array]:

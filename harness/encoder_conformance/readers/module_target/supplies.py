@@ -16,6 +16,10 @@ MEMORY = 7
 PAIR = "cosines and sines"
 TURNS = "turns"
 BIAS = "bias that adds"
+_SIZES = {
+    **{"S": "the length", "B": "the size of the batch", "H": "the height", "W": "the width"},
+    "HW": "the height and the width",
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,9 +53,7 @@ class Supply:
             "lengths": f"lengths, {form}",
             "parts": f"lengths as parts of the longest, {form}",
             "cumulative": f"cumulative lengths, {self.dtype} [batch + 1]",
-            "size": {"S": "the length", "B": "the size of the batch", "H": "the height", "W": "the width"}.get(
-                self.axes, "a size"
-            ),
+            "size": _SIZES.get(self.axes, "a size"),
             "full": f"a {self.what or 'mask that hides'} nothing, {form} of {self.number:g}",
             "turning": f"{self.what or 'angles'} of theta 10000, {form}",
             "value": f"{self.value!r}, as you said",
@@ -61,9 +63,13 @@ class Supply:
             "memory": f"another sequence, {self.dtype} [batch, {MEMORY}, {self.number:g}]",
             "none": "None",
             "seed": "a key of random numbers",
-            "condition": f"numbers of each item, {self.dtype} [batch, {self.number:g}]",
+            "condition": f"numbers of each item, {self._of_width}",
         }
         return words[self.kind]
+
+    @property
+    def _of_width(self) -> str:
+        return f"{self.dtype} {axes_text(self.axes[:-1])[:-1]}, {self.number:g}]"
 
     def of(self, batch: int, sequence: int) -> Any:
         """An array, a number, or a pair of arrays, for these sizes. Raises ValueError where there is none."""
@@ -79,7 +85,8 @@ class Supply:
                 return (np.arange(batch + 1) * sequence).astype(self.dtype)
             case "size":
                 height = height_of(sequence)
-                return {"S": sequence, "B": batch, "H": height, "W": sequence // height}[self.axes]
+                sizes = {"S": sequence, "B": batch, "H": height, "W": sequence // height}
+                return sizes.get(self.axes, (height, sequence // height))
             case "full":
                 return np.full(self._shape(batch, sequence), self.number, np.dtype(self.dtype))
             case "turning":
@@ -87,8 +94,8 @@ class Supply:
             case "seed":
                 return np.zeros(2, np.uint32)
             case "condition":
-                drawn = np.random.default_rng(6).normal(size=(1, int(self.number)))
-                return np.repeat(drawn, batch, 0).astype(self.dtype)
+                drawn = np.random.default_rng(6).normal(size=int(self.number))
+                return np.broadcast_to(drawn, self._shape(batch, sequence)).astype(self.dtype)
             case "memory":
                 drawn = np.random.default_rng(7).normal(size=(batch, MEMORY, int(self.number)))
                 return drawn.astype(self.dtype)

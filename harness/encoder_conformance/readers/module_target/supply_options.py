@@ -12,6 +12,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "longest": ("max_seq", "max_len", "maxlen"),
     "height": ("height", "h"),
     "width": ("width", "w"),
+    "height and width": ("x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
     "cosines": ("cos",),
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
@@ -26,7 +27,7 @@ _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
 _MASKS = tuple(
     Supply("full", axes, dtype, number)
-    for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "SSB", "11SS", "B1S", "S")
+    for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "SSB", "11SS", "B1S", "S", "BS1")
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
 _OF_EACH_HEAD = tuple(
@@ -45,6 +46,7 @@ _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
 """Kinds of angles → the function of them."""
 _HEAD_SIZES = (64, 32, 128, 80)
 """Features of a head that published encoders have, whatever the number of heads."""
+_OF_A_CONDITION = "Bd", "B1d"
 _PACKED_AXES = tuple(f"T{each}" for each in ("e", "d", "1d", "1e"))
 _PACKED_PAIR_AXES = tuple(f"T{each}" for each in ("d", "1d", "e", "1e"))
 """Of cosines and sines, which stand for each feature; half of them are taken, too, where a part of a head is turned."""
@@ -86,6 +88,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [Supply("size", "S")]
         case "height" | "width":
             return [Supply("size", kind[0].upper())]
+        case "height and width":
+            return [Supply("size", "HW")]
         case "count":
             counted = (Supply("count", "T"), *_COUNT) if packed else _COUNT
             return [*counted, *(replace(each, dtype="float32") for each in counted)]
@@ -93,7 +97,7 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [*_LENGTHS]
         case "x":
             return [Supply("x")]
-    return [Supply("condition", "Bd", "float32", width) for width in widths]
+    return [Supply("condition", axes, "float32", width) for axes in _OF_A_CONDITION for width in widths]
 
 
 def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:

@@ -13,7 +13,12 @@ from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.arranging import OF_LENGTHS, Arrangement
 from encoder_conformance.readers.module_target.batches import refuse_some_batches
 from encoder_conformance.readers.module_target.bundles import bundled
-from encoder_conformance.readers.module_target.by_effect import called_by_effect, with_x_again
+from encoder_conformance.readers.module_target.by_effect import (
+    called_by_effect,
+    refuse_attended,
+    refuse_second,
+    with_x_again,
+)
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
@@ -27,6 +32,7 @@ from encoder_conformance.readers.module_target.probing import (
     drawn,
     first_x,
     is_about,
+    is_one_number,
     left_out,
     not_given,
     probe_of,
@@ -66,6 +72,7 @@ def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[Li
     if told is not None and told.beside:
         module = _as_told(module, told)
     bare = module.bare()
+    refuse_second(bare, widths_of(bare))
     if (x := usual_x(bare)) is not None:
         module = _with_its_lengths(module, bare, x)
         again = (name for name in not_given(module.signature) if speaks(name, "x"))
@@ -145,7 +152,8 @@ def of_one_row(module: LiveModule, semantics: InputSemantics) -> InputSemantics:
 
 
 def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
-    """The module, called in the first way that it takes, and an x [3, 5, D] for it; None if it takes none.
+    """The module, called in the first way that it takes, and an x [3, 5, D] for it; None if it takes none. Raises
+    BadTarget where ids are wanted in the place of x.
 
     x has another number of positions where it takes no 5 in any way.
     """
@@ -163,10 +171,11 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
                 if (problem := _problem_with(other, x)) is None:
+                    refuse_attended(other, x)
                     return _with_maps(_opened(other, x), x), x
                 refused.problems.append(problem)
             if refused.want_integers():
-                return None
+                raise _of_ids(module.signature.x)
     known = (*not_given(module.signature), *needed)
     others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
     for names in (known, *((*known, name) for name in islice(others, _MOST_MISSED))):
@@ -183,8 +192,7 @@ def _problem_with(module: LiveModule, x: Array) -> str | None:
         output = module.run({"x": x})["output"]
     except ExecutionError as error:
         return str(error)
-    same = np.array_equal(output, np.broadcast_to(output.flat[0], output.shape))
-    return None if bool(np.isfinite(output).any()) and not same else ""
+    return None if bool(np.isfinite(output).any()) and not is_one_number(output) else ""
 
 
 class _Refused:
@@ -266,7 +274,8 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
     if not any(words in problem for words in OF_NONE):
         return ()
-    named = tuple(name for name in signature.arrays if is_about(name, problem) and name not in known)
+    left = (name for name in (*signature.arrays, *signature.masks) if name not in known)
+    named = tuple(name for name in left if is_about(name, problem))
     if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles
         read = re.findall(r"\w+", problem.rpartition(": ")[2])
         named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))

@@ -182,7 +182,7 @@ class _PyTorch(ModuleFramework):
             signature = Signature(call.x, call.masks)
         else:
             forward, name = forward_of(inside(copied)), f"{type(inside(module)).__name__}.forward"
-            signature = signature_of(forward, name, flags=False)
+            signature = signature_of(forward, name, keys=False)
         made = TorchModule(copied, signature, WayToCall())
         made.formats = formats_of(inside(module))
         return made

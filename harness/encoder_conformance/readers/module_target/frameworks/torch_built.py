@@ -37,7 +37,7 @@ def built(module: nn.Module, told: ToldOf = no_words) -> nn.Module:
     if not lazy and any(True for _ in module.parameters()):
         return copy_of(module)
     widths, name = _widths(module), f"{type(inside(module)).__name__}.forward"
-    signature = signature_of(forward_of(inside(module)), name, flags=False)
+    signature = signature_of(forward_of(inside(module)), name, keys=False)
     signature = with_told(signature, told(signature.x))
     problem = ""
     for way, width in product(islice(ways_to_call(signature, widths), _MOST_WAYS), widths):

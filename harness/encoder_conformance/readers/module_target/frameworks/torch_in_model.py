@@ -128,7 +128,7 @@ class LayerCall:
         """A layer that takes x twice, as key or value, needs them, and no second sequence."""
         own = [name for name in inspect.signature(self.layer.forward).parameters if may_be_mask(name)]
         if not self._twice:
-            own = [*signature_of(self.layer.forward, type(self.layer).__name__, flags=False).masks]
+            own = [*signature_of(self.layer.forward, type(self.layer).__name__, keys=False).masks]
         return tuple(name for name in own if name not in self.given)
 
     def _longest(self) -> Mapping[str, Any]:

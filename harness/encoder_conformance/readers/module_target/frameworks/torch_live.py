@@ -20,6 +20,7 @@ from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.module_description import Kept
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.calling import drops_unless_told, turned_to_training
 from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.frameworks.kept_exports import recalled_or
 from encoder_conformance.readers.module_target.frameworks.pytorch_compiled import (
@@ -129,17 +130,20 @@ class TorchModule(LiveModule):
         return to_numpy(by_x), joined(map(to_numpy, own))
 
     def in_training(self, feeds: Feeds) -> LiveModule:
-        return InTraining(self._copy().train(), self.signature, self.way)
+        return InTraining(self._copy().train(), turned_to_training(self.signature), self.way)
+
+    def trains_unless_told(self, feeds: Feeds) -> bool:
+        return drops_unless_told(self.signature, lambda each: TorchModule(self.given, each, self.way), feeds)
 
     def trained(self, feeds: Feeds) -> Trained:
         """Of compiled code, what its own code drops."""
-        copied = TorchModule(self._copy().train(), self.signature, WayToCall(bare=True))
+        copied = TorchModule(self._copy().train(), turned_to_training(self.signature), WayToCall(bare=True))
         return trained(copied._layer, copied._of_tensors, feeds)
 
     def trained_compiled(self, feeds: Feeds) -> tuple[Trained, tuple[Array, Array]] | None:
         if not is_compiled(self.given):
             return None
-        copied = TorchModule(self._copy().train(), self.signature, replace(self.way, bare=False))
+        copied = TorchModule(self._copy().train(), turned_to_training(self.signature), replace(self.way, bare=False))
         seen = trained(copied._layer, copied._of_tensors, feeds, graph_drops())
         return seen, (copied.call(feeds), copied.call(feeds))
 

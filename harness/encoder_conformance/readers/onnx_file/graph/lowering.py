@@ -17,13 +17,14 @@ from encoder_conformance.readers.onnx_file.graph.fused_attention import (
 )
 from encoder_conformance.readers.onnx_file.graph.integers import Integers
 from encoder_conformance.readers.onnx_file.graph.nodes import STANDARD, attributes_of, input_at, replace_nodes
+from encoder_conformance.readers.onnx_file.graph.overwriting import one_overwritten, overwritten
 from encoder_conformance.readers.onnx_file.graph.parts import Parts
 from encoder_conformance.readers.onnx_file.graph.rotary import rotary_embedding
 from encoder_conformance.readers.onnx_file.graph.sequences import SEQUENCES, sequence_at, split_to_sequence
 from encoder_conformance.spec.axes import Array
 
 MICROSOFT = "com.microsoft"
-FUSED = frozenset({"QLinearMatMul", *SEQUENCES})
+FUSED = frozenset({"QLinearMatMul", "ScatterElements", "ScatterND", *SEQUENCES})
 """ONNX's own operators that are lowered, too."""
 _SKIPPED = 1e-12
 """ε of SkipLayerNormalization and its kin where a node has none: ONNX Runtime's own, in docs/ContribOperators.md."""
@@ -232,4 +233,6 @@ LOWERINGS: dict[str, Lowering] = {
     **dict.fromkeys(("QLinearMatMul", "QLinearAdd", "QLinearMul"), _integer_operator),
     "SplitToSequence": split_to_sequence,
     "SequenceAt": sequence_at,
+    "ScatterElements": one_overwritten,
+    "ScatterND": overwritten,
 }

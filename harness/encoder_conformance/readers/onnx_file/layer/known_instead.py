@@ -40,6 +40,8 @@ def instead(found: Operation, step: Step) -> Feature | None:
         return "attention_alone"
     if step.form == "sum" and _is_of_x(found):
         return "network_alone"
+    if step.form == "linear" and isinstance(found, Context):
+        return "unmapped"
     if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
         return "activated"
     return "parallel" if is_side_by_side(found) else None

@@ -46,6 +46,7 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         open_ = np.isfinite(observed - at_zero)
         if not open_.any():
             raise UnsupportedPattern("attention's weights are all 0 or no numbers, with masks that hide nothing")
+        _refuse_scaled_heads(observed, axis)
         # A high cap is seen of large scores alone, so that it is asked for first.
         found = _capped(logs, scores, at_zero, observed, axis) or _linear(scores, at_zero, observed, open_, axis)
     if found is None:
@@ -59,6 +60,16 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
         feature: Feature = "head_scales" if by_head else "no_softmax"
         raise UnsupportedPattern("the scores go through something else over each row", feature)
     return found
+
+
+def _refuse_scaled_heads(observed: Array, axis: int) -> None:
+    """Raises UnsupportedPattern where the weights of a head, of these logarithms [B, H, Q, K], sum up to another number
+    than 1, the same for each query."""
+    sums = np.exp(observed).sum(axis)
+    first = sums[:1, :, :1]
+    told = [f"{head} {total:.3g}" for head, total in enumerate(first.reshape(-1)) if not abs(total - 1) < CLOSE]
+    if told and np.abs(sums - first).max() < CLOSE:
+        raise UnsupportedPattern(f"those of head {', of head '.join(told)} in sum", "weights_scaled")
 
 
 def _linear(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: int) -> SoftmaxForm | None:

@@ -16,7 +16,7 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions",
+    "map_of_positions", "unmapped", "weights_scaled",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -125,6 +125,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "whose sum has a term more (an attention sink)",
         _SOURCE,
     ),
+    "weights_scaled": (
+        "attention's weights are multiplied by a number for each head, as where a head is switched off; in "
+        "the specification they sum up to 1 over the keys (E-5)",
+        _SOURCE,
+    ),
     "head_scales": (
         "the scores of each head are multiplied by a number of its own, as in cosine attention; in the specification "
         "all heads have one scale (E-5)",
@@ -170,6 +175,10 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "map_of_positions": (
         "a linear map is taken over the positions, as in Linformer and MLP-Mixer; in the specification attention alone "
         "mixes them",
+        _SOURCE,
+    ),
+    "unmapped": (
+        "what attention gives is taken as it is, without the linear map that follows it in the specification (E-5)",
         _SOURCE,
     ),
     "limited": (
@@ -284,6 +293,7 @@ BEYOND: tuple[Feature, ...] = (
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
+    "unmapped",
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
