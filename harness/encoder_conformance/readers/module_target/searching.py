@@ -1,5 +1,6 @@
 """Finds the map of a module whose graph is no layer's: candidates by shapes and names, tried with each deviation."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations, product
@@ -157,8 +158,10 @@ def candidate_maps(own: OwnParameters, layer: Layer, heard: Mapping[str, str] | 
 
 
 def _named(names: Iterable[str], heard: Mapping[str, str] | None) -> dict[str, str]:
-    """Own parameter → the name by which it is known."""
-    return {name: (heard or {}).get(name, name) for name in names}
+    """Own parameter → the name by which it is known, and no other is, as those of maps in a sequence are by its own."""
+    known = {name: (heard or {}).get(name, name) for name in names}
+    alike = Counter(known.values())
+    return {name: other if alike[other] == 1 else name for name, other in known.items()}
 
 
 def _candidates(
