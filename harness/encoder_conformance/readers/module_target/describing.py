@@ -15,9 +15,6 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND
 def described(found: Examination) -> ModuleDescription:
     """The description but for the source of an adapter, which crosses the border as a tensor."""
     exported, semantics, sources = found.exported, found.semantics, _sources(found)
-    heard, search = found.module.heard, found.searched
-    guessed = search is not None and search.deviation is None  # a map by names that no output proves says nothing
-    called = {} if guessed else {name: heard.get(each.own, each.own) for name, each in sources.items()}
     return ModuleDescription(
         layer=found.layer,
         facts=exported.facts,
@@ -41,7 +38,7 @@ def described(found: Examination) -> ModuleDescription:
         aliases=dict(found.module.aliases),
         **_of_twice(found, sources),
         untrained=found.module.untrained,
-        misnamed=tuple(misnamed(called)),
+        misnamed=_misnamed(found, sources),
         proof=found.proof,
         searched=found.searched,
         **_answering(found),
@@ -65,6 +62,14 @@ def _of_twice(found: Examination, sources: dict[str, ModuleSource]) -> dict[str,
         "wrong_by_that_alone": found.wrong_by_that_alone,
         "unread": found.unread,
     }
+
+
+def _misnamed(found: Examination, sources: dict[str, ModuleSource]) -> tuple[tuple[str, str, str], ...]:
+    """None of a map that goes by names, and that no output proves."""
+    if found.searched is not None and found.searched.deviation is None:
+        return ()
+    heard = found.module.heard
+    return tuple(misnamed({name: heard.get(each.own, each.own) for name, each in sources.items()}))
 
 
 def _notes(found: Examination) -> tuple[Finding, ...]:
