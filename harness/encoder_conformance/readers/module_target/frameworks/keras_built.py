@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 import keras
@@ -71,8 +71,8 @@ def _calls(
     """Ways to call it, each with a shape of x: of 5 positions in all ways, then of those that it may take in place of
     any, in the first. `missed`: arguments that have a default, and are given nevertheless."""
     ways = list(islice(ways_to_call(signature, widths, missed), _MOST_WAYS))
-    for width in widths:
-        for way in with_another_sequence(ways, signature, width):
+    for width in widths:  # of what its first call is refused for, None is told first
+        for way in chain(ways[:1], with_another_sequence(ways, signature, width)):
             yield way, (BATCH, SEQUENCE, width)
     for way, width in product(ways, widths):
         yield way, (BATCH, SEQUENCE, width)
