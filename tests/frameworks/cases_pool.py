@@ -331,3 +331,58 @@ class MaskAddedOverQueries(MaskSubtracted):
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         return (scores if ignore is None else scores + ignore).softmax(-2) @ v
+
+
+class LacksItsNetwork(nn.Module):
+    """Its own call fails behind its attention, in which a norm and four maps stand, as in a layer for one kind of input
+    that is called with another."""
+
+    class Attention(Plain):
+        def make_ffn(self) -> None:
+            self.norm3 = self.norm()
+
+        def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+            return self.norm3(self.norm2(self.norm1(x + self.attend(x, ignore))))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.of_queries = self.Attention(), nn.Linear(16, 16)
+
+    def forward(self, x: Tensor, padding: Tensor | None = None, queries: int = 0) -> Tensor:
+        x = self.attention(x, padding)
+        return self.of_queries(x) if queries else self.of_text(x)
+
+
+class TurnedByTheirTables(Plain):
+    """Neighbours rotate by cosines and sines that it is given, each of which stands at both of them, as in GLM."""
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        cos, sin = (each.unsqueeze(1).to(q.dtype) for each in self.tables)
+
+        def turned(t: Tensor) -> Tensor:
+            return t * cos + torch.stack((-t[..., 1::2], t[..., 0::2]), -1).flatten(-2) * sin
+
+        return turned(q), turned(k)
+
+    def forward(self, x: Tensor, position_embeddings: tuple[Tensor, Tensor], padding: Tensor | None = None) -> Tensor:
+        self.tables = position_embeddings
+        return self.layer(x, padding)
+
+
+class ExpertsAlone(nn.Module):
+    """Rows of all items are multiplied in groups, by expert, which rounds them otherwise as the groups are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(64, 8, bias=False)
+        self.up, self.down = nn.Parameter(torch.randn(8, 64, 512) / 8), nn.Parameter(torch.randn(8, 512, 64) / 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        weights, chosen = self.router(rows).softmax(-1).topk(2, -1)
+        summed = torch.zeros_like(rows)
+        for expert in range(8):
+            row, place = torch.where(chosen == expert)
+            made = torch.nn.functional.silu(rows[row] @ self.up[expert]) @ self.down[expert]
+            summed = summed.index_add(0, row, made * weights[row, place, None])
+        return summed.view_as(x)

@@ -73,3 +73,50 @@ class OneNormTwice(NoSkip):
     def call(self, x: Any) -> Any:
         x = self.norm1(x + self.attention(x, x))  # here: OneNormTwice
         return self.norm1(x + self.network(x))
+
+
+class Exchanged(OverQueries):
+    """Query and key have each other's maps."""
+
+    class Attention(OwnAttention):
+        def attend(self, q: Any, k: Any, v: Any) -> Any:
+            scores = ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / (D // H) ** 0.5
+            return ops.matmul(ops.softmax(scores, axis=-1), v)
+
+        def call(self, x: Any) -> Any:
+            queries = self.cut(self.key(x))  # here: Exchanged
+            keys = self.cut(self.query(x))
+            context = ops.transpose(self.attend(queries, keys, self.cut(self.value(x))), (0, 2, 1, 3))
+            return self.out(ops.reshape(context, (ops.shape(x)[0], -1, D)))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = self.Attention()
+
+
+class _ByDeviation(keras.layers.Layer):
+    """It divides by the root of a deviation."""
+
+    def build(self, shape: Any) -> None:
+        self.gain = self.add_weight(shape=(shape[-1],), initializer="ones", name="a_2")
+        self.shift = self.add_weight(shape=(shape[-1],), initializer="zeros", name="b_2")
+
+    def call(self, x: Any) -> Any:
+        deviation = ops.std(x, axis=-1, keepdims=True)
+        normed = (x - ops.mean(x, axis=-1, keepdims=True)) / ops.sqrt(deviation + 1e-5)
+        return self.gain * normed + self.shift  # here: NormedByDeviation
+
+
+class NormedByDeviation(Exchanged):
+    """A post-norm layer, whose norms divide by another number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = _ByDeviation(), _ByDeviation()
+        self.W_q, self.W_k, self.W_v, self.W_o = (keras.layers.Dense(D) for _ in range(4))
+
+    def call(self, x: Any) -> Any:
+        heads = [self.own.cut(each(x)) for each in (self.W_q, self.W_k, self.W_v)]
+        context = ops.transpose(self.own.attend(*heads), (0, 2, 1, 3))
+        x = self.first(x + self.W_o(ops.reshape(context, (ops.shape(x)[0], -1, D))))
+        return self.second(x + self.network(x))

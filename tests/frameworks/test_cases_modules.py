@@ -7,9 +7,6 @@ from typing import NamedTuple
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("onnxscript")
-
 pytestmark = pytest.mark.release
 HERE = Path(__file__).parent
 
@@ -70,6 +67,9 @@ HANDED_TO = 1 + next(
 )
 SCALED = "attention's weights are multiplied by a number for each head", "cases_repositories.py:"
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
+UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
+NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}
+"""File → what it needs; the others PyTorch and its exporter."""
 COMPILED = (
     "it was given in torch.compile with the backend aot_eager: that and the module in it, which is read, are asked",
 )
@@ -254,6 +254,9 @@ DUE: dict[str, dict[str, Due]] = {
         "Patches": layers("blocks.0"),
     },
     "cases_pool": {
+        "LacksItsNetwork": Due(2, ("has no attribute 'of_text'",), ("it is attention without",)),
+        "TurnedByTheirTables": right("rope θ 10000 interleaved", "[batch, sequence, d_head], each twice in a row"),
+        "ExpertsAlone": Due(2, ("it chooses among experts",), ("an item of the batch changes another",)),
         "SummedBeforeTheSkip": beyond("attention and the feed-forward network stand side by side", "cases_pool.py:"),
         "ShapesLeftOut": refused("it needs mask, shapes beside x", "not iterable", "--with shapes=VALUE"),
         "BlocksLeftOut": refused("it takes no x without blocks", "must be Tensor, not NoneType", "--with blocks=VALUE"),
@@ -464,6 +467,22 @@ DUE: dict[str, dict[str, Due]] = {
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
+    "cases_jax": {
+        "ByItsMethods": refused("ByItsMethods", *UNCALLED),
+        "LinenByItsMethods": refused("LinenByItsMethods", *UNCALLED),
+        "EquinoxByItsMethods": refused("EquinoxByItsMethods", *UNCALLED),
+        "OfOneByTwo": Due(
+            2, ("an activation stands behind a map", "cases_jax.py:", "module _OfTwo_0", "it needs y beside x"), ()
+        ),
+        "InAList": layers("module layers.0", "pre-norm"),
+        "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
+        "HeadsBesidePositions": Due(2, ("its scores are of fewer keys", "At: cases_jax.py:"), ("cannot be looked at",)),
+    },
+    "cases_keras": {
+        "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
+        "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
+        "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
+    },
     "cases_branches": {
         "AssertsNoNaN": right("pre-norm", *BRANCHES, "false at cases_branches.py:", "assert not torch.isnan(x).any()"),
         "KeepsFromInfinity": right("post-norm", *BRANCHES, "false at cases_branches.py:", "if torch.isinf(y).any()"),
@@ -511,6 +530,8 @@ DUE: dict[str, dict[str, Due]] = {
 
 @pytest.mark.parametrize(("file", "name"), [(file, name) for file in DUE for name in DUE[file]])
 def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name: str) -> None:
+    for needed in NEEDED.get(file, ("torch", "onnxscript")):
+        pytest.importorskip(needed)
     due = DUE[file][name]
     told = ("--dtype", "float32", "--jobs", "1", "--out", tmp_path / "out")
     ended = conform("check", HERE / f"{file}.py:{name}", *told)

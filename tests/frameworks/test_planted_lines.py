@@ -129,6 +129,8 @@ def test_a_bug_on_jax_is_named_with_its_line(conform: Callable[..., Any], tmp_pa
         at_release("DropsAlways", "it answers at random", "tensorflow"),
         at_release("OneNormTwice", "the part norm2 is called nowhere", "tensorflow"),
         at_release("OverQueries", "over the queries", "tensorflow"),
+        at_release("Exchanged", "does the work of attention.query.weight", "tensorflow"),
+        at_release("NormedByDeviation", "norm1 is no layer_norm exactly", "tensorflow"),
         at_release("OverQueries", "over the queries", "jax"),
     ],
 )
@@ -139,3 +141,19 @@ def test_a_bug_in_keras_is_named_with_its_line(
         pytest.importorskip(needed)
     monkeypatch.setenv("KERAS_BACKEND", backend)
     planted(conform, tmp_path / "out", "lines_keras.py", name, said)
+
+
+@pytest.mark.release
+def test_a_map_that_nothing_proves_goes_by_the_names_of_attributes_and_accuses_none(
+    conform: Callable[..., Any], tmp_path: Path
+) -> None:
+    for needed in ("keras", "tensorflow", "tf2onnx"):
+        pytest.importorskip(needed)
+    target = Path(__file__).with_name("lines_keras.py")
+    told = ("--layer", "post-gelu", "--jobs", "1", "--out", tmp_path / "out")
+    ended = conform("check", f"{target}:NormedByDeviation", *told)
+    printed = " ".join((ended.stdout + ended.stderr).split())
+    assert ended.status == 1, printed
+    assert "the map is by names and shapes alone" in printed, printed
+    assert "attention_output, residual1" in printed, printed  # Last right stages
+    assert "does the work of" not in printed, printed

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeGuard
 
 from encoder_conformance.commands.check.also import Beside
 from encoder_conformance.commands.check.by_reading import by_reading
@@ -97,7 +96,7 @@ class Checking:
         whole = found
         for path in paths:
             found = self.module.examined(path, like=True)
-            if len(paths) == 1 and _is_of_two_sequences(whole) and (isinstance(found, Problem) or found.layer is None):
+            if len(paths) == 1 and isinstance(whole, Problem) and _says_more(whole, found):
                 raise whole.error(self.request.target)  # which is its own reason, and not that of its attention
             if isinstance(found, Problem):
                 problem = problem or found
@@ -110,8 +109,11 @@ class Checking:
             can_be_judged = part.subject.layer is not None
             yield replace(part, like=first.get(key)) if proved and can_be_judged else part
             first.setdefault(key, path)
-        if problem is not None and not first:
+        if problem is None or first:
+            return
+        if len(paths) > 1 or isinstance(whole, Problem):
             raise problem.error(self.request.target)
+        yield self._part(None, whole)  # which is no layer for its own reason, and not for that of its attention
 
     def _part(self, at: str | None, found: Subject | Problem) -> ExaminedPart:
         if isinstance(found, Problem):
@@ -234,8 +236,14 @@ def _without(described: ModuleDescription, reference: ModuleDescription | None) 
     return tuple(dict.fromkeys(without))
 
 
-def _is_of_two_sequences(found: Subject | Problem) -> TypeGuard[Problem]:
-    return isinstance(found, Problem) and found.kind == "takes-several-inputs"
+def _says_more(whole: Problem, part: Subject | Problem) -> bool:
+    """Whether what a module is refused for says more than what the one part that was found in it is not: it is of two
+    sequences, or that part is its attention, or its feed-forward network, alone."""
+    if isinstance(part, Problem) or part.layer is not None:
+        return isinstance(part, Problem) and whole.kind == "takes-several-inputs"
+    read = part.as_module.not_read
+    alone = read is not None and not {"attention_alone", "network_alone"}.isdisjoint(read.features)
+    return alone or whole.kind == "takes-several-inputs"
 
 
 def _not_in(dtypes: list[DtypeName], described: ModuleDescription) -> Problem:

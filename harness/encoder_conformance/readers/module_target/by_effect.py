@@ -149,6 +149,18 @@ def without_positions(module: LiveModule, x: Array) -> Iterator[tuple[LiveModule
             yield other, len(some) == 1 and _is_added(other, some[0], x)
 
 
+def turned_in_pairs(module: LiveModule) -> LiveModule | None:
+    """The same, given angles of which each stands at two features side by side, as a module takes them that turns those
+    together; None where it is given none, or they stand so."""
+    beside = module.signature.arrangement.beside
+    turned = {
+        name: replace(supply, in_pairs=True)
+        for name, supply in beside.items()
+        if supply.kind == "turning" and supply.axes.endswith("d") and not supply.in_pairs
+    }
+    return module.arranged(_with(module, turned)) if turned else None
+
+
 def _is_added(module: LiveModule, name: str, x: Array) -> bool:
     """Whether queries and keys are made of x + the argument: of x less itself all keys are one, and what a position
     gives to the others as values alone may go over to another one."""

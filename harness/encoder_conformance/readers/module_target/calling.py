@@ -22,10 +22,11 @@ _OF_STATE = ("is_", "with_")
 _SAID = ("mode", "name", "dtype", "device", "generator", "mutable", "method", "layer_idx", "seed")
 _PLAIN = {"bool", "int", "float", "str", "tuple", "list", "Tuple", "List", "Sequence", "Callable", "dict", "Generator"}
 _ABSENT = {"None", "NoneType", "Optional", "Union", "typing", "builtins"}
-_SECOND = (
-    *("memory", "mem", "context", "encoder_hidden_states", "encoder_output", "encoder_outputs", "encoder_out", "tgt"),
-    *("enc_output", "enc_out", "enc_outputs", "enc", "cross_states", "memory_states"),
+_SECOND = re.compile(
+    r"mem(ory)?(_states)?|context|tgt|cross_states|enc|encoded|"
+    r"enc(od(er|ed|ing))?_(out(puts?)?|hidden(_states?)?|states?)"
 )
+"""Names of another sequence, which a layer of a decoder attends to."""
 _X = (
     *("x", "hidden_states", "hidden_state", "inputs", "input", "src", "embeddings", "features", "tokens", "hidden"),
     *("inputs_embeds", "inp", "seq", "sequence", "h", "z"),
@@ -64,12 +65,27 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     told = {p.name: _EVALUATION[p.name] for p in flags if keys or p.name == TRAINING or p.default is p.empty}
     needed = [p.name for p in others if p.default is p.empty and p.name not in told]
     random = [each for each in needed if keys and each in RANDOM]
-    seconds = (each for each in needed if each in _SECOND and each not in random)
+    seconds = (each for each in needed if _SECOND.fullmatch(each) and each not in random)
     second = next((Second(each, name, _line_of(forward)) for each in seconds), None)
     left = tuple(name for name in arrays if name not in masks)
     fixed = {**dict.fromkeys(needed), **told}
     names = tuple(p.name for p in others)
     return Signature(first.name, masks, fixed, left, places, by_name, names, hands_on=hands_on, second=second)
+
+
+def refuse_uncalled(module: object) -> None:
+    """Raises BadTarget for a module that cannot be called, as one whose methods are called by their names."""
+    if callable(module):
+        return
+    kind = type(module)
+    methods = [name for name, each in vars(kind).items() if inspect.isfunction(each) and _takes_inputs(name, each)]
+    problem = f"{kind.__name__} has no __call__"
+    hint = f"name a module of yours whose __call__ calls {' or '.join(methods) or 'it'}"
+    raise BadTarget(problem, hint, "takes-no-x")
+
+
+def _takes_inputs(name: str, method: Callable[..., Any]) -> bool:
+    return not name.startswith("_") and name != "setup" and len(inspect.signature(method).parameters) > 1
 
 
 def _x_of(parameters: list[inspect.Parameter]) -> inspect.Parameter:

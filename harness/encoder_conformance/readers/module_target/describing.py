@@ -15,7 +15,6 @@ from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND
 def described(found: Examination) -> ModuleDescription:
     """The description but for the source of an adapter, which crosses the border as a tensor."""
     exported, semantics, sources = found.exported, found.semantics, _sources(found)
-    heard = found.module.heard
     return ModuleDescription(
         layer=found.layer,
         facts=exported.facts,
@@ -39,7 +38,7 @@ def described(found: Examination) -> ModuleDescription:
         aliases=dict(found.module.aliases),
         **_of_twice(found, sources),
         untrained=found.module.untrained,
-        misnamed=tuple(misnamed({name: heard.get(each.own, each.own) for name, each in sources.items()})),
+        misnamed=_misnamed(found, sources),
         proof=found.proof,
         searched=found.searched,
         **_answering(found),
@@ -65,6 +64,14 @@ def _of_twice(found: Examination, sources: dict[str, ModuleSource]) -> dict[str,
     }
 
 
+def _misnamed(found: Examination, sources: dict[str, ModuleSource]) -> tuple[tuple[str, str, str], ...]:
+    """None of a map that goes by names, and that no output proves."""
+    if found.searched is not None and found.searched.deviation is None:
+        return ()
+    heard = found.module.heard
+    return tuple(misnamed({name: heard.get(each.own, each.own) for name, each in sources.items()}))
+
+
 def _notes(found: Examination) -> tuple[Finding, ...]:
     """Those of the graph, but for numbers of it that are the marks of parameters and not their own."""
     marked = "score-scale-unusual" if found.of_no_step else ""
@@ -88,10 +95,16 @@ def _of_arguments(found: Examination) -> dict[str, Any]:
         "given": found.given,
         "given_by": found.given_by,
         "lengths": found.lengths,
-        "lines": {**found.exported.lines, **_lines_of_masks(found)},
+        "lines": {**found.exported.lines, **_lines_as_heard(found), **_lines_of_masks(found)},
         "called": found.module.signature.arrangement.said,
         "attention": found.module.attention,
     }
+
+
+def _lines_as_heard(found: Examination) -> dict[str, str]:
+    """The lines of own parameters, by the names by which these are told."""
+    heard = found.module.heard
+    return {heard[name]: line for name, line in found.exported.lines.items() if name in heard}
 
 
 def _lines_of_masks(found: Examination) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """Examines one module: how it is called, what layer it is, which parameter is which; and whether that is proved."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -10,9 +12,10 @@ from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.allocated import with_numbers
 from encoder_conformance.readers.module_target.biases import settled
-from encoder_conformance.readers.module_target.by_effect import without_positions
+from encoder_conformance.readers.module_target.by_effect import turned_in_pairs, without_positions
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
+from encoder_conformance.readers.module_target.exporting import Exported
 from encoder_conformance.readers.module_target.feeding import module_feeds
 from encoder_conformance.readers.module_target.formats import format_as_given
 from encoder_conformance.readers.module_target.forms_of_x import MAPS
@@ -112,6 +115,20 @@ def _said(error: Exception) -> str:
     return f"{said} ({frames[-1]})" if frames else said
 
 
+def _given_otherwise(
+    module: LiveModule, read: LiveModule, x: Array, exported: Exported, again: Callable[[LiveModule], Exported]
+) -> tuple[LiveModule, LiveModule, Exported]:
+    """The module, the same without what it was given in, and what is read `again` off it: where what it was given
+    beside x may be given otherwise, and is a layer's, or positions, then."""
+    paired = turned_in_pairs(read) if "rope" in exported.features else None
+    others = without_positions(read, x)
+    for other, added in others if paired is None else chain([(paired, False)], others):
+        without = again(other)
+        if added or without.layer is not None:
+            return module.arranged(other.signature.arrangement) or module, other, without
+    return module, read, exported
+
+
 def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examination:
     """What is known of it before anything is asked of its masks. Raises BadTarget if it cannot be called."""
     given = framework.built(given, told)
@@ -137,11 +154,9 @@ def _opened(framework: ModuleFramework, given: object, told: ToldOf) -> Examinat
     if exported.layer is None and (whole := without_lengths(read, x)) is not None:
         without = read_off(whole, of_one_row(module, semantics), at_any_length=not lengths)
         exported = exported if without.layer is None else without
-    for other, added in without_positions(read, x) if exported.layer is None else ():
-        without = read_off(other, of_one_row(module, semantics), at_any_length=not lengths)
-        if added or without.layer is not None:
-            module, read, exported = module.arranged(other.signature.arrangement) or module, other, without
-            break
+    if exported.layer is None:
+        again = partial(read_off, semantics=of_one_row(module, semantics), at_any_length=not lengths)
+        module, read, exported = _given_otherwise(module, read, x, exported, again)
     exported = exported if lengths else with_its_window(read, semantics, exported)
     notes = (*_notes(framework, given, read, x), *filled, *(_of_rows(read, x) if exported.layer is None else ()))
     if not lengths:

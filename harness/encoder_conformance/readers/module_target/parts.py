@@ -45,14 +45,15 @@ class PartsOfTree:
 
 def at(tree: Tree, module: Any, path: str | None) -> Any:
     """The submodule of this path, or the module itself. Raises BadTarget, with the names that are there."""
-    found = module
-    parts = [] if path is None else path.split(".")
-    for number, part in enumerate(parts):
+    found, left = module, path or ""
+    while left:
         children = tree.children(found)
-        if part not in children:
-            where = ".".join(parts[:number]) or type(module).__name__
-            raise BadTarget(f"--at {path}: {where} has no part {part!r}", f"it has {', '.join(children) or 'no parts'}")
-        found = children[part]
+        name = next((name for name in children if left == name or left.startswith(f"{name}.")), None)
+        if name is None:  # of a list that is no part, its parts have names of several words
+            where = (path or "").removesuffix(left).rstrip(".") or type(module).__name__
+            has = f"it has {', '.join(children) or 'no parts'}"
+            raise BadTarget(f"--at {path}: {where} has no part {left.partition('.')[0]!r}", has)
+        found, left = children[name], left[len(name) + 1 :]
     return found
 
 

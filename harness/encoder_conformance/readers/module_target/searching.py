@@ -1,6 +1,7 @@
 """Finds the map of a module whose graph is no layer's: candidates by shapes and names, tried with each deviation."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations, product
 
@@ -100,7 +101,11 @@ def _tried(
     for layer in alternatives:
         shapes = shapes_of(layer)
         key = repr(shapes)
-        maps = asked[key][0] if key in asked else [*_of_graph(read, shapes), *_by_names(own, layer)]
+        maps = (
+            [*_of_graph(read, shapes), *_by_names(own, layer, bench.module.heard)]
+            if key not in asked
+            else asked[key][0]
+        )
         parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
         case = Case(layer, load().situations["no-mask"], held=CaseParameters.of(parameters))
         if key not in asked:
@@ -109,8 +114,8 @@ def _tried(
             yield _Tried(layer, case, *asked[key])
 
 
-def _by_names(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
-    return islice(candidate_maps(own, layer), _CANDIDATES)
+def _by_names(own: OwnParameters, layer: Layer, heard: Mapping[str, str]) -> Iterator[Elements]:
+    return islice(candidate_maps(own, layer, heard), _CANDIDATES)
 
 
 def _of_graph(read: ElementMap | None, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
@@ -138,8 +143,9 @@ def _output(bench: Bench, map: ElementMap, case: Case, parameters: Mapping[str, 
         return None
 
 
-def candidate_maps(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
-    """Maps of a layer; or of the layers of a stack, of each alike, and of its final norm."""
+def candidate_maps(own: OwnParameters, layer: Layer, heard: Mapping[str, str] | None = None) -> Iterator[Elements]:
+    """Maps of a layer; or of the layers of a stack, of each alike, and of its final norm. `heard`: own parameter → the
+    name by which it is known where its own says nothing, as Keras' dense_3."""
     shapes = shapes_of(layer)
     by_layer: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, shape in shapes.items():
@@ -147,7 +153,7 @@ def candidate_maps(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
         by_layer.setdefault(prefix, {})[bare] = shape
     others = by_layer.pop("", {})
     if not by_layer:
-        yield from _candidates(own, others, list(own.shapes))
+        yield from _candidates(own, others, _named(own.shapes, heard))
         return
     numbered = names_by_number(own.shapes)
     if len(numbered) != len(by_layer):
@@ -157,7 +163,9 @@ def candidate_maps(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
     rest = _assigned(plain, others)
     if rest is None:
         return
-    layers = [_candidates(own, held, names) for held, names in zip(by_layer.values(), numbered, strict=True)]
+    layers = [
+        _candidates(own, held, _named(names, heard)) for held, names in zip(by_layer.values(), numbered, strict=True)
+    ]
     for together in zip(*layers, strict=False):
         found = {name: at for name, (_, at) in rest.items()}
         for prefix, elements in zip(by_layer, together, strict=True):
@@ -165,7 +173,16 @@ def candidate_maps(own: OwnParameters, layer: Layer) -> Iterator[Elements]:
         yield found
 
 
-def _candidates(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> Iterator[Elements]:
+def _named(names: Iterable[str], heard: Mapping[str, str] | None) -> dict[str, str]:
+    """Own parameter → the name by which it is known, and no other is, as those of maps in a sequence are by its own."""
+    known = {name: (heard or {}).get(name, name) for name in names}
+    alike = Counter(known.values())
+    return {name: other if alike[other] == 1 else name for name, other in known.items()}
+
+
+def _candidates(
+    own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str]
+) -> Iterator[Elements]:
     """Maps of one layer to own parameters of these names by shape, the one that the names speak for first."""
     pieces = _pieces(own, shapes, names)
     base = _assigned(pieces, shapes)
@@ -192,26 +209,28 @@ def _orders(weights: Sequence[str]) -> list[tuple[str, ...]]:
     return sorted(permutations(weights), key=lambda order: sum(a != b for a, b in zip(order, weights, strict=True)))
 
 
-def _pieces(own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> list[tuple[str, Array]]:
+def _pieces(
+    own: OwnParameters, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, str]
+) -> list[tuple[str, Array]]:
     """Name → elements in a form that a parameter may have: matrices [in, out], fused ones cut in three."""
     found: list[tuple[str, Array]] = []
     D, P = shapes["attention.query.weight"]
-    for name in names:
+    for name, known in names.items():
         shape, at = own.shapes[name], own.elements(name)
         if shape in ((3 * P, D), (D, 3 * P), (3 * P,)):
             axis = shape.index(3 * P)
             parts = zip("qkv", np.split(at, 3, axis), strict=True)
-            found += [(f"{name}.{word}", part if axis else part.T) for word, part in parts]
+            found += [(f"{known}.{word}", part if axis else part.T) for word, part in parts]
         elif len(shape) == 2:
             forms = [at, at.T] if name.endswith("kernel") else [at.T, at]  # [in, out]; torch's weights are [out, in]
-            found += [(name, form) for form in forms]
+            found += [(known, form) for form in forms]
             if at.size == P:  # a bias of each head
-                found.append((name, at.reshape(-1)))
+                found.append((known, at.reshape(-1)))
         elif len(shape) == 3:
             flat = (at.reshape(shape[0], -1), at.reshape(-1, shape[2]), at.transpose(1, 0, 2).reshape(shape[1], -1))
-            found += [(name, each) for each in flat]
+            found += [(known, each) for each in flat]
         else:
-            found.append((name, at.reshape(-1)))
+            found.append((known, at.reshape(-1)))
     return found
 
 

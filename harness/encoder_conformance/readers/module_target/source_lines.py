@@ -76,7 +76,15 @@ class SourceLines:
         if value is None:
             return finding
         about = {key: each for key, each in finding.about.items() if key != "at"}
-        return finding.model_copy(update={"about": about | source_of(self.of_problem(repr(value)))})
+        return finding.model_copy(update={"about": about | source_of(self.of_problem(repr(self._computed(value))))})
+
+    def _computed(self, value: str) -> str:
+        """The value whose numbers it has, where lines are sought by values: an exporter moves them for the map behind,
+        which is of another line."""
+        makers = {name: node for node in self._model.graph.node for name in node.output}
+        while self._sought is not None and value in makers and makers[value].op_type in MOVES | IDENTITIES:
+            value = makers[value].input[0]
+        return value
 
     def at(self, evidence: str) -> str:
         """The line that makes it."""

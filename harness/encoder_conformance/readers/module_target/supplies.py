@@ -27,7 +27,8 @@ class Supply:
     """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, X for the heads of all
     items, of which each has `heads`, 1, and d or e for the features of a head or half of them, which are `number` then.
     `what`: the function of angles, or both in a pair; of a mask, that it is a bias. `value`: of a kind that nothing
-    else says; a literal is written into an adapter, and no array or function."""
+    else says; a literal is written into an adapter, and no array or function. `in_pairs`: each angle stands at two
+    features side by side, and not in both halves of them."""
 
     kind: str
     axes: str = ""
@@ -36,17 +37,19 @@ class Supply:
     what: str = ""
     value: Any = field(default=None, compare=False)
     heads: int = 0
+    in_pairs: bool = False
 
     def __repr__(self) -> str:
         """The source that makes the same, but of an array or a function."""
         known = (self.kind, self.axes, self.dtype, self.number, self.what)
         last = f", value={self.value!r}" if self.kind == "value" else f", heads={self.heads}" if self.heads else ""
+        last += f", in_pairs={self.in_pairs}" if self.in_pairs else ""
         return f"Supply({', '.join(map(repr, known))}{last})"
 
     @property
     def said(self) -> str:
         """What it is, as a report says it."""
-        form = f"{self.dtype} {axes_text(self.axes)}"
+        form = f"{self.dtype} {axes_text(self.axes)}{', each twice in a row' if self.in_pairs else ''}"
         words = {
             "x": "x again",
             "count": f"positions, {form}",
@@ -115,7 +118,8 @@ class Supply:
         in float64 would be given the noise of float32."""
         d = int(self.number)
         angles = np.arange(sequence)[:, None] * THETA ** (-np.arange(0, d, 2) / d)
-        angles = np.concatenate([angles, angles], -1) if self.axes.endswith("d") else angles
+        if self.axes.endswith("d"):
+            angles = np.repeat(angles, 2, -1) if self.in_pairs else np.concatenate([angles, angles], -1)
         turned = {"cosines": np.cos(angles), "sines": np.sin(angles), TURNS: np.exp(1j * angles)}
         if self.what == PAIR:
             return self._shaped(turned["cosines"], batch, sequence), self._shaped(turned["sines"], batch, sequence)

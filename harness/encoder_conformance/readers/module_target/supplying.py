@@ -162,6 +162,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
     needed, refused = _optional_needed(module, widths), _Refused(module)
+    known = (*not_given(module.signature), *needed)
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
@@ -176,9 +177,10 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 refused.problems.append(problem)
             if refused.want_integers():
                 raise _of_ids(module.signature.x)
-    known = (*not_given(module.signature), *needed)
+        if sequence == SEQUENCE and (found := called_by_effect(module, widths, known)) is not None:
+            return found  # numbers of so many positions as there are features may be taken for these
     others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
-    for names in (known, *((*known, name) for name in islice(others, _MOST_MISSED))):
+    for names in ((*known, name) for name in islice(others, _MOST_MISSED)):
         if (found := called_by_effect(module, widths, names)) is not None:
             return found
     refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))

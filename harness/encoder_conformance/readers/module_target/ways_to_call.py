@@ -5,16 +5,20 @@ from dataclasses import replace
 from itertools import islice, product
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.heads import NOTHING_SAID, HeadsSaid
 from encoder_conformance.readers.module_target.live import Signature, TakesItems
 from encoder_conformance.readers.module_target.probing import not_given
 from encoder_conformance.readers.module_target.supplies import Supply
-from encoder_conformance.readers.module_target.supply_options import cut_sizes, options_of, speaks
+from encoder_conformance.readers.module_target.supply_options import SPOKEN, cut_sizes, options_of, speaks
 
 MOST = 600
 """Ways to call that are tried at the usual length."""
 _MOST_OF_FORM = 40
 """Ways that are tried in each rarer form of x: every mask."""
+
+_MOST_OF_TWO = 4
+"""Ways that are tried with another sequence first."""
 
 
 def ways_to_call(
@@ -50,6 +54,16 @@ def ways_to_call(
         for form in forms:
             for chosen in _of(choices if form in whole else choices[:_MOST_OF_FORM], by_name, said):
                 yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+
+
+def with_another_sequence(ways: Iterable[Arrangement], signature: Signature, width: int) -> Iterator[Arrangement]:
+    """The first of these, with another sequence for what it needs, and for which its name says nothing: what makes its
+    weights when it is called makes them for whatever it is given."""
+    unnamed = (name for name in not_given(signature) if not may_be_mask(name))
+    silent = [name for name in unnamed if not any(speaks(name, kind) for kind in SPOKEN)]
+    memory = Supply("memory", "", "float32", width)
+    for way in islice(ways, _MOST_OF_TWO if silent else 0):
+        yield replace(way, beside={**way.beside, **dict.fromkeys(silent, memory)})
 
 
 def _of(choices: list[tuple[Supply, ...]], by_name: list[bool], said: bool) -> Iterator[tuple[Supply, ...]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 
-from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.calling import refuse_uncalled, signature_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
 from encoder_conformance.readers.module_target.frameworks.jax_tree import JaxModule, batched, functional_of
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -19,7 +19,7 @@ class _Equinox(JaxFramework):
     tree: Tree = Nested(eqx.Module)
 
     def owns(self, found: object) -> bool:
-        return isinstance(found, eqx.Module) and callable(found)
+        return isinstance(found, eqx.Module)
 
     def arrays(self, module: eqx.Module) -> Any:
         return eqx.filter(module, eqx.is_inexact_array)
@@ -32,6 +32,7 @@ class _Equinox(JaxFramework):
 
     def live(self, module: eqx.Module) -> LiveModule:
         """Of a call that was compiled the module in it: whatever is on JAX is asked compiled."""
+        refuse_uncalled(module)
         given_in, module = self.wrappers(module), _inside(module)
         still = eqx.nn.inference_mode(module)
         parameters, static = eqx.partition(still, eqx.is_inexact_array)

@@ -14,7 +14,7 @@ import numpy as np
 from flax.errors import ModifyScopeVariableError
 
 from encoder_conformance.readers.module_target.argument_names import feed_forward_last
-from encoder_conformance.readers.module_target.calling import in_training, signature_of
+from encoder_conformance.readers.module_target.calling import in_training, refuse_uncalled, signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
@@ -76,7 +76,7 @@ def _told(keep: Keep) -> AbstractContextManager[Any]:
 def _called(module: Any) -> Mapping[tuple[str, ...], _Part]:
     """Its submodules by their paths, in the order in which they are called. Empty if it takes neither x nor ids."""
     unbound, variables = _split(module)
-    signature = signature_of(unbound.__call__, f"{type(unbound).__name__}.__call__")
+    signature = _call_of(unbound)
     for shape in (*((3, 5, width) for width in _widths(unbound)), (3, 5)):
         x = jnp.zeros(shape, jnp.float32 if len(shape) == 3 else jnp.int32)
         found: dict[tuple[str, ...], nn.Module] = {}
@@ -195,6 +195,7 @@ def _split(module: Any) -> tuple[nn.Module, Mapping[str, Any] | None]:
 
 
 def _call_of(module: nn.Module) -> Signature:
+    refuse_uncalled(module)
     return signature_of(module.__call__, f"{type(module).__name__}.__call__")
 
 

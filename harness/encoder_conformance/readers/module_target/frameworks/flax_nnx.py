@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from encoder_conformance.readers.module_target.calling import signature_of
+from encoder_conformance.readers.module_target.calling import refuse_uncalled, signature_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework, Nested
 from encoder_conformance.readers.module_target.frameworks.jax_tree import Called, JaxModule, functional_of
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -37,6 +37,7 @@ class _Nnx(JaxFramework):
 
     def live(self, module: Any) -> LiveModule:
         """Of a compiled module the one in it: whatever is on JAX is asked compiled."""
+        refuse_uncalled(module)
         given_in, module = self.wrappers(module), _inside(module)
         graph, parameters, rest = nnx.split(module, nnx.Param, ...)
         still = nnx.merge(graph, parameters, rest)

@@ -40,7 +40,17 @@ def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...
     known = None
     with suppress(Exception):  # what cannot be lowered may still be exported
         known = _known_by(program, held, given)
-    return recalled_or(export, known, _MADE_BY)
+    return _with_axes_named_once(recalled_or(export, known, _MADE_BY))
+
+
+def _with_axes_named_once(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The export, in which a product that sums over nothing has each axis of its output once: jax2onnx writes those of
+    the batch twice, as in zya,zyb->zyazyb, which nothing runs."""
+    for node in model.graph.node:
+        for attribute in node.attribute if node.op_type == "Einsum" else ():
+            taken, arrow, given = attribute.s.decode().partition("->")
+            attribute.s = f"{taken}{arrow}{''.join(dict.fromkeys(given))}".encode()
+    return model
 
 
 def _needed(traced: Any) -> tuple[Any, list[Any]]:

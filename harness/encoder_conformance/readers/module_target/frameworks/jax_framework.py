@@ -77,7 +77,7 @@ class Nested:
                 yield from self._children(value, f"{path}.")
 
     def is_container(self, module: Any) -> bool:
-        return type(module).__name__ in ("List", "Dict", "Sequential")
+        return type(module).__name__ in ("List", "Dict", "Sequential") or not callable(module)
 
     def matrices(self, module: Any) -> int:
         return sum(np.ndim(leaf) >= 2 for leaf in jax.tree.leaves(module))

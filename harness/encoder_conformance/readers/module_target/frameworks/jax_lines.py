@@ -24,8 +24,8 @@ from encoder_conformance.spec.axes import Array, P
 
 LIBRARIES = ("jax", "flax", "equinox", "keras", "einops", "jaxtyping")
 """Packages whose lines are not the user's."""
-_FEWEST = 8
-"""Numbers of a value that is known by them."""
+_FEWEST = 3
+"""Numbers of a value that is known by them, as one of each item of a batch."""
 _SAME = 2e-5
 """The largest difference of two equal values, of their largest number: roundoff of float32, by XLA and another."""
 _MOVES = frozenset((

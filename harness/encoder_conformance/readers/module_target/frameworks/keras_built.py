@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any
 
 import keras
@@ -21,7 +21,7 @@ from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
 from encoder_conformance.readers.module_target.supplying import missed_in, with_told
-from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
+from encoder_conformance.readers.module_target.ways_to_call import ways_to_call, with_another_sequence
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 
@@ -71,6 +71,9 @@ def _calls(
     """Ways to call it, each with a shape of x: of 5 positions in all ways, then of those that it may take in place of
     any, in the first. `missed`: arguments that have a default, and are given nevertheless."""
     ways = list(islice(ways_to_call(signature, widths, missed), _MOST_WAYS))
+    for width in widths:  # of what its first call is refused for, None is told first
+        for way in chain(ways[:1], with_another_sequence(ways, signature, width)):
+            yield way, (BATCH, SEQUENCE, width)
     for way, width in product(ways, widths):
         yield way, (BATCH, SEQUENCE, width)
     lengths = dict.fromkeys((*lengths_said([layer, *layer._flatten_layers()]), *LENGTHS[:_MOST_LENGTHS]))
@@ -82,6 +85,8 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
     """What is raised where it is called with zeros of this shape, and before it a copy of it, which a wrong width
     leaves built; None where nothing is, and its weights are made."""
     tried, x = _another(layer), keras.KerasTensor(shape, layer.compute_dtype or "float32")
+    for each in dict.fromkeys((tried, layer)):
+        _with_names_of_scopes(each)
     try:
         if tried is not layer and _is_built_by_x(tried):
             tried.build(x.shape)  # its parts may be made there, which a call alone does
@@ -93,6 +98,13 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
     except Exception as error:  # whatever a layer does with a width that is not its own
         return ExecutionError(last_frames(own_error(error)))
     return None
+
+
+def _with_names_of_scopes(layer: Any) -> None:
+    """A part of a class whose name begins with _ has a name that does, as none of TensorFlow's outermost scopes may."""
+    for part in layer._flatten_layers():
+        if part.name.startswith("_"):
+            part.name = part.name.lstrip("_") or "layer"
 
 
 def _is_built_by_x(layer: Any) -> bool:

@@ -32,6 +32,8 @@ ACROSS = 3.0
 ROUNDED = 1e-5
 """Of the output's largest number: no more than another order of the same sums, as of rows that an expert of a mixture
 takes together, which are of all items."""
+_ALIKE = 10
+"""How many times one rounding may be another."""
 SOFTMAXES = frozenset(("Softmax", "LogSoftmax", "Attention"))
 TRIES, TRIES_OF_REFERENCE = 120, 12
 TRIES_BESIDE = 24
@@ -196,9 +198,10 @@ def _on_others(influence: Array) -> Array:
 
 
 def _mixed(influences: list[Array], rounded: float) -> list[bool]:
-    """Along which axes places change each other. Where they do along several, what is rounding is none beside more."""
+    """Along which axes places change each other. Where they do along several, what is rounding is none beside more; and
+    is none where it is alike along all, as of rows that are summed in groups of other sizes, those of experts."""
     most = [float(_on_others(influence).max(initial=0.0)) for influence in influences]
-    least = rounded if max(most) > rounded else 0.0
+    least = rounded if max(most) > rounded else _ALIKE * min(most) if len(most) > 1 else 0.0
     return [each > least for each in most]
 
 

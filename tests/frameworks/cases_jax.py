@@ -1,0 +1,116 @@
+"""Layers on JAX, each of a kind that a pool of public repositories showed to be refused for a reason not theirs."""
+
+from typing import Any
+
+import equinox as eqx
+import flax.linen as linen
+import jax
+import jax.numpy as jnp
+from bare_jax import layer, parameters
+from flax import nnx
+
+D, H, HIDDEN = 16, 2, 24
+
+
+class ByItsMethods(nnx.Module):
+    """It has no call, and a method for each way to use it."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.up, self.down = nnx.Linear(D, HIDDEN, rngs=rngs), nnx.Linear(HIDDEN, D, rngs=rngs)
+
+    def encode(self, x: jax.Array) -> jax.Array:
+        return self.down(jax.nn.relu(self.up(x)))
+
+
+class LinenByItsMethods(linen.Module):
+    @linen.compact
+    def encode(self, x: jax.Array) -> jax.Array:
+        return linen.Dense(D)(x)
+
+
+class EquinoxByItsMethods(eqx.Module):
+    up: eqx.nn.Linear
+
+    def __init__(self, key: jax.Array) -> None:
+        self.up = eqx.nn.Linear(D, D, key=key)
+
+    def encode(self, x: jax.Array) -> jax.Array:
+        return jax.vmap(self.up)(x)
+
+
+class _OfTwo(linen.Module):
+    """As a block of a set transformer: what skips attention is its query."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array, y: jax.Array) -> jax.Array:
+        batch, length, _ = x.shape
+        q, k, v = (linen.DenseGeneral((H, D // H))(each) for each in (x, y, y))
+        z = linen.LayerNorm()((linen.dot_product_attention(q, k, v) + q).reshape(batch, length, D))
+        return linen.LayerNorm()(z + linen.relu(linen.Dense(D)(z)))
+
+
+class OfOneByTwo(linen.Module):
+    """It takes one sequence, and the one part of it that may be a layer takes two."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return _OfTwo()(x, x)
+
+
+class _EquinoxLayer(eqx.Module):
+    attention: eqx.nn.MultiheadAttention
+    norm1: eqx.nn.LayerNorm
+    norm2: eqx.nn.LayerNorm
+    up: eqx.nn.Linear
+    down: eqx.nn.Linear
+
+    def __init__(self, key: jax.Array) -> None:
+        first, second, third = jax.random.split(key, 3)
+        self.attention = eqx.nn.MultiheadAttention(H, D, key=first)
+        self.norm1, self.norm2 = eqx.nn.LayerNorm(D), eqx.nn.LayerNorm(D)
+        self.up, self.down = eqx.nn.Linear(D, HIDDEN, key=second), eqx.nn.Linear(HIDDEN, D, key=third)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = jax.vmap(self.norm1)(x)
+        x = x + self.attention(y, y, y)
+        return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+class InAList(eqx.Module):
+    """Its layers stand in a list, and it takes ids."""
+
+    table: jax.Array
+    layers: list[_EquinoxLayer]
+
+    def __init__(self) -> None:
+        key = jax.random.key(0)
+        self.table = jax.random.normal(key, (9, D))
+        self.layers = [_EquinoxLayer(key)]
+
+    def __call__(self, ids: jax.Array) -> jax.Array:
+        x = self.table[ids.astype(int)]
+        for each in self.layers:
+            x = each(x)
+        return x.mean(0)
+
+
+def normed_over_positions() -> Any:
+    def normed(x: jax.Array, p: Any, epsilon: float) -> jax.Array:
+        mean = x.mean((-1, -2), keepdims=True)
+        variance = jnp.square(x - mean).mean((-1, -2), keepdims=True)
+        return (x - mean) / jnp.sqrt(variance + epsilon) * p["g"] + p["b"]
+
+    return (lambda p, x: layer(p, x, normed=normed)), parameters()
+
+
+class HeadsBesidePositions(linen.Module):
+    """Its heads are not brought before the positions: the scores are of heads, and values are summed over them."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm()(x)
+        q, k, v = (linen.Dense(D)(y).reshape(*x.shape[:2], H, D // H) for _ in range(3))
+        weights = jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k) / (D // H) ** 0.5, -1)
+        context = jnp.einsum("bhqk,bhvd->bhqd", weights, v)
+        x = x + linen.Dense(D)(context.reshape(x.shape))
+        return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))
