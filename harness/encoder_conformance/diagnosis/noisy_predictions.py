@@ -156,7 +156,7 @@ def _with_last_bit(values: P, dtype: str) -> float:
 def overflows_in_part(predicted: P, plain: P) -> bool:
     """Whether enough values are predicted not to be finite where they should be, and enough to be."""
     finite, due = np.isfinite(predicted), np.isfinite(plain)
-    return np.count_nonzero(due & ~finite) >= ENOUGH and np.count_nonzero(due & finite) >= ENOUGH
+    return min(int(np.count_nonzero(due & each)) for each in (finite, ~finite)) >= ENOUGH
 
 
 def errs_alike(observed: P, predicted: P, plain: P) -> bool:
