@@ -182,7 +182,8 @@ def _examined(
         examination.absent, examination.unread = found.absent, found.unread
         examination.exported = replace(exported, facts=found.facts(exported.facts))
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
-    if examination.layer is not None and (raised := _raised_in(examination, "float64")) is not None:
+    narrow = examination.layer is not None and "float64" not in examination.dtypes
+    if narrow and (raised := _raised_in(examination, "float64")) is not None:
         note = noted("no-float64", f"in float64 it raises {_said(raised)}. It is judged in float32")
         examination.notes = *examination.notes, note
     alternatives = [] if stated is None else _alternatives(examination, stated, resize)
