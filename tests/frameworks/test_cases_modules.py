@@ -65,7 +65,7 @@ HANDED_TO = 1 + next(
     for number, line in enumerate((HERE / "cases_repositories.py").read_text().splitlines())
     if "# of queries" in line
 )
-SCALED = "attention's weights are multiplied by a number for each head", "cases_repositories.py:"
+SCALED = "attention's weights are multiplied by a number, as where", "cases_repositories.py:"
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}

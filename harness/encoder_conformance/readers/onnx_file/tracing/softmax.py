@@ -69,7 +69,9 @@ def _refuse_scaled_heads(observed: Array, axis: int) -> None:
     first = sums[:1, :, :1]
     told = [f"{head} {total:.3g}" for head, total in enumerate(first.reshape(-1)) if not abs(total - 1) < CLOSE]
     if told and np.abs(sums - first).max() < CLOSE:
-        raise UnsupportedPattern(f"those of head {', of head '.join(told)} in sum", "weights_scaled")
+        same = np.ptp(first) < CLOSE
+        whose = f"every head {first.flat[0]:.3g}" if same else f"head {', of head '.join(told)}"
+        raise UnsupportedPattern(f"those of {whose} in sum", "weights_scaled")
 
 
 def _linear(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: int) -> SoftmaxForm | None:

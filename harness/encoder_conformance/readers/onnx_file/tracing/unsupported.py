@@ -126,8 +126,8 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         _SOURCE,
     ),
     "weights_scaled": (
-        "attention's weights are multiplied by a number for each head, as where a head is switched off; in "
-        "the specification they sum up to 1 over the keys (E-5)",
+        "attention's weights are multiplied by a number, as where the scale stands behind the softmax, or a head is "
+        "switched off; in the specification they sum up to 1 over the keys (E-5)",
         _SOURCE,
     ),
     "head_scales": (
