@@ -8,7 +8,7 @@ from pathlib import Path
 
 from encoder_conformance.commands.check.also import Beside
 from encoder_conformance.commands.check.by_reading import by_reading
-from encoder_conformance.commands.check.chosen import Chosen, chosen
+from encoder_conformance.commands.check.chosen import Chosen, chosen, number_that_hides
 from encoder_conformance.commands.check.covered import asked_in
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
@@ -186,14 +186,16 @@ class Checking:
             records.append(answer.record)
             progress.step(answer.record.case)
         progress.say("looking for what explains it, if anything is wrong: up to half a minute")
-        found = seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))
-        diagnoses = tuple(by_reading(part.described, each) for each in found)
-        choice = None
-        if part.described.stated is None and not self.request.declared:
-            cases = list({task.case.id: task.case for task in tasks}.values())
+        cases = list({task.case.id: task.case for task in tasks}.values())
+        chooses = part.described.stated is None and not self.request.declared
+        choice = number_that_hides(subject, cases, records, golden) if chooses else None
+        diagnoses: tuple[Diagnosis, ...] = ()
+        if choice is None:
+            found = seen.diagnoses(subject.name, in_catalogue_alone=needs_no_equation(part.described))
+            diagnoses = tuple(by_reading(part.described, each) for each in found)
             of_output = ("dropout-gradient", "gradient")
             own = any(each.name in of_output and each.outcome == "pass" for each in way_back)
-            choice = chosen(subject, cases, records, diagnoses, golden, own_gradients=own)
+            choice = chosen(subject, cases, records, diagnoses, golden, own_gradients=own) if chooses else None
         progress.step("looked for what explains it")
         return (choice.records, (), choice) if choice else (tuple(records), diagnoses, None)
 

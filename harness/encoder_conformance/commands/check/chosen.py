@@ -43,6 +43,9 @@ _OR_ANOTHER = {name: ", or another number that hides as much" for name, shown in
 """What is said of a number that was not read, and that others give the same outputs as."""
 _OF_ROUNDING = ("norm-fast-variance",)
 """Whose error is one of rounding, and so in every format about as many of its σ. The catalogue foretells float32's."""
+_NUMBERS = tuple(name for name, shown in CHOICES.items() if shown == _OUTBID)
+_OUTBID_IN = 2
+"""The most situations whose scores outbid such a number."""
 _FEW = 4
 """The most answers that a number which hides explains where a formula explains all others."""
 _ALIKE = 4.0
@@ -56,6 +59,19 @@ class Chosen:
     names: tuple[str, ...]
     records: tuple[Record, ...]
     finding: Finding
+
+
+def number_that_hides(
+    subject: Subject, cases: Sequence[Case], records: Sequence[Record], expected: Callable[[Case], Expected]
+) -> Chosen | None:
+    """The number alone that hides a position, of a module whose outputs are wrong in no more situations than outbid
+    it. It is tried before anything else is looked for, which takes a search of the whole catalogue."""
+    failed = [record for record in records if record.outcome not in EXPECTED]
+    of_gradients = any(record.check == "gradients" for record in failed)
+    if not failed or of_gradients or len({record.case for record in failed}) > _OUTBID_IN:
+        return None
+    tried = (judged_with((name,), subject, cases, records, expected) for name in _NUMBERS)
+    return next(filter(None, tried), None)
 
 
 def chosen(
@@ -185,7 +201,7 @@ def _number_beside(
         return None
     cases = {record.case for record in left}
     of_left = [record for record in records if record.case in cases]
-    for number in (each for each, shown in CHOICES.items() if shown == _OUTBID):
+    for number in _NUMBERS:
         if all(record.outcome in EXPECTED for record in again([*names, number], of_left)):
             return number
     return None

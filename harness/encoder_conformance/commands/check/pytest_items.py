@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from encoder_conformance.commands.check.checking import Checking, ExaminedPart, needs_no_equation
-from encoder_conformance.commands.check.chosen import chosen, judged_with
+from encoder_conformance.commands.check.chosen import chosen, judged_with, number_that_hides
 from encoder_conformance.commands.check.declared import declared_from, read_manifest, update_manifest
 from encoder_conformance.commands.check.findings import findings_of, of_way_back
 from encoder_conformance.commands.check.from_python import CheckReport
@@ -137,10 +137,11 @@ class JudgedModule(pytest.Collector):
         failed, known = self.failed.setdefault(name, []), self.choices.get(name)
         failed.append((task.case, record))
         found = judged_with(known, subject, [task.case], [record], self.expectation) if known else None
+        cases, records = list({case.id: case for case, _ in failed}.values()), [each for _, each in failed]
+        found = found or number_that_hides(subject, cases, records, self.expectation)
         if found is None:
             in_catalogue_alone = needs_no_equation(part.described)
             diagnoses = self.observations[name].diagnoses(name, in_catalogue_alone=in_catalogue_alone)
-            cases, records = list({case.id: case for case, _ in failed}.values()), [each for _, each in failed]
             found = chosen(subject, cases, records, diagnoses, self.expectation)
         if found is not None:
             self.choices[name] = found.names
