@@ -22,7 +22,7 @@ class _ByDefinition:
 
     called = False
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def computed(self, *args: Any, **kwargs: Any) -> Any:
         self.called = True
         return getattr(sys.modules[_DEFINITIONS], _DEFINITION)(*args, **kwargs)
 
@@ -40,7 +40,7 @@ def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
         return blocks.sum(-1).to(torch.int32), torch.zeros_like(blocks, dtype=torch.int32)
 
     return {
-        _OPERATOR: FLEX_ATTENTION,
+        _OPERATOR: torch.compiler.disable(FLEX_ATTENTION.computed),
         # PyTorch's own switch: the operator is called without the compiler.
         "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True,
         # What sets the compiler up hides the call from an exporter.
@@ -55,7 +55,8 @@ def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
 def flex_attention_by_definition() -> Iterator[None]:
     """Where it is imported, a call of FlexAttention computes what PyTorch defines it by: for each shape and format the
     compiler takes 20 s, and its kernels have no gradients here. What is compiled inside a module is called without the
-    compiler, too. In a PyTorch that has other parts, nothing is replaced."""
+    compiler, too, once a call was seen: PyTorch imports it wherever anything is compiled. In a PyTorch that has other
+    parts, nothing is replaced."""
     module = sys.modules.get(_MODULE)
     replaced = _replaced(getattr(module, _ORDER)) if hasattr(module, _ORDER) else {}
     if not replaced or not all(hasattr(module, name) for name in replaced):
@@ -65,7 +66,7 @@ def flex_attention_by_definition() -> Iterator[None]:
     try:
         for name, value in replaced.items():
             setattr(module, name, value)
-        with torch.compiler.set_stance("force_eager"):
+        with torch.compiler.set_stance("force_eager") if FLEX_ATTENTION.called else nullcontext():
             yield
     finally:
         for name, value in before.items():
