@@ -10,8 +10,9 @@ from benchmarks.performance.measuring import Took, command, in_turns, ratios
 from benchmarks.performance.page import Figure, Measured, median_of
 
 QUESTION = (
-    "What does `conform check` of a layer of d_model 64 take, with an empty cache folder, and again? The script "
-    "imports PyTorch and exports the layer once; its seconds say how fast the machine is."
+    "What does `conform check` of a layer of d_model 64 take, with an empty cache folder; again, unchanged; and judged "
+    "anew (`--rerun`), as when its file was edited? The script imports PyTorch and exports the layer once; its seconds "
+    "say how fast the machine is."
 )
 REPEATS = 3
 _ALONE = """
@@ -52,12 +53,17 @@ def flax_block():
 _NAMES = {"torch_layer": ("PyTorch", 6), "keras_block": ("Keras on TensorFlow", 12), "flax_block": ("Flax NNX", 20)}
 """Function → its name, and the seconds of the first check at most."""
 _AGAIN = 3
+_FIRST, _UNCHANGED, _ANEW = "first", "unchanged", "anew"
 
 
 def measure(scratch: Path) -> Measured:
     scratch.mkdir(parents=True)
     (scratch / "modules.py").write_text(_MODULES)
-    asked = {f"{name} {again}": partial(checked, scratch, name, again) for name in _NAMES for again in (False, True)}
+    asked = {
+        f"{name} {when}": partial(checked, scratch, name, when)
+        for name in _NAMES
+        for when in (_FIRST, _UNCHANGED, _ANEW)
+    }
     turns = in_turns({"alone": partial(alone, scratch), **asked}, REPEATS)
     taken = {name: [each.processor for each in found] for name, found in turns.taken.items()}
     figures = [figure for name in _NAMES for figure in _of(name, taken)]
@@ -67,11 +73,12 @@ def measure(scratch: Path) -> Measured:
 
 def _of(name: str, taken: dict[str, list[float]]) -> Iterator[Figure]:
     what, at_most = _NAMES[name]
-    first, again = taken[f"{name} False"], taken[f"{name} True"]
+    first, unchanged, anew = (taken[f"{name} {when}"] for when in (_FIRST, _UNCHANGED, _ANEW))
     yield median_of(name, f"{what}: processor", "seconds", first, at_most=at_most)
-    yield median_of(f"{name}-again", f"{what}: processor, again", "seconds", again, at_most=_AGAIN)
-    yield median_of(f"{name}-ratio", f"{what}: again / the first time", "ratio", ratios(again, first))
-    for suffix, which, asked in (("script", "first check", first), ("script-again", "again", again)):
+    yield median_of(f"{name}-again", f"{what}: processor, unchanged", "seconds", unchanged, at_most=_AGAIN)
+    yield median_of(f"{name}-anew", f"{what}: processor, anew", "seconds", anew)
+    yield median_of(f"{name}-ratio", f"{what}: anew / the first time", "ratio", ratios(anew, first))
+    for suffix, which, asked in (("script", "first check", first), ("script-anew", "anew", anew)):
         yield median_of(f"{name}-{suffix}", f"{what}: {which} / the script", "ratio", ratios(asked, taken["alone"]))
 
 
@@ -79,11 +86,17 @@ def alone(scratch: Path) -> Took:
     return command([sys.executable, "-c", _ALONE], scratch / "log")
 
 
-def checked(scratch: Path, name: str, again: bool) -> Took:
-    """`again`: with what the check before it has kept."""
+def checked(scratch: Path, name: str, when: str) -> Took:
+    """The first check has an empty cache folder, and the others what those before them have kept."""
     cache = scratch / name
-    if not again:
+    if when == _FIRST:
         shutil.rmtree(cache, ignore_errors=True)
     words = "check", f"{scratch / 'modules.py'}:{name}", "--out", str(scratch / "out")
-    called = [sys.executable, "-m", "encoder_conformance.commands.main", *words]
+    called = [
+        sys.executable,
+        "-m",
+        "encoder_conformance.commands.main",
+        *words,
+        *(["--rerun"] if when == _ANEW else []),
+    ]
     return command(called, scratch / "log", XDG_CACHE_HOME=str(cache))

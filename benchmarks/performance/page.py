@@ -195,11 +195,8 @@ _TWENTY = (
 )
 REASONS: dict[tuple[str, str], str] = {
     ("checks", "torch_layer"): "PyTorch's import and one export alone take [[alone]].",
-    ("checks", "torch_layer-again"): "PyTorch is imported, and all cases are asked.",
     ("checks", "keras_block"): "it takes [[keras_block-script]] times as long as the script, which takes [[alone]].",
-    ("checks", "keras_block-again"): "TensorFlow is imported, and all cases are asked.",
     ("checks", "flax_block"): "XLA compiles the module for each shape: [[flax_block-script]] times the script.",
-    ("checks", "flax_block-again"): "JAX traces the module anew, and all cases are asked.",
     ("sources", "twelve"): (
         "the machine that it was taken on is the slower EPYC of the section checks, whose last row says how slow."
     ),

@@ -157,6 +157,15 @@ class AskWayBack(_Message):
     op: Literal["way_back"] = "way_back"
 
 
+class AskFilesRead(_Message):
+    """Ask which files the module and its framework have read so far. Only `conform check` sends it.
+
+    The answer's `description` has the keys of `FilesReadAnswer` (`encoder_conformance.protocol.files_read`).
+    """
+
+    op: Literal["files_read"] = "files_read"
+
+
 class Vary(_Message):
     """Answer from here on as a variant of the module that was examined last. Only `conform check --also` sends it.
 
@@ -272,12 +281,12 @@ class Stop(_Message):
 
 
 Request = (
-    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | Vary | Call
-    | Trace | LookAtRounding | ReadData | Run | Profile | Stop
+    Start | Build | FlawedBuild | Initialise | ReadCheckpoint | Export | Inspect | Examine | AskWayBack | AskFilesRead
+    | Vary | Call | Trace | LookAtRounding | ReadData | Run | Profile | Stop
 )  # fmt: skip
 
 
-Describing = Inspect | Examine | AskWayBack | Vary | LookAtRounding | ReadData
+Describing = Inspect | Examine | AskWayBack | AskFilesRead | Vary | LookAtRounding | ReadData
 """The requests that readers answer with a description."""
 
 
@@ -316,8 +325,8 @@ class Built(Answer):
 
 
 class Described(Answer):
-    """The answer to `inspect`, `examine`, `way_back`, `vary`, `rounding` or `data`. The subject's own parameters, if
-    they are recognised, and the arrays of data are in the frame.
+    """The answer to `inspect`, `examine`, `way_back`, `files_read`, `vary`, `rounding` or `data`. The subject's own
+    parameters, if they are recognised, and the arrays of data are in the frame.
 
     `description` has the keys of `FileDescription` (`encoder_conformance.protocol.description`) or `ModuleDescription`
     (`encoder_conformance.protocol.module_description`).

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from encoder_conformance.platform.errors import InputError
+from encoder_conformance.protocol.files_read import FilesReadAnswer
 from encoder_conformance.protocol.findings import Problem
-from encoder_conformance.protocol.messages import AskWayBack, Examine, Vary
+from encoder_conformance.protocol.messages import AskFilesRead, AskWayBack, Examine, Vary
 from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer, WayBackAnswers
 from encoder_conformance.spec.outcome import Outcome
@@ -110,6 +111,13 @@ class ModuleWorker:
             text = f"its way back could not be asked: {answer.message}"
             return (WayBackAnswer(name="transposed-gradient", outcome="not-asked", message=text),)
         return WayBackAnswers.model_validate_json(json.dumps(answer[0])).asked
+
+    def files_read(self) -> FilesReadAnswer | None:
+        """What the worker has read; None where it cannot answer."""
+        answer = self.session.describe(AskFilesRead())
+        if isinstance(answer, Failure):
+            return None
+        return FilesReadAnswer.model_validate_json(json.dumps(answer[0]))
 
     def vary(self, at: str | None, variant: str) -> Problem | None:
         """Have the worker answer as a variant of this part, or as itself (""); why it cannot. One that was lost since

@@ -73,6 +73,7 @@ class Checking:
         self._refused: list[RefusedPart] = []
         with contextlib.closing(self.module):
             parts = [self.judged(part) for part in self.parts()]
+            self.files_read = self.module.files_read()
         versions = dict(parts[0].described.versions)
         target, refused = self.request.target, tuple(self._refused)
         return CheckResult(target=target, versions=versions, parts=tuple(parts), refused=refused)

@@ -7,6 +7,7 @@ import click
 
 from encoder_conformance.commands.check.also import variants_from
 from encoder_conformance.commands.check.checking import Checking
+from encoder_conformance.commands.check.kept_verdicts import Verdicts
 from encoder_conformance.commands.check.show import show_check
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.writing import refuse_folder, write_adapter
@@ -97,6 +98,7 @@ formats_option = click.option(
 )
 @memory_option
 @jobs_option
+@click.option("--rerun", is_flag=True, help="Judge it anew, though nothing that its last verdict rests on has changed.")
 @click.option("-v", "--verbose", is_flag=True, help="Also the map, stages, evidence, and each check that fails.")
 @result_options("check", NAME)
 def check(
@@ -107,6 +109,7 @@ def check(
     memory: int | None,
     out: Path | None,
     as_json: bool,
+    rerun: bool,
     verbose: bool,
     **asked: Any,
 ) -> int:
@@ -122,9 +125,13 @@ def check(
     if adapter is not None:
         refuse_folder(adapter)
     with begun_result("check", NAME, out) as file:
-        with shown_progress() as progress:
-            checking = Checking(request, file.parent / LOGS / "check.log", progress)
-            result = checking.result()
+        verdicts = Verdicts(request, file.parent)
+        result = None if rerun or adapter else verdicts.recalled()
+        if result is None:
+            with shown_progress() as progress:
+                checking = Checking(request, file.parent / LOGS / "check.log", progress)
+                result = checking.result()
+            verdicts.keep(result, checking.files_read)
         deliver(file, result, lambda: show_check(console(), result, verbose=verbose), as_json=as_json)
     if adapter is not None:
         command = write_adapter(result.parts[0], checking.module.session.ready.implementation, adapter)

@@ -137,12 +137,15 @@ class RefusedPart(Frozen):
 
 
 class CheckResult(Frozen):
+    """`kept_since`: when it was judged, if that was an earlier command and nothing that it rests on has changed."""
+
     format: Literal["encoder-conformance check"] = "encoder-conformance check"
     version: Literal[1] = 1
     target: str
     versions: dict[str, str]
     parts: tuple[PartResult, ...]
     refused: tuple[RefusedPart, ...] = ()
+    kept_since: str | None = None
 
     @property
     def status(self) -> int:

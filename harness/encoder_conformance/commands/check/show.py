@@ -49,6 +49,10 @@ def show_check(screen: Console, result: CheckResult, *, verbose: bool = False) -
     if left := around(result):
         show_line(screen, "")
         show_line(screen, left)
+    if result.kept_since:
+        show_line(
+            screen, f"Judged {result.kept_since}; nothing that this rests on has changed since. --rerun judges anew."
+        )
 
 
 def _show_short(screen: Console, part: PartResult) -> None:

@@ -25,6 +25,7 @@ from encoder_conformance.readers.module_target.driving import ModuleAdapter
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.examining import examine
+from encoder_conformance.readers.module_target.files_read import FilesRead
 from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.given_as import GivenAs
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -54,6 +55,7 @@ class ModuleTarget(ModuleAdapter):
         """The framework is that of the target, and not known yet. Threads are those of the environment."""
         if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # before the target imports JAX, if it does
             os.environ.update({name.upper(): str(value) for name, value in options_of_kept_programs().items()})
+        self.read_files = FilesRead()
         self.opened: tuple[str, Loaded] | None = None
         self.parts: PartsOfModule | None = None
         self.examination: Examination | None = None
@@ -67,7 +69,7 @@ class ModuleTarget(ModuleAdapter):
         return Environment({"numpy": np.__version__}, {"threads": threads})
 
     def other(self, message: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Sendable]:
-        """The requests `examine`, `way_back`, `vary`, `call` and `trace`."""
+        """The requests `examine`, `way_back`, `vary`, `files_read`, `call` and `trace`."""
         if message["op"] == "call":
             return self.called(message, tensors)
         if message["op"] == "trace":
@@ -77,6 +79,8 @@ class ModuleTarget(ModuleAdapter):
                 raise RuntimeError("nothing was examined")
             answers = WayBackAnswers(asked=way_back(self.examination))
             return {"description": answers.model_dump(mode="json")}, {}
+        if message["op"] == "files_read":
+            return {"description": self.read_files.answer().model_dump(mode="json")}, {}
         if message["op"] == "vary":
             return self.varied(message["variant"])
         if message["op"] != "examine":

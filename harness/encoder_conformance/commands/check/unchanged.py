@@ -1,0 +1,86 @@
+"""Whether files are as they were, by their sizes and times: no content is read."""
+
+import hashlib
+import os
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from encoder_conformance.spec.strict import Frozen
+
+_MOST = 5_000
+"""Files at and below a folder. Of more, such as of a home folder or a data set, nobody can tell."""
+_NO_SOURCE = frozenset({"__pycache__", "node_modules"})
+State = tuple[int, int, int]
+"""Bytes, and when content and inode last changed, in nanoseconds since 1970. What is moved to a file's place may be
+older than that file, and its inode has changed later."""
+
+
+class TooManyFiles(Exception):
+    """At and below a folder are more files than are looked at."""
+
+
+class Unchanged(Frozen):
+    """Files by path, the names in folders, and folders with all that is below them, as they were: the last two as a
+    digest. None: it was not there."""
+
+    files: dict[Path, State | None]
+    names: dict[Path, str | None]
+    below: dict[Path, str]
+
+    def still(self, besides: Collection[str]) -> bool:
+        """Whether all are as they were. `besides`: names and paths of files and folders that do not count."""
+        try:
+            return (
+                all(state_of(path) == state for path, state in self.files.items())
+                and all(names_in(path, besides) == names for path, names in self.names.items())
+                and all(state_below(path, besides) == state for path, state in self.below.items())
+            )
+        except TooManyFiles:
+            return False
+
+    def older_than(self, moment: int) -> bool:
+        """Whether no file has changed since a moment, in nanoseconds since 1970."""
+        return all(max(state[1:]) < moment for state in self.files.values() if state is not None)
+
+
+def state_of(path: Path) -> State | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def names_in(folder: Path, besides: Collection[str]) -> str | None:
+    """A digest of the names in a folder; None where there is none."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return None
+    return _digest(name for name in names if name not in _NO_SOURCE and name not in besides)
+
+
+def state_below(folder: Path, besides: Collection[str]) -> str:
+    """A digest of the files at and below a folder, without those that are hidden, compiled, or of an environment of
+    Python. Raises TooManyFiles."""
+    return _digest(f"{path} {state_of(path)}" for path in _below(folder, besides))
+
+
+def _below(folder: Path, besides: Collection[str]) -> Iterator[Path]:
+    seen = 0
+    for at, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if _counts(Path(at, name), besides)]
+        seen += len(files) + len(folders)
+        if seen > _MOST:
+            raise TooManyFiles(folder)
+        yield from (Path(at, name) for name in files if not name.startswith("."))
+
+
+def _counts(path: Path, besides: Collection[str]) -> bool:
+    if path.name.startswith(".") or path.name in _NO_SOURCE or path.name in besides or str(path) in besides:
+        return False
+    return not (path / "pyvenv.cfg").exists()
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(lines)).encode(errors="surrogateescape")).hexdigest()
