@@ -160,7 +160,8 @@ class Diagnosis(Frozen):
     confidence: Confidence
     """`seen`: a cause observed without the catalogue; `sentences` describe it and `advice` says what to do."""
     cause: str = ""
-    """The name of a cause that is `seen`, or is explained by none of the catalogue, for programs."""
+    """The name of a cause that is `seen`, or is explained by none of the catalogue, for programs. Of one that is
+    unknown: of what else the `sentences` tell."""
     of: Literal["forward", "backward"] = "forward"
     """`backward`: of gradients, in layers whose forward pass conforms."""
     cut_short: bool = False

@@ -106,12 +106,14 @@ class PhaseFinding(Finding):
 
 class NotRead(Frozen):
     """Why the graph is no layer's; `where`: the line of source, if it is known. `beyond`: whether it is for what no
-    layer of the specification can be stated to have. `features`: the names of what is otherwise."""
+    layer of the specification can be stated to have. `features`: the names of what is otherwise; `sentence`: the first
+    of them in words, "" where none is known."""
 
     problem: str
     where: str
     beyond: bool = False
     features: tuple[str, ...] = ()
+    sentence: str = ""
 
     @property
     def about(self) -> dict[str, object]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
+from encoder_conformance.commands.check.by_reading import by_reading
 from encoder_conformance.commands.check.cell import table_of
 from encoder_conformance.commands.check.results import CheckResult, PartResult, VariantResult
 from encoder_conformance.commands.check.show import show_check
@@ -12,7 +13,7 @@ from encoder_conformance.commands.check.verdict import closing
 from encoder_conformance.judging.records import Diagnosis, Record
 from encoder_conformance.judging.verdict import TensorVerdict
 from encoder_conformance.protocol.arguments import XArgument
-from encoder_conformance.protocol.findings import Finding
+from encoder_conformance.protocol.findings import Finding, NotRead
 from encoder_conformance.protocol.module_description import ModuleDescription, ModuleSource
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.outcome import Outcome
@@ -74,6 +75,18 @@ def test_one_cause_is_one_line_however_many_formats_and_parts_show_it() -> None:
     [cause] = [line.text for line in closing(first) if line.of == "cause"]
     assert cause.startswith("Cause: GELU is the tanh approximation (gelu-tanh, 0.50 σ, float64 and float32).")
     assert [line.text for line in closing(second, [first]) if line.of == "cause"] == ["Cause: the same as in layers.0"]
+
+
+def test_of_an_unknown_cause_it_is_said_what_the_graph_has_that_no_layer_has() -> None:
+    wrong = part("", "float32")
+    unknown = wrong.diagnoses[0].model_copy(update={"confidence": "unknown", "deviations": (), "sentences": ()})
+    [plain] = [line.text for line in closing(wrong.model_copy(update={"diagnoses": (unknown,)})) if line.of == "cause"]
+    assert plain.startswith("Cause unknown: no known bug, nor any two, explain most of it. First wrong stage")
+    not_read = NotRead(problem="…", where="", features=("weights_scaled",), sentence="the weights are multiplied by 2")
+    described = wrong.described.model_copy(update={"not_read": not_read})
+    told = wrong.model_copy(update={"diagnoses": (by_reading(described, unknown),)})
+    [cause] = [line.text for line in closing(told) if line.of == "cause"]
+    assert "explain most of it; but its graph has what no layer has: the weights are multiplied by 2. First" in cause
 
 
 def test_a_layer_of_which_all_checks_pass_is_wrong_for_a_reason_that_the_verdict_gives() -> None:

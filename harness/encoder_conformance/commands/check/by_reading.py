@@ -1,15 +1,19 @@
-"""The cause that the graph of a module shows, where numbers name none: a parameter that is read in another's place."""
+"""What the graph of a module shows, where numbers name no cause: a parameter that is read in another's place, or a step
+that no layer has."""
 
 from encoder_conformance.judging.records import Diagnosis
 from encoder_conformance.protocol.module_description import ModuleDescription
 
-READ_TWICE = "parameter-read-twice"
+READ_TWICE, OF_THE_GRAPH = "parameter-read-twice", "layer-not-read"
 _TWICE = "{own} is read for {place} too, and {other}, which sounds like it, is read nowhere."
 
 
 def by_reading(described: ModuleDescription, found: Diagnosis) -> Diagnosis:
     """The same, explained by what is read twice where that was proved to be all that is wrong, and no deviation of the
-    catalogue explains it."""
+    catalogue explains it. Of one that is unknown it is said what the graph has that no layer has."""
+    not_read = described.not_read
+    if found.confidence == "unknown" and found.of == "forward" and not_read is not None and not_read.sentence:
+        return found.model_copy(update={"cause": OF_THE_GRAPH, "sentences": (not_read.sentence,)})
     if not described.wrong_by_that_alone or found.of != "forward" or found.confidence not in ("closest", "unknown"):
         return found
     sentences = (_TWICE.format(own=own, place=place, other=other) for own, place, other in described.read_twice)

@@ -9,7 +9,7 @@ from encoder_conformance.readers.module_target.argument_lines import lines_of_ar
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.forms_of_x import FORMS
 from encoder_conformance.readers.module_target.naming import idle_parts, misnamed
-from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND
+from encoder_conformance.readers.onnx_file.tracing.unsupported import BEYOND, SENTENCES
 
 
 def described(found: Examination) -> ModuleDescription:
@@ -83,7 +83,10 @@ def _not_read(found: Examination) -> NotRead | None:
     if not exported.problem:
         return None
     beyond = any(feature in BEYOND for feature in exported.features)
-    return NotRead(problem=exported.problem, where=exported.where, beyond=beyond, features=exported.features)
+    sentence, _ = SENTENCES[exported.features[0]] if exported.features else ("", "")
+    return NotRead(
+        problem=exported.problem, where=exported.where, beyond=beyond, features=exported.features, sentence=sentence
+    )
 
 
 def _of_arguments(found: Examination) -> dict[str, Any]:

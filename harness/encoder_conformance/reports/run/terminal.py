@@ -154,7 +154,8 @@ def _found(diagnosis: Diagnosis) -> str:
     if diagnosis.confidence == "explained" and diagnosis.cause:
         return f"{' '.join(diagnosis.sentences)}{stage}"
     if diagnosis.confidence == "unknown":
-        text = f"no known bug, nor any two, explain most of it.{stage}"
+        graph = f"; but its graph has what no layer has: {'; '.join(diagnosis.sentences)}" if diagnosis.cause else ""
+        text = f"no known bug, nor any two, explain most of it{graph}.{stage}"
         if diagnosis.of == "backward":
             text = "no term of the backward pass, left out or multiplied, explains it."
         return f"{text}{_identified(diagnosis)}"
