@@ -336,3 +336,22 @@ class MaximumBeforeMask(Plain):
         scores, bias = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, self.bias(k.shape[2], ignore)
         scores = scores - scores.max(-1, keepdim=True)[0]
         return (scores if bias is None else scores + bias.to(scores.dtype)).softmax(-1) @ v
+
+
+class DividedBehind(Plain):
+    """Exponentials weigh the values, and what they give is divided by their sum, as fused attention does."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None, None], float("-inf"))
+        weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+        return weights @ v / weights.sum(-1, keepdim=True)
+
+
+class OneMoreInTheSum(Plain):
+    """softmax_one."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        weights = torch.exp(q @ k.mT / q.shape[-1] ** 0.5)
+        return weights / (1 + weights.sum(-1, keepdim=True)) @ v

@@ -142,6 +142,8 @@ DUE: dict[str, dict[str, Due]] = {
         "FilledByWhere": right("post-norm"),
         "FilledWithLowest": right("pre-norm"),
         "MaximumBeforeMask": right("pre-norm"),
+        "DividedBehind": refused("attention's weights are divided by their sum after the product with the values"),
+        "OneMoreInTheSum": beyond("as of a sigmoid, a ReLU, or a softmax whose sum has a term more"),
     },
     "cases_steps": {
         "HalfANetworkFirst": without(

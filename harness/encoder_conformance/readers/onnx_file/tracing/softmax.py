@@ -55,11 +55,21 @@ def softmax_of(of: Callable[[Array], Array], expression: Expression) -> SoftmaxF
             others = _linear(scores, at_zero, np.where(blind, np.nan, observed), open_ & ~blind, axis)
         if blind.any() and others is not None:
             raise UnsupportedPattern("to some queries all keys are alike, as where a mask hides every one", "own_mask")
-        heads = [slice(head, head + 1) for head in range(shape[1])]
-        by_head = all(_linear(scores[:, h], at_zero[:, h], observed[:, h], open_[:, h], axis) for h in heads)
-        feature: Feature = "head_scales" if by_head else "no_softmax"
+        feature = _no_softmax(scores, at_zero, observed, open_, axis)
         raise UnsupportedPattern("the scores go through something else over each row", feature)
     return found
+
+
+def _no_softmax(scores: Array, at_zero: Array, observed: Array, open_: Array, axis: int) -> Feature:
+    """What it is in the place of a softmax, of scores and logarithms of weights [B, H, Q, K]."""
+    heads = [slice(head, head + 1) for head in range(scores.shape[1])]
+    if all(_linear(scores[:, h], at_zero[:, h], observed[:, h], open_[:, h], axis) for h in heads):
+        return "head_scales"
+    with np.errstate(all="ignore"):
+        sums = [np.exp(values).sum(axis, keepdims=True) for values in (at_zero, observed)]
+        whole = [values - np.log(total) for values, total in zip((at_zero, observed), sums, strict=True)]
+        exponentials = min(map(np.min, sums)) > 1  # with a term more in the sum, as of a sink, they sum up to less
+        return "late_division" if exponentials and _linear(scores, *whole, open_, axis) is not None else "no_softmax"
 
 
 def _refuse_scaled_heads(observed: Array, axis: int) -> None:

@@ -16,7 +16,7 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions", "unmapped", "weights_scaled",
+    "map_of_positions", "unmapped", "weights_scaled", "late_division",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -123,6 +123,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "no_softmax": (
         "attention's weights are no softmax of the scores over the keys (E-5), as of a sigmoid, a ReLU, or a softmax "
         "whose sum has a term more (an attention sink)",
+        _SOURCE,
+    ),
+    "late_division": (
+        "attention's weights are divided by their sum after the product with the values, or never; a softmax is "
+        "recognised before that product (E-5)",
         _SOURCE,
     ),
     "weights_scaled": (
