@@ -27,7 +27,8 @@ def right(*said: str, masks: bool = True) -> Due:
 
 def layers(*said: str) -> Due:
     """Its layers are right, and what it does around them is said to be not asked."""
-    return Due(0, ("This is a correct", "what it does before, between and after them was not asked", *said), ("✗",))
+    around = "what it does before, between and after them was not asked. It was not judged itself: "
+    return Due(0, ("This is a correct", around, *said), ("✗",))
 
 
 def beyond(*said: str) -> Due:

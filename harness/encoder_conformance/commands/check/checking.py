@@ -71,12 +71,14 @@ class Checking:
     def result(self) -> CheckResult:
         """Raises InputError for a target that is no module, or holds no layer."""
         self._refused: list[RefusedPart] = []
+        self._whole = ""
         with contextlib.closing(self.module):
             parts = [self.judged(part) for part in self.parts()]
             self.files_read = self.module.files_read()
         versions = dict(parts[0].described.versions)
         target, refused = self.request.target, tuple(self._refused)
-        return CheckResult(target=target, versions=versions, parts=tuple(parts), refused=refused)
+        whole = self._whole if any(part.at for part in parts) else ""
+        return CheckResult(target=target, versions=versions, parts=tuple(parts), refused=refused, whole=whole)
 
     def parts(self) -> Iterator[ExaminedPart]:
         """The module that was named, as a layer or a stack; if it is neither, every layer that is found in it.
@@ -94,7 +96,7 @@ class Checking:
             return
         first: dict[str, str] = {}
         problem: Problem | None = None
-        whole = found
+        whole, self._whole = found, _why_no_layer(found)
         for path in paths:
             found = self.module.examined(path, like=True)
             if len(paths) == 1 and isinstance(whole, Problem) and _says_more(whole, found):
@@ -237,6 +239,13 @@ def _without(described: ModuleDescription, reference: ModuleDescription | None) 
     """The arguments that no verdict covers: the module's own, and those of the one that states its layer."""
     without = *described.judged_without, *described.idle_here, *(reference.judged_without if reference else ())
     return tuple(dict.fromkeys(without))
+
+
+def _why_no_layer(whole: Subject | Problem) -> str:
+    if isinstance(whole, Problem):
+        return whole.message
+    read = whole.as_module.not_read
+    return read.sentence or read.problem if read is not None else ""
 
 
 def _says_more(whole: Problem, part: Subject | Problem) -> bool:

@@ -137,7 +137,8 @@ class RefusedPart(Frozen):
 
 
 class CheckResult(Frozen):
-    """`kept_since`: when it was judged, if that was an earlier command and nothing that it rests on has changed."""
+    """`whole`: why parts were judged in the place of the target, where nobody named one. `kept_since`: when it was
+    judged, if that was an earlier command and nothing that it rests on has changed."""
 
     format: Literal["encoder-conformance check"] = "encoder-conformance check"
     version: Literal[1] = 1
@@ -145,6 +146,7 @@ class CheckResult(Frozen):
     versions: dict[str, str]
     parts: tuple[PartResult, ...]
     refused: tuple[RefusedPart, ...] = ()
+    whole: Plain = ""
     kept_since: str | None = None
 
     @property

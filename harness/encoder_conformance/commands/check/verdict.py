@@ -84,7 +84,8 @@ def around(result: CheckResult) -> str:
     """What was not asked of a target of which parts were judged; "" where it was judged itself, or nothing was."""
     if not any(part.at and part.layer is not None for part in result.parts):
         return ""
-    return f"Judged are these parts of {result.target}: what it does before, between and after them was not asked."
+    why = f" It was not judged itself: {result.whole}." if result.whole else ""
+    return f"Judged are these parts of {result.target}: what it does before, between and after them was not asked.{why}"
 
 
 def of_variant(variant: VariantResult) -> str:

@@ -66,10 +66,10 @@ def _no_softmax(scores: Array, at_zero: Array, observed: Array, open_: Array, ax
     if all(_linear(scores[:, h], at_zero[:, h], observed[:, h], open_[:, h], axis) for h in heads):
         return "head_scales"
     with np.errstate(all="ignore"):
-        sums = [np.exp(values).sum(axis, keepdims=True) for values in (at_zero, observed)]
-        whole = [values - np.log(total) for values, total in zip((at_zero, observed), sums, strict=True)]
-        exponentials = min(map(np.min, sums)) > 1  # with a term more in the sum, as of a sink, they sum up to less
-        return "late_division" if exponentials and _linear(scores, *whole, open_, axis) is not None else "no_softmax"
+        at_zeros, sums = (np.exp(values).sum(axis, keepdims=True) for values in (at_zero, observed))
+        divided = _linear(scores, at_zero - np.log(at_zeros), observed - np.log(sums), open_, axis)
+    # With a term more in the sum, as of a sink, they sum up to less than 1.
+    return "late_division" if divided is not None and sums.min() > 1 else "no_softmax"
 
 
 def _refuse_scaled_heads(observed: Array, axis: int) -> None:
