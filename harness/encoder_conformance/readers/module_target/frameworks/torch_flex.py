@@ -4,6 +4,7 @@ ONNX."""
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ class _ByDefinition:
 FLEX_ATTENTION = _ByDefinition()
 
 
+@cache
 def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
     """Name in PyTorch's module → what stands there while a module is called. `ordered`: what stands at _ORDER."""
 
