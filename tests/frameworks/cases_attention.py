@@ -106,6 +106,30 @@ class RopeByASignedPermutation(RopeOfMatrices):
         return t * angles.cos() + t @ across * angles.sin()
 
 
+def _turned_by(t: Tensor, stacked: Tensor) -> Tensor:
+    """Pairs that stand side by side, by cosines and sines that stand in a last axis."""
+    pairs = t.unflatten(-1, (-1, 2))
+    cos, sin = stacked.view(1, 1, pairs.shape[2], pairs.shape[3], 2).unbind(-1)
+    a, b = pairs.unbind(-1)
+    return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+
+
+class RopeOfACache(Plain):
+    def forward(self, x: Tensor, rope_cache: Tensor) -> Tensor:  # type: ignore[override]
+        self.cache = rope_cache
+        return super().forward(x)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return _turned_by(q, self.cache), _turned_by(k, self.cache)
+
+
+class RopeOfStackedTurns(RopeOfACache):
+    """As gpt-fast's code has it."""
+
+    def forward(self, x: Tensor, freqs_cis: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x, freqs_cis)
+
+
 class ValuesTurnedToo(RopeOfMatrices):
     def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
         return super().core(q, k, self.turned(v), ignore)

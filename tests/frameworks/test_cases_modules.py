@@ -67,6 +67,7 @@ HANDED_TO = 1 + next(
     if "# of queries" in line
 )
 SCALED = "attention's weights are multiplied by a number, as where", "cases_repositories.py:"
+STACKED = ("cosines beside sines of theta 10000, float32 [sequence, d_head / 2, 2]",)
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}
@@ -116,6 +117,8 @@ DUE: dict[str, dict[str, Due]] = {
         "RopeOfMatrices": right("rope θ 10000 interleaved"),
         "RopeOfWholeMatrices": right("rope θ 10000 interleaved"),
         "RopeByASignedPermutation": right("rope θ 10000 halves"),
+        "RopeOfACache": right("rope θ 10000 interleaved", *STACKED, masks=False),
+        "RopeOfStackedTurns": right("rope θ 10000 interleaved", *STACKED, masks=False),
         "ValuesTurnedToo": refused("a rotation by position (interleaved, all 8 features, theta 10000) after value"),
         "FlexAttention": right("it calls FlexAttention, of which PyTorch's own definition was asked"),
         "RopeOfAPart": right("rope θ 500 halves, 8 of 16 features"),

@@ -11,7 +11,7 @@ from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, is_one_number
-from encoder_conformance.readers.module_target.supplies import Supply
+from encoder_conformance.readers.module_target.supplies import STACKED, Supply
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
@@ -149,16 +149,18 @@ def without_positions(module: LiveModule, x: Array) -> Iterator[tuple[LiveModule
             yield other, len(some) == 1 and _is_added(other, some[0], x)
 
 
-def turned_in_pairs(module: LiveModule) -> LiveModule | None:
-    """The same, given angles of which each stands at two features side by side, as a module takes them that turns those
-    together; None where it is given none, or they stand so."""
+def turned_otherwise(module: LiveModule) -> Iterator[LiveModule]:
+    """The same, given other numbers of the same size for angles: each at two features side by side, as a module takes
+    them that turns those together, or its cosine and its sine there."""
     beside = module.signature.arrangement.beside
-    turned = {
-        name: replace(supply, in_pairs=True)
-        for name, supply in beside.items()
-        if supply.kind == "turning" and supply.axes.endswith("d") and not supply.in_pairs
+    turned = {name: each for name, each in beside.items() if each.kind == "turning" and each.axes.endswith("d")}
+    in_pairs = {name: replace(each, in_pairs=True) for name, each in turned.items() if not each.in_pairs}
+    stacked = {
+        name: replace(each, axes=f"{each.axes[:-1]}e2", what=STACKED) for name, each in turned.items() if not each.what
     }
-    return module.arranged(_with(module, turned)) if turned else None
+    for way in filter(None, (in_pairs, stacked)):
+        if (other := module.arranged(_with(module, way))) is not None:
+            yield other
 
 
 def _is_added(module: LiveModule, name: str, x: Array) -> bool:

@@ -12,7 +12,7 @@ from encoder_conformance.protocol.findings import Finding, noted
 from encoder_conformance.protocol.module_description import OtherAnswer
 from encoder_conformance.readers.module_target.allocated import with_numbers
 from encoder_conformance.readers.module_target.biases import settled
-from encoder_conformance.readers.module_target.by_effect import turned_in_pairs, without_positions
+from encoder_conformance.readers.module_target.by_effect import turned_otherwise, without_positions
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.examination import Examination
 from encoder_conformance.readers.module_target.exporting import Exported
@@ -120,9 +120,8 @@ def _given_otherwise(
 ) -> tuple[LiveModule, LiveModule, Exported]:
     """The module, the same without what it was given in, and what is read `again` off it: where what it was given
     beside x may be given otherwise, and is a layer's, or positions, then."""
-    paired = turned_in_pairs(read) if "rope" in exported.features else None
-    others = without_positions(read, x)
-    for other, added in others if paired is None else chain([(paired, False)], others):
+    turned = turned_otherwise(read) if "rope" in exported.features else ()
+    for other, added in chain(((each, False) for each in turned), without_positions(read, x)):
         without = again(other)
         if added or without.layer is not None:
             return module.arranged(other.signature.arrangement) or module, other, without

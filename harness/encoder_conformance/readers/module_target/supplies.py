@@ -15,6 +15,7 @@ MEMORY = 7
 """Positions of another sequence, which is as long as none of x that it is tried with."""
 PAIR = "cosines and sines"
 TURNS = "turns"
+STACKED = "cosines beside sines"
 BIAS = "bias that adds"
 _SIZES = {
     **{"S": "the length", "B": "the size of the batch", "H": "the height", "W": "the width"},
@@ -26,7 +27,8 @@ _SIZES = {
 class Supply:
     """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, X for the heads of all
     items, of which each has `heads`, 1, and d or e for the features of a head or half of them, which are `number` then.
-    `what`: the function of angles, or both in a pair; of a mask, that it is a bias. `value`: of a kind that nothing
+    `what`: the function of angles, or both in a pair or stacked; of a
+    mask, that it is a bias. `value`: of a kind that nothing
     else says; a literal is written into an adapter, and no array or function. `in_pairs`: each angle stands at two
     features side by side, and not in both halves of them."""
 
@@ -121,15 +123,18 @@ class Supply:
         if self.axes.endswith("d"):
             angles = np.repeat(angles, 2, -1) if self.in_pairs else np.concatenate([angles, angles], -1)
         turned = {"cosines": np.cos(angles), "sines": np.sin(angles), TURNS: np.exp(1j * angles)}
+        turned[STACKED] = np.stack([turned["cosines"], turned["sines"]], -1)
         if self.what == PAIR:
             return self._shaped(turned["cosines"], batch, sequence), self._shaped(turned["sines"], batch, sequence)
         return self._shaped(turned.get(self.what, angles), batch, sequence)
 
     def _shaped(self, made: Array, batch: int, sequence: int) -> Array:
-        """Numbers [sequence, features] of each position as the axes say, for all items where they are rows."""
+        """Numbers [sequence, …] of each position as the axes say, for all items where they are rows."""
+        of_each = made.shape[1:]
         if "T" in self.axes:
-            made = np.tile(made, (batch, 1))
-        shaped = made.reshape([len(made) if axis in "ST" else 1 for axis in self.axes[:-1]] + [made.shape[-1]])
+            made = np.tile(made, (batch, *(1 for _ in of_each)))
+        before = [len(made) if axis in "ST" else 1 for axis in self.axes[: -len(of_each)]]
+        shaped = made.reshape([*before, *of_each])
         return np.ascontiguousarray(np.broadcast_to(shaped, self._shape(batch, sequence)))
 
     @property

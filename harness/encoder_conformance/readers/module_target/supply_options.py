@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product, zip_longest
 
 from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
-from encoder_conformance.readers.module_target.supplies import BIAS, PAIR, TURNS, Supply
+from encoder_conformance.readers.module_target.supplies import BIAS, PAIR, STACKED, TURNS, Supply
 
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
@@ -69,7 +69,7 @@ def options_of(
         kinds.sort(key=lambda kind: kind != "pair")
     for kind in kinds:
         made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
-        named += sorted(made, key=lambda each: "cis" in name.lower() and each.what != TURNS)
+        named += sorted(made, key=lambda each: "cis" in name.lower() and each.what not in (TURNS, STACKED))
     if keys and name in RANDOM:
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
@@ -110,8 +110,10 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
     angles = [each for each in whole if each.number > 2 or not each.axes.endswith("e")]
     if kind != "turning":
         return angles
-    turns = [replace(each, dtype="complex64", what=TURNS) for each in angles if each.axes.endswith("e")]
-    return [each for pair in zip_longest(angles, turns) for each in pair if each is not None]
+    of_pairs = [each for each in angles if each.axes.endswith("e")]
+    turns = [replace(each, dtype="complex64", what=TURNS) for each in of_pairs]
+    stacked = [replace(each, axes=f"{each.axes}2", what=STACKED) for each in of_pairs]
+    return [each for three in zip_longest(angles, turns, stacked) for each in three if each is not None]
 
 
 def cut_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:
