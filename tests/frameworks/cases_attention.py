@@ -6,7 +6,7 @@ import torch
 from cases_plain import RMS, Plain, PlainPost
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 # ------------------------------------------------------------------------------- rotation
 
@@ -144,6 +144,16 @@ class FlexAttention(Plain):
             n = q.shape[2]
             blocks = create_block_mask(lambda b, h, i, j: ~ignore[b, j], len(q), None, n, n, device=q.device)
         return flex_attention(q, k, v, block_mask=blocks)
+
+
+class FlexAttentionOfBlocks(Plain):
+    """Its mask of blocks is made by its caller."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: object) -> Tensor:
+        return flex_attention(q, k, v, block_mask=ignore)  # type: ignore[return-value,arg-type]
+
+    def forward(self, x: Tensor, block_mask: BlockMask | None) -> Tensor:  # type: ignore[override]
+        return self.layer(x, block_mask)  # type: ignore[arg-type]
 
 
 class RopeOfAPart(Plain):

@@ -2,7 +2,7 @@
 ONNX."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -15,6 +15,8 @@ BY_DEFINITION = (
     "export; its kernels were not, and nothing was compiled"
 )
 _MODULE, _DEFINITIONS = "torch.nn.attention.flex_attention", "torch._higher_order_ops.flex_attention"
+_BLOCK_MASK = "block_mask"
+"""In the name of an argument that takes one."""
 _OPERATOR, _DEFINITION, _ORDER = "flex_attention_hop", "math_attention", "_dense_to_ordered"
 
 
@@ -51,6 +53,31 @@ def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
         "_validate_device": lambda *_: None,
         _ORDER: in_any_order,
     }
+
+
+def with_block_masks(module: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
+    """The same, which takes for a `block_mask` among its arguments, of these `names`, bool [batch or 1, heads or 1,
+    sequence, sequence], true where a key is seen."""
+    of_blocks = [name for name in names if _BLOCK_MASK in name.lower()]
+    if _MODULE not in sys.modules or not of_blocks:
+        return module
+
+    def called(*by_place: Any, **by_name: Any) -> Any:
+        masks = {name: _in_blocks(by_name[name]) for name in of_blocks if isinstance(by_name.get(name), Tensor)}
+        return module(*by_place, **{**by_name, **masks})
+
+    return called
+
+
+def _in_blocks(mask: Tensor) -> Any:
+    if mask.dtype != torch.bool or mask.ndim != 4:
+        raise TypeError(f"a BlockMask is made of bool [batch, 1, sequence, sequence], and not of {list(mask.shape)}")
+    B, H, S, T = mask.shape
+
+    def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return mask[b if B > 1 else 0, h if H > 1 else 0, i, j]
+
+    return sys.modules[_MODULE].create_block_mask(seen, B, H, S, T, device=mask.device)
 
 
 @contextmanager
