@@ -291,6 +291,17 @@ class CosinesAndSinesGiven(Rope):
         return turned(q), turned(k)
 
 
+class OneSegment(Plain):
+    """Several sequences in a row: a position sees those of its own."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor:
+        return self.apart
+
+    def forward(self, x: Tensor, segment_ids: Tensor) -> Tensor:  # type: ignore[override]
+        self.apart = torch.where(segment_ids[:, None, :, None] == segment_ids[:, None, None], 0.0, -torch.inf)
+        return self.layer(x)
+
+
 class TurnsGiven(Rope):
     """Complex numbers of each position, as LLaMA's layers are given them."""
 

@@ -127,15 +127,15 @@ class UnusableMask(Frozen):
 
 
 class UngivenArgument(Frozen):
-    """An argument that takes an array, and was left at its default, or given `zeros`. `changes`: whether the output
-    does, given as `form`; None: it is taken in no form that was tried. `cache`: its name is that of what earlier calls
-    left."""
+    """An argument that takes an array, and was left at its default, or was `given` what the words say. `changes`:
+    whether the output does, given as `form`; None: it is taken in no form that was tried. `cache`: its name is that of
+    what earlier calls left."""
 
     argument: str
     changes: bool | None
     form: str
     cache: bool
-    zeros: bool = False
+    given: str = ""
 
     @property
     def matters(self) -> bool:

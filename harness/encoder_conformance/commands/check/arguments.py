@@ -233,8 +233,8 @@ def _of_forms(mask: MaskArgument) -> Iterator[Finding]:
 
 def _of_ungiven(argument: UngivenArgument) -> Iterator[Finding]:
     name = argument.argument
-    if argument.changes and argument.zeros:
-        message = f"{name} was given as zeros, and other values of it change the output ({argument.form})"
+    if argument.changes and argument.given:
+        message = f"{name} was given as {argument.given}, and other values of it change the output ({argument.form})"
         hint = "the layer without it is judged"
         yield _finding("warning", "argument-not-given", message, hint, argument=name, form=argument.form)
     elif argument.changes:

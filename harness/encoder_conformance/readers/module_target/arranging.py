@@ -14,7 +14,7 @@ from encoder_conformance.readers.module_target.supplies import Supply
 
 OF_LENGTHS = ("lengths", "parts")
 """Kinds that say how many positions each item has."""
-_UNSAID = "none", "zeros"
+_UNSAID = "none", "zeros", "segment"
 """Kinds that another value of a call takes the place of."""
 _MASKED = ("full", "cumulative", *OF_LENGTHS)
 """Kinds that a mask may be given in the place of."""

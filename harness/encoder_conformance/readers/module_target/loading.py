@@ -118,7 +118,8 @@ def _made(
         raise _told_of(error, chosen) from None
     if framework := framework_of(made):
         return Loaded(framework, made, chosen)
-    raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX")
+    hint = "name a function that gives its .module()" if callable(getattr(made, "module", None)) else ""
+    raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)
 
 
 def _refuse_unknown(found: Any, name: str, arguments: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from encoder_conformance.protocol.arguments import MaskForm, UngivenArgument, Un
 from encoder_conformance.readers.module_target.calling import may_have_any_name
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.masking import forms_taken, with_masks
-from encoder_conformance.readers.module_target.ungiven import ungiven_arguments
+from encoder_conformance.readers.module_target.ungiven import FIXED, ungiven_arguments
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics
 
 
@@ -42,6 +42,6 @@ def _offered(
     known = {*(mask.name for mask in semantics.masks), *(each.argument for each in unusable)}
     beside = module.signature.arrangement.beside
     left = [name for name in (*module.signature.masks, *module.signature.arrays) if name not in {*known, *beside}]
-    left += [name for name, supply in beside.items() if supply.kind == "zeros"]
+    left += [name for name, supply in beside.items() if supply.kind in FIXED and name not in known]
     ungiven = ungiven_arguments(module, semantics, num_heads, left)
     return OfferedArguments(semantics, forms_taken(module, semantics, num_heads), unusable, ungiven)

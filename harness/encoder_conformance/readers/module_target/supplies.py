@@ -60,6 +60,7 @@ class Supply:
             "cumulative": f"cumulative lengths, {self.dtype} [batch + 1]",
             "size": _SIZES.get(self.axes, "a size"),
             "full": f"a {self.what or 'mask that hides'} nothing, {form} of {self.number:g}",
+            "segment": f"one segment for all positions, {form}",
             "turning": f"{self.what or 'angles'} of theta 10000, {form}",
             "value": f"{self.value!r}, as you said",
             "made": "what conform_inputs makes",
@@ -84,7 +85,7 @@ class Supply:
                 return np.broadcast_to(counted, self._shape(batch, sequence)).astype(self.dtype)
             case "lengths":
                 return np.full(self._shape(batch, sequence), sequence, self.dtype)
-            case "parts":
+            case "parts" | "segment":
                 return np.ones(self._shape(batch, sequence), self.dtype)
             case "cumulative":
                 return (np.arange(batch + 1) * sequence).astype(self.dtype)

@@ -17,6 +17,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
     "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
+    "segment": ("segment",),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
     "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
     "condition": ("cond", "temb", "t_emb", "time_emb", "style", "vec", "c"),
@@ -95,6 +96,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [*counted, *(replace(each, dtype="float32") for each in counted)]
         case "lengths":
             return [*_LENGTHS]
+        case "segment":
+            return [Supply("segment", axes, dtype) for axes in ("BS", "S") for dtype in ("int32", "int64")]
         case "x":
             return [Supply("x")]
     return [Supply("condition", axes, "float32", width) for axes in _OF_A_CONDITION for width in widths]

@@ -31,6 +31,8 @@ _FORMS = (
 _OF_SCORES = tuple(("float32", axes) for axes in ("BHSS", "1HSS", "HSS", "B1SS", "BSS", "SS"))
 """What a bias is given first: it is of scores, most often, and numbers of positions that are added to these change
 them, too."""
+FIXED = {"zeros": "zeros", "segment": "one segment"}
+"""Kinds of what an argument is given, of which other values are not asked → the words for it."""
 _ODD = (13, 11, 7)
 """A shape of nothing: what takes it, and answers as before, does not look at it."""
 _CHANGED = 1e-5
@@ -64,8 +66,8 @@ def _given(
     changes = True if any(outcomes) else False if False in outcomes else None
     cache = any(word in name.lower() for word in _CACHES)
     supply = runner.signature.arrangement.beside.get(name)
-    zeros = supply is not None and supply.kind == "zeros"
-    return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache, zeros=zeros)
+    given = FIXED.get(supply.kind, "") if supply is not None else ""
+    return UngivenArgument(argument=name, changes=changes, form=form if changes else "", cache=cache, given=given)
 
 
 def _changes(runner: LiveModule, feeds: dict[str, Array], name: str, value: Array, before: Array) -> bool | None:
