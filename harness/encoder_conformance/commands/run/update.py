@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from encoder_conformance.implementation.manifest import Implementation
 from encoder_conformance.judging.records import Report
 from encoder_conformance.oracle.catalogue import catalogue
@@ -18,6 +16,8 @@ from encoder_conformance.spec.outcome import Outcome
 @contextmanager
 def edited(path: Path) -> Iterator[dict[str, Any]]:
     """The content of a YAML file, {} if there is none; as the block leaves it, it is written back, comments and all."""
+    from ruamel.yaml import YAML  # few commands edit a file, and every check imports what can
+
     yaml = YAML()
     yaml.width = 120
     content = yaml.load(path.read_text(encoding="utf-8")) if path.is_file() else {}
