@@ -97,7 +97,7 @@ DUE: dict[str, dict[str, Due]] = {
         "TurnedByPairsInTurn": right("rope θ 10000 interleaved"),
         "TurnedWhereItStands": right("rope θ 500 halves"),
         "ScaledWhereItStands": right("post-norm"),
-        "NotInFloat64": right("in float64 it raises RuntimeError", "cases_repositories.py:"),
+        "NotInFloat64": right("it is not asked in float64: RuntimeError", "cases_repositories.py:"),
         "OverwrittenInPart": beyond("some elements of what depends on x are overwritten", "cases_repositories.py:"),
         "IdsOfSeveral": refused("it takes ids as turns, integers [batch, sequence]", "no part of it is a layer"),
         "OneTensorByManyNames": right("others.2.weight, others.3.weight and 2 more are one tensor"),

@@ -183,7 +183,7 @@ def _examined(
     examination.dtypes = _WIDE if _runs_in(examination, "float64") else ("float32",)
     narrow = examination.layer is not None and "float64" not in examination.dtypes
     if narrow and (raised := _raised_in(examination, "float64")) is not None:
-        note = noted("no-float64", f"in float64 it raises {_said(raised)}. It is judged in float32")
+        note = noted("no-float64", f"it is not asked in float64: {_said(raised)}")
         examination.notes = *examination.notes, note
     alternatives = [] if stated is None else _alternatives(examination, stated, resize)
     examination.stated = alternatives[0] if alternatives else None
