@@ -55,7 +55,9 @@ def test_a_change_is_noticed(change: str, folder: Path) -> None:
     assert not seen.still(BESIDES)
 
 
-@pytest.mark.parametrize("name", ["conform-report/check.json", "__pycache__/x.pyc", ".git/index", "env/lib/x.py"])
+@pytest.mark.parametrize(
+    "name", ["conform-report/check.json", "__pycache__/x.pyc", ".git/index", "env/lib/x.py", "train.log"]
+)
 def test_what_the_check_and_others_leave_below_a_folder_is_no_change(name: str, folder: Path) -> None:
     package = folder / "package"
     (package / "env").mkdir()

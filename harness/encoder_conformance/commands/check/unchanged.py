@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from encoder_conformance.spec.strict import Frozen
@@ -62,8 +63,17 @@ def names_in(folder: Path, besides: Collection[str]) -> str | None:
 
 def state_below(folder: Path, besides: Collection[str]) -> str:
     """A digest of the files at and below a folder, without those that are hidden, compiled, or of an environment of
-    Python. Raises TooManyFiles."""
-    return _digest(f"{path} {state_of(path)}" for path in _below(folder, besides))
+    Python, and without logs: `*.log`, and those that this command prints to. Raises TooManyFiles."""
+    paths = (path for path in _below(folder, besides) if path.suffix != ".log")
+    return _digest(f"{path} {state_of(path)}" for path in paths if not _is_printed_to(path))
+
+
+def _is_printed_to(path: Path) -> bool:
+    for stream in (1, 2):
+        with suppress(OSError):  # it is closed, or the file is gone
+            if os.path.samestat(path.stat(), os.fstat(stream)):
+                return True
+    return False
 
 
 def _below(folder: Path, besides: Collection[str]) -> Iterator[Path]:
