@@ -107,6 +107,17 @@ DUE: dict[str, dict[str, Due]] = {
         "NoMapOfHeads": beyond(*UNMAPPED),
         "NoMapOfHeadsPost": beyond(*UNMAPPED),
     },
+    "cases_blocks": {
+        "OfPatches": right("post-norm", "x is given as [batch, 1, sequence, d_model]", masks=False),
+        "AlongTime": right("post-norm", "x is given as [batch, sequence, 1, d_model]", masks=False),
+        "ScoresAsWeights": beyond("attention's weights are no softmax of the scores", "cases_blocks.py:"),
+        "ScoresAsWeightsByEinsum": beyond("attention's weights are no softmax of the scores", "cases_blocks.py:"),
+        "HeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
+        "CausalMaskThrownAway": right(
+            "post-norm", "masked_fill gives a new tensor, which is thrown away", "cases_blocks.py:", masks=False
+        ),
+        "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
+    },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),
         "RopeOfPairs": right("rope θ 10000 interleaved"),
@@ -476,7 +487,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "InAList": layers("module layers.0", "pre-norm"),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
-        "HeadsBesidePositions": Due(2, ("its scores are of fewer keys", "At: cases_jax.py:"), ("cannot be looked at",)),
+        "HeadsBesidePositions": Due(
+            2, ("no position attends to another: the heads of each", "At: cases_jax.py:"), ("cannot be looked at",)
+        ),
     },
     "cases_keras": {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),

@@ -173,7 +173,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 x = drawn((BATCH, sequence, d_model))
                 if (problem := _problem_with(other, x)) is None:
                     refuse_attended(other, x)
-                    return _with_maps(_opened(other, x), x), x
+                    return _with_maps(_apart(_opened(other, x), d_model), x), x
                 refused.problems.append(problem)
             if refused.want_integers():
                 raise _of_ids(module.signature.x)
@@ -325,6 +325,26 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
         if mask.polarity is not None:
             module = _given(module, name, replace(supply, number=mask.polarity.open))
     return module
+
+
+def _apart(module: LiveModule, d_model: int) -> LiveModule:
+    """The same, given x as one row or one column of a map, where it takes each of them by itself, as the pixels of a
+    patch, or a place at all times: what is asked of one says what each gives."""
+    known = module.signature.arrangement
+    if known.form != "BHWD":
+        return module
+    x = drawn((BATCH, _OF_A_MAP, d_model))
+    other = x.copy()
+    other[:, 0] = -x[:, 0]
+    try:
+        before, after = (module.run({"x": each})["output"] for each in (x, other))
+    except ExecutionError:
+        return module
+    changed = (before != after).any((0, 2)).reshape(height_of(_OF_A_MAP), -1)
+    in_row, in_column = changed[0, 1:].any(), changed[1:, 0].any()
+    if changed[1:, 1:].any() or in_row == in_column:
+        return module
+    return module.arranged(replace(known, form="BRSD" if in_row else "BSRD")) or module
 
 
 def _with_maps(module: LiveModule, x: Array) -> LiveModule:

@@ -57,7 +57,7 @@ class _Operators(SeesOperators):
         """Products of what depends on x, and what is made of them but for a product with the values."""
         self._dependent: dict[int, Tensor] = {id(x): x}
         self._of_weights = dict[int, Tensor]()
-        self._weights = {value.untyped_storage().data_ptr() for value in module.parameters()}
+        self._weights = {_place(value) for value in module.parameters()}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = func(*args, **(kwargs or {}))
@@ -71,17 +71,24 @@ class _Operators(SeesOperators):
                 self._see(feature)
             self._dependent |= made
             if shapes := self._shapes_of_scores(name, given, made):
-                self._scores |= {key: each for key, each in made.items() if each.shape[-2:] in shapes}
+                kept = self._kept_scores()  # as where einsum puts an axis of one before the last
+                self._scores |= {
+                    key: each for key, each in made.items() if each.shape[-2:] in shapes or _place(each) in kept
+                }
         elif any(self._is_of_weights(each) for each in given):
             self._of_weights |= made
         return answer
 
     def _is_a_weight(self, *values: Tensor) -> bool:
         """Whether one of them is a parameter's."""
-        return not self._weights.isdisjoint(each.untyped_storage().data_ptr() for each in values)
+        return not self._weights.isdisjoint(_place(each) for each in values)
 
     def _is_of_weights(self, value: Tensor) -> bool:
-        return id(value) in self._of_weights or value.untyped_storage().data_ptr() in self._weights
+        return id(value) in self._of_weights or _place(value) in self._weights
+
+    def _kept_scores(self) -> set[int]:
+        """The places in memory of scores, which are the same numbers in another shape."""
+        return {_place(each) for each in self._scores.values()}
 
     def _shapes_of_scores(self, name: str, given: list[Tensor], made: Mapping[int, Tensor]) -> set[torch.Size]:
         """The shapes, of queries and keys, that what is made has where it is scores."""
@@ -188,6 +195,11 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield each
         elif isinstance(each, (list, tuple)):
             yield from _tensors(each)
+
+
+def _place(value: Tensor) -> int:
+    """Where its numbers are, whatever their shape."""
+    return int(value.untyped_storage().data_ptr())
 
 
 def _turns(matrices: Tensor) -> bool:
