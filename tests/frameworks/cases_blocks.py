@@ -2,7 +2,8 @@
 
 import torch
 from cases_plain import Plain, PlainPost
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class OfPatches(PlainPost):
@@ -66,3 +67,50 @@ class CausalMaskThrownAway(PlainPost):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class WideWithDropout(ScoresAsWeights):
+    """With so many kinks of ReLU near 0 that a step of any length but the shortest meets one."""
+
+    D, H, HIDDEN = 384, 4, 1536
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(self.D, self.D, bias=False) for _ in range(4))
+        self.dropout = nn.Dropout(0.2)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.dropout(super().attend(x, ignore))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(F.relu(self.up(x))))
+
+
+class NeedsAMaskOfAnotherName(PlainPost):
+    """A part has the mask that it needs under the name of the other, which it does without."""
+
+    def masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        mask = mask.repeat(self.H, 1, 1)
+        q, k, v = (self.split(each(x)).transpose(0, 1).flatten(0, 1) for each in (self.q, self.k, self.v))
+        heard = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(mask, -torch.inf).softmax(-1) @ v
+        return self.o(heard.unflatten(0, (self.H, -1)).permute(1, 2, 0, 3).flatten(2))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, slf_attn_mask: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.masked(x, mask=slf_attn_mask))
+        if mask is not None:
+            x = x.masked_fill(mask.unsqueeze(-1), 0)
+        return self.norm2(x + self.ffn(x))
+
+
+class ConvolutionsBesideAMask(NeedsAMaskOfAnotherName):
+    """No layer is read, and the number of its heads is not known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Conv1d(self.D, self.HIDDEN, 3, padding=1)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x.mT).mT))

@@ -116,6 +116,11 @@ DUE: dict[str, dict[str, Due]] = {
         "CausalMaskThrownAway": right(
             "post-norm", "masked_fill gives a new tensor, which is thrown away", "cases_blocks.py:", masks=False
         ),
+        "WideWithDropout": Due(0, ("This is a correct pre-norm", "up to 256 positions"), ("✗",)),
+        "NeedsAMaskOfAnotherName": right("post-norm", "slf_attn_mask: a mask that hides nothing, bool"),
+        "ConvolutionsBesideAMask": without(
+            "batch · heads", "there is a convolution in it", "slf_attn_mask changes the output", "cases_blocks.py:"
+        ),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
     },
     "cases_attention": {

@@ -16,6 +16,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cosines": ("cos",),
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
+    "start": ("start_pos", "start_idx", "start_index", "cur_pos", "past_len", "cache_len"),
     "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
     "lengths": ("length", "lens", "seqlen", "seq_len", "num_tokens", "n_tokens", "sizes"),
@@ -95,8 +96,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [*counted, *(replace(each, dtype="float32") for each in counted)]
         case "lengths":
             return [*_LENGTHS]
-        case "x":
-            return [Supply("x")]
+        case "x" | "start":
+            return [Supply(kind)]
     return [Supply("condition", axes, "float32", width) for axes in _OF_A_CONDITION for width in widths]
 
 

@@ -15,12 +15,13 @@ from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.lacking import missed_in
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
-from encoder_conformance.readers.module_target.supplying import missed_in, with_told
+from encoder_conformance.readers.module_target.supplying import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call, with_another_sequence
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
