@@ -114,3 +114,53 @@ class ConvolutionsBesideAMask(NeedsAMaskOfAnotherName):
 
     def ffn(self, x: Tensor) -> Tensor:
         return self.down(F.gelu(self.up(x.mT).mT))
+
+
+class NoMapsOfHeads(PlainPost):
+    """Heads are cut of x as it is."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        heads = self.split(x)
+        return self.o(self.core(heads, heads, heads, ignore).transpose(1, 2).flatten(2))
+
+
+class FromTheFirstPosition(Plain):
+    """As LLaMA's code has it: the turns of all positions are in a buffer, of which those behind a number are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(512.0), 1e4 ** (-torch.arange(0, 8, 2) / 8))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles), persistent=False)
+        self.start = 0
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        turns = self.turns[self.start : self.start + q.shape[2]]
+
+        def turned(t: Tensor) -> Tensor:
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+    def forward(self, x: Tensor, start_pos, padding: Tensor | None = None) -> Tensor:  # type: ignore[no-untyped-def, override]
+        self.start = start_pos
+        return self.layer(x, padding)
+
+
+class OfWhatIsDecoded(PlainPost):
+    """The first argument is attended to, and there is a row of output for each position of the second."""
+
+    def forward(self, heard: Tensor, spoken: Tensor) -> Tensor:  # type: ignore[override]
+        q, k, v = self.split(self.q(spoken)), self.split(self.k(heard)), self.split(self.v(heard))
+        x = self.norm1(spoken + self.o(self.core(q, k, v, None).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.ffn(x))
+
+
+class WeightsOfEachItem(PlainPost):
+    """Maps of queries, keys and values are repeated for each item of the batch."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        def mapped(by: nn.Module) -> Tensor:
+            return self.split(x @ by.weight.mT.repeat(len(x), 1, 1) + by.bias)
+
+        q, k, v = map(mapped, (self.q, self.k, self.v))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))

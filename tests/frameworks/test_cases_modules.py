@@ -121,6 +121,10 @@ DUE: dict[str, dict[str, Due]] = {
         "ConvolutionsBesideAMask": without(
             "batch · heads", "there is a convolution in it", "slf_attn_mask changes the output", "cases_blocks.py:"
         ),
+        "NoMapsOfHeads": beyond("query, key or value is x itself, without a linear map", "cases_plain.py:"),
+        "FromTheFirstPosition": right("rope θ 10000 interleaved", "start_pos: 0, as of the first position"),
+        "OfWhatIsDecoded": refused("it needs spoken beside heard, of a length of its own, and depends on it"),
+        "WeightsOfEachItem": right("post-norm"),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
     },
     "cases_attention": {

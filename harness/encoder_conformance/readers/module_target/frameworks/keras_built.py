@@ -95,7 +95,7 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
         for each in dict.fromkeys((tried, layer)):
             signature.called(each, keras.ops.zeros(shape), {}, ARRAYS)
     except OtherShape as error:
-        return OtherShape(*error.args)  # without its frames, which hold a copy of the layer
+        return OtherShape(str(error), error.shapes)  # without its frames, which hold a copy of the layer
     except Exception as error:  # whatever a layer does with a width that is not its own
         return ExecutionError(last_frames(own_error(error)))
     return None

@@ -90,6 +90,11 @@ class _Operators(SeesOperators):
         """Whether one of them is a parameter's."""
         return not self._weights.isdisjoint(_place(each) for each in values)
 
+    def _is_of_each_item(self, value: Tensor) -> bool:
+        """Whether it is a parameter's matrix once more for each item, and no vectors of positions."""
+        by_item = value.ndim > 2 and self._sizes[1] not in value.shape[-2:]
+        return by_item and id(value) in self._of_weights and bool((value == value[:1]).all())
+
     def _is_of_weights(self, value: Tensor) -> bool:
         return id(value) in self._of_weights or _place(value) in self._weights
 
@@ -148,7 +153,11 @@ class _Operators(SeesOperators):
                 if id(one) in self._scores and self._is_of_scores(one) and not self._softmax:
                     yield "no_softmax"
                 yield from self._of_products(one.shape[-2], two.shape[-1], (one.shape, two.shape))
-            elif not self._is_a_weight(one, two) and not _turns(two if self._depends(one) else one):
+            elif (
+                not self._is_a_weight(one, two)
+                and not any(map(self._is_of_each_item, (one, two)))
+                and not _turns(two if self._depends(one) else one)
+            ):
                 yield "relative"
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
             yield "one_gain"

@@ -16,7 +16,7 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions", "unmapped", "weights_scaled", "heads_beside",
+    "map_of_positions", "unmapped", "weights_scaled", "heads_beside", "no_projection",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -186,6 +186,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "with all numbers",
         _SOURCE,
     ),
+    "no_projection": (
+        "query, key or value is x itself, without a linear map before it; in the specification each is one map of what "
+        "attention reads (E-5)",
+        _SOURCE,
+    ),
     "skip_twice": (
         "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
         _SOURCE,
@@ -298,7 +303,7 @@ BEYOND: tuple[Feature, ...] = (
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
-    *("unmapped", "heads_beside"),
+    *("unmapped", "heads_beside", "no_projection"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
