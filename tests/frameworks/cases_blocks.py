@@ -164,3 +164,13 @@ class WeightsOfEachItem(PlainPost):
 
         q, k, v = map(mapped, (self.q, self.k, self.v))
         return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
+class NeighboursInThePlaceOfAttention(PlainPost):
+    """As PoolFormer: the mean of a position and of those beside it, less itself."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return F.avg_pool1d(x.mT, 3, stride=1, padding=1, count_include_pad=False).mT - x
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

@@ -125,6 +125,9 @@ DUE: dict[str, dict[str, Due]] = {
         "FromTheFirstPosition": right("rope θ 10000 interleaved", "start_pos: 0, as of the first position"),
         "OfWhatIsDecoded": refused("it needs spoken beside heard, of a length of its own, and depends on it"),
         "WeightsOfEachItem": right("post-norm"),
+        "NeighboursInThePlaceOfAttention": beyond(
+            "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_blocks.py:"
+        ),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
     },
     "cases_attention": {

@@ -307,6 +307,8 @@ BEYOND: tuple[Feature, ...] = (
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
+    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), "pooled"),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), "pooled"),
     "RotaryEmbedding": "rope",
     **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv"), "convolution"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "recurrence"),
