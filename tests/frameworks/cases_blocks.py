@@ -174,3 +174,43 @@ class NeighboursInThePlaceOfAttention(PlainPost):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class CausalOfTurnedMaps(Plain):
+    """As GPT-2's code has it: matrices [in, out], and queries, keys and values in one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed = nn.Parameter(torch.randn(self.D, 3 * self.D) / 4)
+        self.packed_bias = nn.Parameter(torch.zeros(3 * self.D))
+        self.out, self.out_bias = nn.Parameter(torch.randn(self.D, self.D) / 4), nn.Parameter(torch.randn(self.D))
+        del self.q, self.k, self.v, self.o
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = map(self.split, (x @ self.packed + self.packed_bias).chunk(3, -1))
+        heard = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return heard.transpose(1, 2).flatten(2) @ self.out + self.out_bias
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class ScaleTurnedOver(PlainPost):
+    """Scores are multiplied by the root of the size, and the heads of one matrix lie feature by feature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed, self.o = nn.Linear(self.D, 3 * self.D, bias=False), nn.Linear(self.D, self.D, bias=False)
+        del self.q, self.k, self.v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        packed = self.packed(x).unflatten(-1, (self.D // self.H, 3, self.H)).movedim(-2, 0)
+        q, k, v = packed.permute(0, 1, 4, 2, 3)
+        weights = (q @ k.mT * (self.D // self.H) ** 0.5).softmax(-1)
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)

@@ -566,10 +566,20 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
     assert [words for words in due.unsaid if words in printed] == [], printed
 
 
-def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(conform: Callable, tmp_path: Path) -> None:
-    target = HERE / "cases_repositories.py:LeakyOfPackedHeads"
-    ended = conform("check", target, "--layer", "post-relu", "--dtype", "float32", "--out", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("target", "layer", "said"),
+    [
+        ("cases_repositories.py:LeakyOfPackedHeads", "post-relu", "(activation-leaky-relu"),
+        ("cases_blocks.py:CausalOfTurnedMaps", "pre-gelu-tanh", "but attention.qkv_bias is True in the module"),
+        ("cases_blocks.py:ScaleTurnedOver", "post-gelu", "(scale-multiplied"),
+    ],
+)
+def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(
+    conform: Callable, tmp_path: Path, target: str, layer: str, said: str
+) -> None:
+    ended = conform("check", HERE / target, "--layer", layer, "--dtype", "float32", "--out", tmp_path / "out")
     printed = " ".join(ended.stdout.split())
     assert ended.status == 1, printed
-    assert "(activation-leaky-relu" in printed, printed
+    assert said in printed, printed
     assert "Cause unknown" not in printed, printed
+    assert "none matches" not in printed, printed

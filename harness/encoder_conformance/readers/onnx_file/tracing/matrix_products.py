@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from string import ascii_letters
 
@@ -145,7 +146,7 @@ def _of_one_matrix(product: Product, source: WeightSource) -> tuple[Product, Wei
     for letter in product.groups()[0]:
         axis = product.second.index(letter)
         if (source.value == source.value.take([0], axis)).all():
-            source = source.arranged(lambda values, axis=axis: values.take(0, axis))
+            source = source.arranged(partial(np.take, indices=0, axis=axis))
             product = Product(product.first, product.second.replace(letter, ""), product.out)
     return product, source
 
