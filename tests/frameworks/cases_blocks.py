@@ -214,3 +214,9 @@ class ScaleTurnedOver(PlainPost):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class SecondEpsilon(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2 = nn.LayerNorm(self.D, eps=1e-3)

@@ -125,6 +125,7 @@ DUE: dict[str, dict[str, Due]] = {
         "FromTheFirstPosition": right("rope θ 10000 interleaved", "start_pos: 0, as of the first position"),
         "OfWhatIsDecoded": refused("it needs spoken beside heard, of a length of its own, and depends on it"),
         "WeightsOfEachItem": right("post-norm"),
+        "SecondEpsilon": refused("norm2 is layer_norm with epsilon 0.001 (first at", "At: cases_plain.py:"),
         "NeighboursInThePlaceOfAttention": beyond(
             "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_blocks.py:"
         ),
