@@ -109,6 +109,30 @@ DUE: dict[str, dict[str, Due]] = {
         "NoMapOfHeads": beyond(*UNMAPPED),
         "NoMapOfHeadsPost": beyond(*UNMAPPED),
     },
+    "cases_blocks": {
+        "OfPatches": right("post-norm", "x is given as [batch, 1, sequence, d_model]", masks=False),
+        "AlongTime": right("post-norm", "x is given as [batch, sequence, 1, d_model]", masks=False),
+        "ScoresAsWeights": beyond("attention's weights are no softmax of the scores", "cases_blocks.py:"),
+        "ScoresAsWeightsByEinsum": beyond("attention's weights are no softmax of the scores", "cases_blocks.py:"),
+        "HeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
+        "CausalMaskThrownAway": right(
+            "post-norm", "masked_fill gives a new tensor, which is thrown away", "cases_blocks.py:", masks=False
+        ),
+        "WideWithDropout": Due(0, ("This is a correct pre-norm", "up to 256 positions"), ("✗",)),
+        "NeedsAMaskOfAnotherName": right("post-norm", "slf_attn_mask: a mask that hides nothing, bool"),
+        "ConvolutionsBesideAMask": without(
+            "batch · heads", "there is a convolution in it", "slf_attn_mask changes the output", "cases_blocks.py:"
+        ),
+        "NoMapsOfHeads": beyond("query, key or value is x itself, without a linear map", "cases_plain.py:"),
+        "FromTheFirstPosition": right("rope θ 10000 interleaved", "start_pos: 0, as of the first position"),
+        "OfWhatIsDecoded": refused("it needs spoken beside heard, of a length of its own, and depends on it"),
+        "WeightsOfEachItem": right("post-norm"),
+        "SecondEpsilon": refused("norm2 is layer_norm with epsilon 0.001 (first at", "At: cases_plain.py:"),
+        "NeighboursInThePlaceOfAttention": beyond(
+            "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_blocks.py:"
+        ),
+        "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
+    },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),
         "RopeOfPairs": right("rope θ 10000 interleaved"),
@@ -484,7 +508,9 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "InAList": layers("module layers.0", "pre-norm"),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
-        "HeadsBesidePositions": Due(2, ("its scores are of fewer keys", "At: cases_jax.py:"), ("cannot be looked at",)),
+        "HeadsBesidePositions": Due(
+            2, ("no position attends to another: the heads of each", "At: cases_jax.py:"), ("cannot be looked at",)
+        ),
     },
     "cases_keras": {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
@@ -549,10 +575,20 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
     assert [words for words in due.unsaid if words in printed] == [], printed
 
 
-def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(conform: Callable, tmp_path: Path) -> None:
-    target = HERE / "cases_repositories.py:LeakyOfPackedHeads"
-    ended = conform("check", target, "--layer", "post-relu", "--dtype", "float32", "--out", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("target", "layer", "said"),
+    [
+        ("cases_repositories.py:LeakyOfPackedHeads", "post-relu", "(activation-leaky-relu"),
+        ("cases_blocks.py:CausalOfTurnedMaps", "pre-gelu-tanh", "but attention.qkv_bias is True in the module"),
+        ("cases_blocks.py:ScaleTurnedOver", "post-gelu", "(scale-multiplied"),
+    ],
+)
+def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(
+    conform: Callable, tmp_path: Path, target: str, layer: str, said: str
+) -> None:
+    ended = conform("check", HERE / target, "--layer", layer, "--dtype", "float32", "--out", tmp_path / "out")
     printed = " ".join(ended.stdout.split())
     assert ended.status == 1, printed
-    assert "(activation-leaky-relu" in printed, printed
+    assert said in printed, printed
     assert "Cause unknown" not in printed, printed
+    assert "none matches" not in printed, printed

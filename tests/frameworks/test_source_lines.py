@@ -2,12 +2,15 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
+from traceback import FrameSummary
 from typing import Any
 
 import numpy as np
 import pytest
 
+from encoder_conformance.readers.module_target import calling_lines
 from encoder_conformance.readers.module_target.calling_lines import line_in
 from encoder_conformance.readers.module_target.frameworks import framework_of
 
@@ -57,6 +60,19 @@ def test_the_innermost_frame_of_the_user_is_named_and_none_of_a_library() -> Non
     assert line_in([*frames, FrameSummary(library, 5, "add")], []) == "core.py:5"
     beside = str(Path(numpy.__file__).parent.with_name("numpyscale") / "layer.py")
     assert line_in([*frames, FrameSummary(beside, 7, "call")], ["numpy"]) == "layer.py:7"
+
+
+def test_a_line_that_is_written_with_a_notation_is_the_user_s(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`einsum(a, b, "i j, j k -> i k")` of einops ends in its own folder."""
+    (tmp_path / "einops").mkdir()
+    (tmp_path / "einops/__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [each for each in sys.modules if each.partition(".")[0] == "einops"]:
+        monkeypatch.delitem(sys.modules, name)
+    calling_lines._folders.cache_clear()
+    frames = [FrameSummary(str(tmp_path / name), 7, "call", lookup_line=False) for name in ("model.py", "einops/e.py")]
+    assert line_in(frames, ()) == "model.py:7"
+    calling_lines._folders.cache_clear()
 
 
 PLACES = {

@@ -50,7 +50,8 @@ FindingKind = Literal[
     "ways-of-calling-differ", "training-by-default",
     "formats-asked", "no-float64", "float64-no-more-exact", "epsilon-of-the-format", "answers-not-repeatable",
     "answers-depend-on-earlier-calls",
-    "state-changed-by-calls", "items-influence-each-other", "way-back-wrong", "way-back-unusual", "way-back-not-asked",
+    "state-changed-by-calls", "fill-thrown-away", "items-influence-each-other", "way-back-wrong", "way-back-unusual",
+    "way-back-not-asked",
     # Parts and forms of a module that cannot be asked.
     "not-callable", "takes-no-x", "input-returned", "takes-several-inputs", "needs-arguments", "no-parameters",
     "no-layer-by-kind", "one-length-alone", "too-large-as-one", "takes-too-long", "form-not-of-framework",
@@ -223,6 +224,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "answers-not-repeatable": "two answers to one question differ",
     "answers-depend-on-earlier-calls": "an answer depends on calls before it",
     "state-changed-by-calls": "calls change what it holds, and no output that was asked depends on that",
+    "fill-thrown-away": "a mask is filled into a new tensor that no name is given to, and so changes nothing",
     "items-influence-each-other": "an item of the batch changes another",
     "way-back-wrong": "an answer about the way back is wrong; `question` names it",
     "way-back-unusual": "an answer about the way back is right and unusual; `question` names it",

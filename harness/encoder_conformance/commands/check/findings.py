@@ -352,8 +352,7 @@ def _of_reading(described: ModuleDescription) -> Iterator[Finding]:
         why = "something in it is cast, or a number in it has no more digits"
         message = f"in float64 it is no more exact than in float32: {why}. It is judged in float32"
         yield Finding(severity="note", kind="float64-no-more-exact", message=message)
-    for note in described.notes:
-        yield note.model_copy(update={"severity": "note", "hint": ""})
+    yield from described.notes
 
 
 def _of_heads(described: ModuleDescription) -> Iterator[Finding]:

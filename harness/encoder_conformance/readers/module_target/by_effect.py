@@ -11,7 +11,8 @@ from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, is_one_number
-from encoder_conformance.readers.module_target.supplies import STACKED, Supply
+from encoder_conformance.readers.module_target.returned import OtherShape
+from encoder_conformance.readers.module_target.supplies import MEMORY, STACKED, Supply
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
@@ -84,7 +85,28 @@ def called_by_effect(
             if other.takes(x) and not is_one_number(other.run({"x": x})["output"]):
                 _refuse_another_sequence(other, x)
                 return other, x
+            if of := _gives_a_row_each(other, x):
+                raise _of_two(module.signature.x, of)
     return None
+
+
+def _gives_a_row_each(module: LiveModule, x: Array) -> str:
+    """The other sequence of which it gives a row for each position, and not of x: that attends to x; "" for none."""
+    names = [name for name, supply in module.signature.arrangement.beside.items() if supply.kind == "memory"]
+    try:
+        module.run({"x": x})
+    except OtherShape as error:
+        return names[0] if len(names) == 1 and (len(x), MEMORY, x.shape[-1]) in error.shapes else ""
+    except ExecutionError:
+        return ""
+    return ""
+
+
+def _of_two(x_name: str, second: str) -> BadTarget:
+    what = f"item {second} of" if second.isdigit() else f"{second} beside"
+    problem = f"it is a layer of a decoder, or of two sequences: it needs {what} {x_name}, of a length of its own"
+    problem = f"{problem}, and depends on it"
+    return BadTarget(problem, _OF_ENCODERS, "takes-several-inputs", arguments=[x_name, second])
 
 
 def _ways(names: list[str], width: int) -> Iterator[dict[str, Supply]]:
@@ -112,11 +134,7 @@ def _refuse_another_sequence(module: LiveModule, x: Array) -> None:
         except ExecutionError:
             same = False
         if not same:
-            known = module.signature.x
-            what = f"item {name} of" if name.isdigit() else f"{name} beside"
-            problem = f"it is a layer of a decoder, or of two sequences: it needs {what} {known}, of a length of"
-            problem = f"{problem} its own, and depends on it"
-            raise BadTarget(problem, _OF_ENCODERS, "takes-several-inputs", arguments=[known, name])
+            raise _of_two(module.signature.x, name)
 
 
 def with_x_again(module: LiveModule, names: Iterable[str], x: Array) -> LiveModule:

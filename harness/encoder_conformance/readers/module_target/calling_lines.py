@@ -3,6 +3,7 @@
 import os
 import sysconfig
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib.util import find_spec
 from linecache import getline
 from pathlib import Path
@@ -20,6 +21,10 @@ def line_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
     return f"{Path(found.filename).name}:{found.lineno}" if found else ""
 
 
+_NOTATIONS = "einops", "opt_einsum", "jaxtyping", "beartype"
+"""Packages that people write a line of their own with."""
+
+
 def code_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
     """`model.py:12: x = self.attend(x)`, the line and what stands there."""
     frames = list(frames)
@@ -33,7 +38,7 @@ def code_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> str:
 def frame_in(frames: Iterable[FrameSummary], libraries: Iterable[str]) -> FrameSummary | None:
     """The innermost frame that is of none of these packages, nor of Python's own or ours. `frames`: the outermost
     first."""
-    theirs = (*_folders(libraries), str(PACKAGE), str(ROOT / "impls"), sysconfig.get_paths()["stdlib"])
+    theirs = (*_folders((*libraries, *_NOTATIONS)), str(PACKAGE), str(ROOT / "impls"), sysconfig.get_paths()["stdlib"])
     own = [each for each in frames if _is_source(each.filename) and not _is_in(each.filename, theirs)]
     return own[-1] if own else None
 
@@ -49,6 +54,7 @@ def _is_in(path: str, folders: tuple[str, ...]) -> bool:
     return path.startswith(theirs) or (path.startswith(stdlib) and "site-packages" not in path)
 
 
-def _folders(libraries: Iterable[str]) -> list[str]:
+@cache
+def _folders(libraries: tuple[str, ...]) -> tuple[str, ...]:
     found = (find_spec(name) for name in libraries)
-    return [str(Path(each.origin).parent) for each in found if each is not None and each.origin]
+    return tuple(str(Path(each.origin).parent) for each in found if each is not None and each.origin)

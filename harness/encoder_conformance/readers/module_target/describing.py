@@ -73,9 +73,11 @@ def _misnamed(found: Examination, sources: dict[str, ModuleSource]) -> tuple[tup
 
 
 def _notes(found: Examination) -> tuple[Finding, ...]:
-    """Those of the graph, but for numbers of it that are the marks of parameters and not their own."""
+    """Those of the graph, but for numbers of it that are the marks of parameters and not their own; what a file is
+    warned of is no more than a fact of a module, whose graph is made here."""
     marked = "score-scale-unusual" if found.of_no_step else ""
-    return tuple(each for each in found.exported.notes if each.kind != marked)
+    kept = (each for each in found.exported.notes if each.kind != marked)
+    return tuple(each.model_copy(update={"severity": "note", "hint": ""}) for each in kept)
 
 
 def _not_read(found: Examination) -> NotRead | None:

@@ -90,10 +90,11 @@ def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Arr
     """What is to be known of it, and of what it returns."""
     with lists_noted() as lengths:
         module.run({"x": x})
+    notes = (*framework.notes(given), *framework.thrown_away(module, {"x": x}))
     if not lengths:
-        return framework.notes(given)
+        return notes
     said = f"it gives a list of {lengths[0]} tensors of the shape of x, as of all its layers: the last is asked"
-    return (*framework.notes(given), noted("output-chosen", said, listed=lengths[0]))
+    return (*notes, noted("output-chosen", said, listed=lengths[0]))
 
 
 def _of_rows(module: LiveModule, x: Array) -> Iterator[Finding]:

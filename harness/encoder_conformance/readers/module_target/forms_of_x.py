@@ -87,6 +87,16 @@ FORMS: Mapping[str, FormOfX] = {
     "BDS": FormOfX("[batch, d_model, sequence]", *_swapped(1, 2)),
     "BHWD": FormOfX("[batch, height, width, d_model]", _map, _reshaped),
     "BDHW": FormOfX("[batch, d_model, height, width]", _channels_map, _from_channels_map),
+    "BRSD": FormOfX(
+        "[batch, 1, sequence, d_model], one of the rows that it takes each by itself",
+        lambda x, arrays: arrays.reshaped(x, (int(x.shape[0]), 1, *map(int, x.shape[1:]))),
+        _reshaped,
+    ),
+    "BSRD": FormOfX(
+        "[batch, sequence, 1, d_model], one of the columns that it takes each by itself",
+        lambda x, arrays: arrays.reshaped(x, (*map(int, x.shape[:2]), 1, int(x.shape[2]))),
+        _reshaped,
+    ),
     "SD": FormOfX("[sequence, d_model], item by item", lambda x, _: x[0], lambda y, *_: y[None]),
     "TD": FormOfX(
         PACKED,

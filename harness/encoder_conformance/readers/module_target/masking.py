@@ -222,6 +222,8 @@ def _tried(
     of_rows = name in runner.signature.arrangement.mapped
     for several in (("BS",),) if of_rows else (_USUAL, _RARE):
         for axes in several[::-1] if "padding" in name else several:
+            if num_heads == 1 and {*axes} & {*"HX"}:  # one head, or as many as are not known: there is a form without
+                continue
             shape = shape_at(axes, found, num_heads)
             for dtype in dtypes:
                 done = {mask.shape for mask in tried.hiding}

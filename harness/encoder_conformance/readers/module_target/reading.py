@@ -90,11 +90,25 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
     one = x[:, :1] if layout == "SBD" else x[:1]  # a loop over items takes more products of two
     seen = module.beyond(one if module.takes(one) else x, layout)
     telling = {*exported.features} - _LEAST_TELLING
-    if not (named := [each for each in seen if not telling or each in _TELLING]):
+    named = [each for each in seen if not telling or each in _TELLING]
+    if "blocks" in (*named[:1], *exported.features) and _are_apart(module, x, layout):
+        named, seen = ["heads_beside"], {"heads_beside": seen.get("blocks", exported.where)}
+    if not named:
         return exported
     feature, where = named[0], seen[named[0]]
     problem = f"{NO_LAYER}{SENTENCES[feature][0]}"
     return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
+
+
+def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
+    """Whether no position changes another."""
+    other = x.copy()
+    first = (0,) if layout == "SBD" else (slice(None), 0)
+    other[first] = -x[first]
+    before, after = (module.run({"x": each})["output"] for each in (x, other))
+    changed = (before != after).any(-1)
+    changed[first] = False
+    return not changed.any()
 
 
 def _modulated(exported: Exported, given: list[str]) -> Exported:

@@ -12,7 +12,11 @@ _LISTED: ContextVar[list[int] | None] = ContextVar("listed", default=None)
 
 
 class OtherShape(ExecutionError):
-    """A module answered, and nothing in its answer has the shape of x."""
+    """A module answered, and nothing in its answer has the shape of x. `shapes`: what has one."""
+
+    def __init__(self, message: str, shapes: tuple[tuple[int, ...], ...] = ()) -> None:
+        super().__init__(message)
+        self.shapes = shapes
 
 
 def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
@@ -28,8 +32,9 @@ def like_x(answer: Any, x: Any, is_tensor: Callable[[Any], bool]) -> Any:
     for value in found:
         if is_alike(value):
             return value
-    shapes = ", ".join(str(list(value.shape)) for value in found) or type(answer).__name__
-    raise OtherShape(f"it returns {shapes}, and x is {list(x.shape)}")
+    shapes = tuple(tuple(int(size) for size in value.shape) for value in found)
+    said = ", ".join(str(list(shape)) for shape in shapes) or type(answer).__name__
+    raise OtherShape(f"it returns {said}, and x is {list(x.shape)}", shapes)
 
 
 def _of_the_last(answer: Any, is_alike: Callable[[Any], bool]) -> Any:

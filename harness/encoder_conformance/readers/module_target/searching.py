@@ -18,6 +18,7 @@ from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.case_parameters import CaseParameters
+from encoder_conformance.spec.dtypes import FORMATS
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.load import load
 from encoder_conformance.spec.parameters import without_prefix
@@ -101,13 +102,11 @@ def _tried(
     for layer in alternatives:
         shapes = shapes_of(layer)
         key = repr(shapes)
-        maps = (
-            [*_of_graph(read, shapes), *_by_names(own, layer, bench.module.heard)]
-            if key not in asked
-            else asked[key][0]
-        )
+        by_names = [*_by_names(own, layer, bench.module.heard)] if key not in asked else []
+        maps = asked[key][0] if key in asked else [*_of_graph(read, shapes, by_names), *by_names]
         parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
-        case = Case(layer, load().situations["no-mask"], held=CaseParameters.of(parameters))
+        unmasked = load().situations["causal" if bench.always_causal or bench.semantics.causal else "no-mask"]
+        case = Case(layer, unmasked, held=CaseParameters.of(parameters))
         if key not in asked:
             asked[key] = maps, [_output(bench, ElementMap(own, each), case, parameters) for each in maps]
         if maps:
@@ -118,10 +117,17 @@ def _by_names(own: OwnParameters, layer: Layer, heard: Mapping[str, str]) -> Ite
     return islice(candidate_maps(own, layer, heard), _CANDIDATES)
 
 
-def _of_graph(read: ElementMap | None, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
-    """The map that was read, where it has these parameters and no others: it tells heads that are packed otherwise."""
-    if read is not None and {name: at.shape for name, at in read.elements.items()} == {**shapes}:
-        yield {**read.elements}
+def _of_graph(
+    read: ElementMap | None, shapes: Mapping[str, tuple[int, ...]], by_names: Sequence[Elements]
+) -> Iterator[Elements]:
+    """What was read, of those parameters that the maps by names have: it tells heads that are packed otherwise, and
+    which way a square matrix lies."""
+    if read is None:
+        return
+    wanted = {*by_names[0]} if by_names else {*shapes}
+    found = {name: at for name, at in read.elements.items() if name in wanted}
+    if {name: at.shape for name, at in found.items()} == {name: shapes[name] for name in wanted}:
+        yield found
 
 
 def _predictions(case: Case) -> dict[str, Array]:
@@ -136,9 +142,11 @@ def _predictions(case: Case) -> dict[str, Array]:
 
 
 def _output(bench: Bench, map: ElementMap, case: Case, parameters: Mapping[str, Array]) -> Array | None:
+    """What it gives where no mask is given, which is causal where it is so by itself."""
+    x = bench.semantics.laid_out(case.x().astype(FORMATS[bench.dtype].numpy))
     try:
         map.load(bench.module, parameters)
-        return bench.output(case.x()).astype(np.float64)
+        return bench.semantics.batch_first(bench.module.run({"x": x})["output"]).astype(np.float64)
     except ExecutionError:
         return None
 

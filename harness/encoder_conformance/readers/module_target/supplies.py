@@ -68,6 +68,7 @@ class Supply:
             "zeros": "zeros of the shape of x",
             "memory": f"another sequence, {self.dtype} [batch, {MEMORY}, {self.number:g}]",
             "none": "None",
+            "start": "0, as of the first position",
             "seed": "a key of random numbers",
             "condition": f"numbers of each item, {self._of_width}",
         }
@@ -97,6 +98,8 @@ class Supply:
                 return np.full(self._shape(batch, sequence), self.number, np.dtype(self.dtype))
             case "turning":
                 return self._turning(batch, sequence)
+            case "start":
+                return 0
             case "seed":
                 return np.zeros(2, np.uint32)
             case "condition":

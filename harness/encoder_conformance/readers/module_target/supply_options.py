@@ -16,6 +16,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cosines": ("cos",),
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
+    "start": ("start_pos", "start_idx", "start_index", "cur_pos", "past_len", "cache_len"),
     "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
     "segment": ("segment",),
     "count": ("pos", "coord", "indices", "index", "arange", "time"),
@@ -98,8 +99,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [*_LENGTHS]
         case "segment":
             return [Supply("segment", axes, dtype) for axes in ("BS", "S") for dtype in ("int32", "int64")]
-        case "x":
-            return [Supply("x")]
+        case "x" | "start":
+            return [Supply(kind)]
     return [Supply("condition", axes, "float32", width) for axes in _OF_A_CONDITION for width in widths]
 
 

@@ -1,7 +1,6 @@
 """Finds out how a module is called that does not take x [batch, sequence, d_model] alone, by trying."""
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -24,14 +23,13 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.forms_of_x import MAPS, height_of
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import heads_said
+from encoder_conformance.readers.module_target.lacking import masks_of_parts, missed_in
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.probing import (
-    OF_NONE,
     drawn,
     first_x,
-    is_about,
     is_one_number,
     left_out,
     not_given,
@@ -63,8 +61,6 @@ _OF_A_MAP = 6
 """Positions of a map that has several rows: of 5 it has one alone."""
 _OF_INTEGERS = "integer", "scalar types: Long, Int"
 """Words of what is raised for numbers in the place of ids."""
-_LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
-"""What Python raises for a call without them."""
 
 
 def called_as_it_takes(module: LiveModule, told: Told | None = None) -> tuple[LiveModule, Array]:
@@ -173,7 +169,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
                 x = drawn((BATCH, sequence, d_model))
                 if (problem := _problem_with(other, x)) is None:
                     refuse_attended(other, x)
-                    return _with_maps(_opened(other, x), x), x
+                    return _with_maps(_apart(_opened(other, x), d_model), x), x
                 refused.problems.append(problem)
             if refused.want_integers():
                 raise _of_ids(module.signature.x)
@@ -259,29 +255,13 @@ def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ..
         x = drawn((BATCH, SEQUENCE, d_model))
         for _ in range(_MOST_MISSED):
             ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
-            problems = ((way.signature, _problem_with(way, x) or "") for way in ways if way is not None)
+            problems = [(way.signature, _problem_with(way, x) or "") for way in ways if way is not None]
             more = next((missed for of, problem in problems if (missed := missed_in(problem, of, needed))), ())
+            more = more or masks_of_parts(module.signature, needed, problems)
             if not more:
                 break
             needed = (*needed, *more)
     return needed
-
-
-def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments that a call fails without, as its `problem` says, beside those that it has: those that the line
-    names in which it fails for a None, as angles, else all masks. Of a module that hands on whatever it is given: those
-    that a part of it needs."""
-    known = {*signature.fixed, *needed}
-    if signature.hands_on and (lacking := _LACKING.search(problem)):
-        return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
-    if not any(words in problem for words in OF_NONE):
-        return ()
-    left = (name for name in (*signature.arrays, *signature.masks) if name not in known)
-    named = tuple(name for name in left if is_about(name, problem))
-    if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles
-        read = re.findall(r"\w+", problem.rpartition(": ")[2])
-        named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
-    return named or (() if needed else tuple(name for name in signature.masks if name not in known))
 
 
 def likeliest_problem(module: LiveModule) -> BadTarget | None:
@@ -325,6 +305,26 @@ def _opened(module: LiveModule, x: Array) -> LiveModule:
         if mask.polarity is not None:
             module = _given(module, name, replace(supply, number=mask.polarity.open))
     return module
+
+
+def _apart(module: LiveModule, d_model: int) -> LiveModule:
+    """The same, given x as one row or one column of a map, where it takes each of them by itself, as the pixels of a
+    patch, or a place at all times: what is asked of one says what each gives."""
+    known = module.signature.arrangement
+    if known.form != "BHWD":
+        return module
+    x = drawn((BATCH, _OF_A_MAP, d_model))
+    other = x.copy()
+    other[:, 0] = -x[:, 0]
+    try:
+        before, after = (module.run({"x": each})["output"] for each in (x, other))
+    except ExecutionError:
+        return module
+    changed = (before != after).any((0, 2)).reshape(height_of(_OF_A_MAP), -1)
+    in_row, in_column = changed[0, 1:].any(), changed[1:, 0].any()
+    if changed[1:, 1:].any() or in_row == in_column:
+        return module
+    return module.arranged(replace(known, form="BRSD" if in_row else "BSRD")) or module
 
 
 def _with_maps(module: LiveModule, x: Array) -> LiveModule:

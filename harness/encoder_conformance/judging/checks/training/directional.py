@@ -10,7 +10,7 @@ from encoder_conformance.spec.dtypes import DtypeName
 
 FAR: Mapping[str, float] = {"float64": 1e-4, "float32": 5e-2}
 """A distance that is no rounding. The gradient of another mask is 0.1 and more away."""
-_STEP: Mapping[str, float] = {"float64": 1e-6, "float32": 2e-4}
+_STEP: Mapping[str, float] = {"float64": 1e-8, "float32": 2e-4}
 """Of central differences, as short as rounding allows: a kink of ReLU that is met adds to the distance."""
 _DIRECTIONS = 2
 """A gradient is wrong where it is in all of them: a kink is met in one."""

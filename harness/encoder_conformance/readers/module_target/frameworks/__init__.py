@@ -57,6 +57,10 @@ class ModuleFramework(ABC):
     def notes(self, module: Any) -> tuple[Finding, ...]:
         """Says what that copy is not."""
 
+    def thrown_away(self, module: LiveModule, feeds: Feeds) -> tuple[Finding, ...]:
+        """What a call fills in a new array, and does not use; none where nobody can tell."""
+        return ()
+
     def folded(self, module: Any) -> tuple[Any, tuple[Finding, ...]] | None:
         """A copy whose weights that are computed of others are one each, and what is to be said of it; None where it
         has none."""

@@ -15,12 +15,13 @@ from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.lacking import missed_in
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
-from encoder_conformance.readers.module_target.supplying import missed_in, with_told
+from encoder_conformance.readers.module_target.supplying import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call, with_another_sequence
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
@@ -94,7 +95,7 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
         for each in dict.fromkeys((tried, layer)):
             signature.called(each, keras.ops.zeros(shape), {}, ARRAYS)
     except OtherShape as error:
-        return OtherShape(*error.args)  # without its frames, which hold a copy of the layer
+        return OtherShape(str(error), error.shapes)  # without its frames, which hold a copy of the layer
     except Exception as error:  # whatever a layer does with a width that is not its own
         return ExecutionError(last_frames(own_error(error)))
     return None

@@ -27,6 +27,7 @@ from encoder_conformance.readers.module_target.frameworks.pytorch_compiled impor
 from encoder_conformance.readers.module_target.frameworks.pytorch_unregistered import unregistered
 from encoder_conformance.readers.module_target.frameworks.torch_alike import are_alike
 from encoder_conformance.readers.module_target.frameworks.torch_built import built, elements, is_built_later
+from encoder_conformance.readers.module_target.frameworks.torch_fills import fills_thrown_away
 from encoder_conformance.readers.module_target.frameworks.torch_flex import FLEX_ATTENTION
 from encoder_conformance.readers.module_target.frameworks.torch_folding import folded
 from encoder_conformance.readers.module_target.frameworks.torch_formats import formats_of, in_format
@@ -197,6 +198,12 @@ class _PyTorch(ModuleFramework):
             for each in sorted(devices)
         )
         return (*moved, *_frozen(module))
+
+    def thrown_away(self, module: LiveModule, feeds: Feeds) -> tuple[Finding, ...]:
+        assert isinstance(module, TorchModule)
+        with suppress(Exception):  # whatever it raises where its operators are looked at
+            return tuple(fills_thrown_away(lambda: module.call(feeds)))
+        return ()
 
     def folded(self, module: nn.Module) -> tuple[nn.Module, tuple[Finding, ...]] | None:
         return folded(module)

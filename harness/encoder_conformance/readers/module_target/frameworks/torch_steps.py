@@ -56,39 +56,58 @@ class _Operators(SeesOperators):
         self._scores = dict[int, Tensor]()
         """Products of what depends on x, and what is made of them but for a product with the values."""
         self._dependent: dict[int, Tensor] = {id(x): x}
+        self._written = set[int]()
+        """Where what depends on x was written in place."""
         self._of_weights = dict[int, Tensor]()
-        self._weights = {value.untyped_storage().data_ptr() for value in module.parameters()}
+        self._weights = {_place(value) for value in module.parameters()}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         answer = func(*args, **(kwargs or {}))
         given = [*_tensors(args), *_tensors((kwargs or {}).values())]
         made = {id(each): each for each in _tensors((answer,))}
-        depending = [each for each in given if id(each) in self._dependent]
+        depending = [each for each in given if self._depends(each)]
         if depending:
             named = dict(zip((each.name for each in func._schema.arguments), args, strict=False)) | (kwargs or {})
             name = func._schema.name.rpartition("::")[2].rstrip("_")
             for feature in self._features(name, given, depending, named.get("dim", -1)):
                 self._see(feature)
             self._dependent |= made
+            if func._schema.is_mutable:  # as of a cache of keys, of which a part is read then
+                self._written |= {_place(each) for each in made.values()}
             if shapes := self._shapes_of_scores(name, given, made):
-                self._scores |= {key: each for key, each in made.items() if each.shape[-2:] in shapes}
+                kept = self._kept_scores()  # as where einsum puts an axis of one before the last
+                self._scores |= {
+                    key: each for key, each in made.items() if each.shape[-2:] in shapes or _place(each) in kept
+                }
         elif any(self._is_of_weights(each) for each in given):
             self._of_weights |= made
         return answer
 
+    def _depends(self, value: Tensor) -> bool:
+        return id(value) in self._dependent or _place(value) in self._written
+
     def _is_a_weight(self, *values: Tensor) -> bool:
         """Whether one of them is a parameter's."""
-        return not self._weights.isdisjoint(each.untyped_storage().data_ptr() for each in values)
+        return not self._weights.isdisjoint(_place(each) for each in values)
+
+    def _is_of_each_item(self, value: Tensor) -> bool:
+        """Whether it is a parameter's matrix once more for each item, and no vectors of positions."""
+        by_item = value.ndim > 2 and self._sizes[1] not in value.shape[-2:]
+        return by_item and id(value) in self._of_weights and bool((value == value[:1]).all())
 
     def _is_of_weights(self, value: Tensor) -> bool:
-        return id(value) in self._of_weights or value.untyped_storage().data_ptr() in self._weights
+        return id(value) in self._of_weights or _place(value) in self._weights
+
+    def _kept_scores(self) -> set[int]:
+        """The places in memory of scores, which are the same numbers in another shape."""
+        return {_place(each) for each in self._scores.values()}
 
     def _shapes_of_scores(self, name: str, given: list[Tensor], made: Mapping[int, Tensor]) -> set[torch.Size]:
         """The shapes, of queries and keys, that what is made has where it is scores."""
         scores = {each.shape[-2:] for each in given if id(each) in self._scores}
         if name not in _PRODUCTS:
             return scores
-        is_first = not scores and all(id(each) in self._dependent for each in given[-2:])
+        is_first = not scores and all(map(self._depends, given[-2:]))
         return {each.shape[-2:] for each in made.values()} if is_first else set()
 
     @contextmanager
@@ -128,13 +147,17 @@ class _Operators(SeesOperators):
                 yield "bias_of_x"
         elif name in _PRODUCTS:
             one, two = given[-2:]
-            if len(given) > 2 and id(given[0]) in self._dependent:
+            if len(given) > 2 and self._depends(given[0]):
                 yield "bias_of_x"
-            if id(one) in self._dependent and id(two) in self._dependent:
+            if self._depends(one) and self._depends(two):
                 if id(one) in self._scores and self._is_of_scores(one) and not self._softmax:
                     yield "no_softmax"
                 yield from self._of_products(one.shape[-2], two.shape[-1], (one.shape, two.shape))
-            elif not self._is_a_weight(one, two) and not _turns(two if id(one) in self._dependent else one):
+            elif (
+                not self._is_a_weight(one, two)
+                and not any(map(self._is_of_each_item, (one, two)))
+                and not _turns(two if self._depends(one) else one)
+            ):
                 yield "relative"
         elif name == "mul" and any(each.numel() == 1 and self._is_of_weights(each) for each in given):
             yield "one_gain"
@@ -188,6 +211,11 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield each
         elif isinstance(each, (list, tuple)):
             yield from _tensors(each)
+
+
+def _place(value: Tensor) -> int:
+    """Where its numbers are, whatever their shape."""
+    return int(value.untyped_storage().data_ptr())
 
 
 def _turns(matrices: Tensor) -> bool:

@@ -82,7 +82,8 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
     if len(kinds) > 1 or len({np.float32(form.epsilon) for form in forms.values()}) > 1:
         each = " and ".join(f"{name} is {form.kind} with epsilon {form.epsilon:g}" for name, form in forms.items())
         count = "two norms" if len(forms) == 2 else "norms"
-        apart = next((each for each in layer.head_norms.values() if each.form.epsilon != _epsilon(layer)), None)
+        norms_of_all = (*layer.head_norms.values(), *layer.of(TracedNorm).values())
+        apart = next((each for each in norms_of_all if each.form.epsilon != _epsilon(layer)), None)
         at = f" (first at {apart.name!r})" if apart else ""
         message, hint = f"{where}the {count} differ: {each}{at}", "in the specification they are equal"
         norms = {name: {"kind": form.kind, "epsilon": form.epsilon} for name, form in forms.items()}

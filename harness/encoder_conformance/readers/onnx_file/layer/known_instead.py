@@ -42,6 +42,8 @@ def instead(found: Operation, step: Step) -> Feature | None:
         return "network_alone"
     if step.form == "linear" and isinstance(found, Context):
         return "unmapped"
+    if step.form == "projection" and isinstance(found, TracedInput):
+        return "no_projection"
     if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
         return "activated"
     return "parallel" if is_side_by_side(found) else None

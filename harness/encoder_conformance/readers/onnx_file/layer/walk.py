@@ -218,7 +218,8 @@ class Walk:
     def reach(self, value: str, operation: Operation, step: Step) -> None:
         """Puts the operation at a value of the plan, or finds another one there."""
         known = self.at.setdefault(value, operation)
-        self.readers.setdefault(value, self.steps[recorded(step)].name if recorded(step) in self.steps else "")
+        taken = self.steps.get(recorded(step))  # a step that no operation shows hands on who reads it
+        self.readers.setdefault(value, self.readers.get(step.makes, "") if taken is None else taken.name)
         if isinstance(known, TracedNorm) and known.of.operation is operation:
             self.differ(NORMED_SKIP, step, known, "normed_skip")
             self.at[value] = operation
@@ -283,6 +284,7 @@ def _multiplied(walk: Walk, step: Step, found: Gate) -> None:
 def _attended(walk: Walk, step: Step, found: Context) -> None:
     walk.at[step.beside["weights"]] = found.of
     walk.at[step.reads[1]], walk.columns[step.reads[1]] = found.value.operation, found.value_heads.reshape(-1)
+    walk.readers.setdefault(step.reads[1], found.name)
 
 
 def _weighed(walk: Walk, step: Step, found: Weights) -> None:
@@ -293,6 +295,7 @@ def _scored(walk: Walk, step: Step, found: Scores) -> None:
     sides = [(found.first, found.first_heads), (found.second, found.second_heads)]
     for name, (side, heads) in zip(step.reads, sides if walk.query_first else sides[::-1], strict=True):
         walk.at[name], walk.columns[name] = side.operation, heads.reshape(-1)
+        walk.readers.setdefault(name, found.name)
 
 
 def _added(walk: Walk, step: Step, found: Sum) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from string import ascii_letters
 
@@ -140,6 +141,16 @@ def constant_along(values: Array, axis: int, what: str) -> Array:
     return head.squeeze(axis)
 
 
+def _of_one_matrix(product: Product, source: WeightSource) -> tuple[Product, WeightSource]:
+    """The same product, without the axes along which the constant is repeated, as once more for each item."""
+    for letter in product.groups()[0]:
+        axis = product.second.index(letter)
+        if (source.value == source.value.take([0], axis)).all():
+            source = source.arranged(partial(np.take, indices=0, axis=axis))
+            product = Product(product.first, product.second.replace(letter, ""), product.out)
+    return product, source
+
+
 def linear_map(
     product: Product, index: Array, source: WeightSource, F: int, *, mixing: str, of_a_part: bool = False
 ) -> tuple[Array, WeightSource, int, int]:
@@ -148,6 +159,7 @@ def linear_map(
     `index` is the operand's, of features [N, F]; `source` the constant operand, `product` with the data first.
     `mixing`: what it is where it sums over positions. `of_a_part`: it may take some of the features alone.
     """
+    product, source = _of_one_matrix(product, source)
     (shared, own, others, summed), sizes = product.groups(), sizes_of(product, index, source.value)
     if prod(sizes[c] for c in shared) > 1:
         raise UnsupportedPattern(f"weights {list(source.value.shape)}", "grouped_map")

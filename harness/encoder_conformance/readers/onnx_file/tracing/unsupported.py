@@ -16,7 +16,7 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions", "unmapped", "weights_scaled", "late_division",
+    "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "no_projection",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -191,6 +191,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "with all numbers",
         _SOURCE,
     ),
+    "no_projection": (
+        "query, key or value is x itself, without a linear map before it; in the specification each is one map of what "
+        "attention reads (E-5)",
+        _SOURCE,
+    ),
     "skip_twice": (
         "a residual sum adds twice what skips the sub-layer; in the specification it is added once",
         _SOURCE,
@@ -250,6 +255,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "its scores are of fewer keys than there are positions, as of attention within blocks or to a summary of them",
         _SOURCE,
     ),
+    "heads_beside": (
+        "no position attends to another: the heads of each attend to one another, as where they are not put before the "
+        "positions (transposed); in the specification each head attends over all positions (E-5)",
+        "transpose heads and positions before the scores",
+    ),
     "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
     "sums": (
         "it has more residual sums than the two of a layer, of attention and of one feed-forward network",
@@ -298,10 +308,12 @@ BEYOND: tuple[Feature, ...] = (
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
-    "unmapped",
+    *("unmapped", "heads_beside", "no_projection"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
+    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), "pooled"),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), "pooled"),
     "RotaryEmbedding": "rope",
     **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv"), "convolution"),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), "recurrence"),

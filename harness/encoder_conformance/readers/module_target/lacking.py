@@ -1,0 +1,39 @@
+"""Tells by what a call raises which of its arguments it fails without, where they are left at None."""
+
+import re
+from collections.abc import Sequence
+
+from encoder_conformance.readers.module_target.live import Signature
+from encoder_conformance.readers.module_target.probing import OF_NONE, is_about
+from encoder_conformance.readers.module_target.supply_options import speaks
+
+_LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
+"""What Python raises for a call without them."""
+
+
+def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments that a call fails without, as its `problem` says, beside those that it has: those that the line
+    names in which it fails for a None, as angles, else all masks. Of a module that hands on whatever it is given: those
+    that a part of it needs."""
+    known = {*signature.fixed, *needed}
+    if signature.hands_on and (lacking := _LACKING.search(problem)):
+        return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
+    if not any(words in problem for words in OF_NONE):
+        return ()
+    left = (name for name in (*signature.arrays, *signature.masks) if name not in known)
+    named = tuple(name for name in left if is_about(name, problem))
+    if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles
+        read = re.findall(r"\w+", problem.rpartition(": ")[2])
+        named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
+    return named or (() if needed else tuple(name for name in signature.masks if name not in known))
+
+
+def masks_of_parts(
+    signature: Signature, needed: tuple[str, ...], problems: Sequence[tuple[Signature, str]]
+) -> tuple[str, ...]:
+    """The masks that are left, where a None is met whatever those that it seemed to need are given: in a part of it one
+    of the others has the name of these."""
+    given = [said for of, said in problems if not any(of.arrangement.beside[name].kind == "none" for name in needed)]
+    if not needed or not given or not all(any(words in said for words in OF_NONE) for said in given):
+        return ()
+    return tuple(name for name in signature.masks if name not in needed)

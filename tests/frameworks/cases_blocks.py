@@ -1,0 +1,222 @@
+"""Blocks as public repositories have them: of patches on a phone, of proteins, of language models written by hand."""
+
+import torch
+from cases_plain import Plain, PlainPost
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class OfPatches(PlainPost):
+    """x [batch, patches, pixels, d_model]: a pixel attends to those of its own patch."""
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        batch, patches, pixels, width = x.shape
+        return self.layer(x.reshape(batch * patches, pixels, width)).reshape(batch, patches, pixels, width)
+
+
+class AlongTime(PlainPost):
+    """x [batch, time, places, d_model]: a place attends to itself at other times."""
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        batch, time, places, width = x.shape
+        rows = x.transpose(1, 2).reshape(batch * places, time, width)
+        return self.layer(rows).reshape(batch, places, time, width).transpose(1, 2)
+
+
+class ScoresAsWeights(Plain):
+    """Retention without its decay."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return torch.tril(q @ k.mT) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class ScoresAsWeightsByEinsum(ScoresAsWeights):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return torch.einsum("bhij,bhjd->bhid", torch.einsum("bhid,bhjd->bhij", q, k), v)
+
+
+class HeadsAttendToEachOther(PlainPost):
+    """Heads are cut, and not put before positions."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = (each(x).unflatten(-1, (self.H, -1)) for each in (self.q, self.k, self.v))
+        return self.o((q @ k.mT / q.shape[-1] ** 0.5).softmax(-1).matmul(v).flatten(2))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class ManyHeadsAttendToEachOther(HeadsAttendToEachOther):
+    H = 6
+
+
+class CausalMaskThrownAway(PlainPost):
+    """As of `masked_fill_` without its underscore."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("later", torch.ones(512, 512).triu(1).bool())
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        scores.masked_fill(self.later[: q.shape[2], : q.shape[2]], -torch.inf)
+        return scores.softmax(-1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class WideWithDropout(ScoresAsWeights):
+    """With so many kinks of ReLU near 0 that a step of any length but the shortest meets one."""
+
+    D, H, HIDDEN = 384, 4, 1536
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(self.D, self.D, bias=False) for _ in range(4))
+        self.dropout = nn.Dropout(0.2)
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return self.dropout(super().attend(x, ignore))
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(F.relu(self.up(x))))
+
+
+class NeedsAMaskOfAnotherName(PlainPost):
+    """A part has the mask that it needs under the name of the other, which it does without."""
+
+    def masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        mask = mask.repeat(self.H, 1, 1)
+        q, k, v = (self.split(each(x)).transpose(0, 1).flatten(0, 1) for each in (self.q, self.k, self.v))
+        heard = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(mask, -torch.inf).softmax(-1) @ v
+        return self.o(heard.unflatten(0, (self.H, -1)).permute(1, 2, 0, 3).flatten(2))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, slf_attn_mask: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.masked(x, mask=slf_attn_mask))
+        if mask is not None:
+            x = x.masked_fill(mask.unsqueeze(-1), 0)
+        return self.norm2(x + self.ffn(x))
+
+
+class ConvolutionsBesideAMask(NeedsAMaskOfAnotherName):
+    """No layer is read, and the number of its heads is not known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Conv1d(self.D, self.HIDDEN, 3, padding=1)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x.mT).mT))
+
+
+class NoMapsOfHeads(PlainPost):
+    """Heads are cut of x as it is."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        heads = self.split(x)
+        return self.o(self.core(heads, heads, heads, ignore).transpose(1, 2).flatten(2))
+
+
+class FromTheFirstPosition(Plain):
+    """As LLaMA's code has it: the turns of all positions are in a buffer, of which those behind a number are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(512.0), 1e4 ** (-torch.arange(0, 8, 2) / 8))
+        self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles), persistent=False)
+        self.start = 0
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        turns = self.turns[self.start : self.start + q.shape[2]]
+
+        def turned(t: Tensor) -> Tensor:
+            return torch.view_as_real(torch.view_as_complex(t.unflatten(-1, (-1, 2)).contiguous()) * turns).flatten(-2)
+
+        return turned(q), turned(k)
+
+    def forward(self, x: Tensor, start_pos, padding: Tensor | None = None) -> Tensor:  # type: ignore[no-untyped-def, override]
+        self.start = start_pos
+        return self.layer(x, padding)
+
+
+class OfWhatIsDecoded(PlainPost):
+    """The first argument is attended to, and there is a row of output for each position of the second."""
+
+    def forward(self, heard: Tensor, spoken: Tensor) -> Tensor:  # type: ignore[override]
+        q, k, v = self.split(self.q(spoken)), self.split(self.k(heard)), self.split(self.v(heard))
+        x = self.norm1(spoken + self.o(self.core(q, k, v, None).transpose(1, 2).flatten(2)))
+        return self.norm2(x + self.ffn(x))
+
+
+class WeightsOfEachItem(PlainPost):
+    """Maps of queries, keys and values are repeated for each item of the batch."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        def mapped(by: nn.Module) -> Tensor:
+            return self.split(x @ by.weight.mT.repeat(len(x), 1, 1) + by.bias)
+
+        q, k, v = map(mapped, (self.q, self.k, self.v))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
+class NeighboursInThePlaceOfAttention(PlainPost):
+    """As PoolFormer: the mean of a position and of those beside it, less itself."""
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        return F.avg_pool1d(x.mT, 3, stride=1, padding=1, count_include_pad=False).mT - x
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class CausalOfTurnedMaps(Plain):
+    """As GPT-2's code has it: matrices [in, out], and queries, keys and values in one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed = nn.Parameter(torch.randn(self.D, 3 * self.D) / 4)
+        self.packed_bias = nn.Parameter(torch.zeros(3 * self.D))
+        self.out, self.out_bias = nn.Parameter(torch.randn(self.D, self.D) / 4), nn.Parameter(torch.randn(self.D))
+        del self.q, self.k, self.v, self.o
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x), approximate="tanh"))
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = map(self.split, (x @ self.packed + self.packed_bias).chunk(3, -1))
+        heard = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return heard.transpose(1, 2).flatten(2) @ self.out + self.out_bias
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class ScaleTurnedOver(PlainPost):
+    """Scores are multiplied by the root of the size, and the heads of one matrix lie feature by feature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.packed, self.o = nn.Linear(self.D, 3 * self.D, bias=False), nn.Linear(self.D, self.D, bias=False)
+        del self.q, self.k, self.v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        packed = self.packed(x).unflatten(-1, (self.D // self.H, 3, self.H)).movedim(-2, 0)
+        q, k, v = packed.permute(0, 1, 4, 2, 3)
+        weights = (q @ k.mT * (self.D // self.H) ** 0.5).softmax(-1)
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class SecondEpsilon(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2 = nn.LayerNorm(self.D, eps=1e-3)
