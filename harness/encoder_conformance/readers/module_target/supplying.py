@@ -254,17 +254,32 @@ def _of_ids(x_name: str) -> BadTarget:
 def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
     """The arguments of which it does not do with their default, None, as the first ways to call it show: one that it
     misses may be seen only where it has another."""
-    needed: tuple[str, ...] = ()
-    for d_model in islice(widths, 1):
-        x = drawn((BATCH, SEQUENCE, d_model))
+    for d_model in widths:  # of another width than its own it raises something else
+        needed, x = tuple[str, ...](), drawn((BATCH, SEQUENCE, d_model))
         for _ in range(_MOST_MISSED):
             ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
-            problems = ((way.signature, _problem_with(way, x) or "") for way in ways if way is not None)
-            more = next((missed for of, problem in problems if (missed := missed_in(problem, of, needed))), ())
+            failed = [(way, _problem_with(way, x) or "") for way in ways if way is not None]
+            named = (missed_in(problem, way.signature, needed) for way, problem in failed)
+            more = next(filter(None, named), ()) or _read_where_it_fails(failed, needed, x)
             if not more:
                 break
             needed = (*needed, *more)
-    return needed
+        if needed:
+            return needed
+    return ()
+
+
+def _read_where_it_fails(
+    failed: Iterable[tuple[LiveModule, str]], needed: tuple[str, ...], x: Array
+) -> tuple[str, ...]:
+    """What is missed beside what is `needed`, where the line that fails for a None names nothing: an argument of which
+    another value is refused in that line, too."""
+    for way, problem in failed if needed else ():
+        if any(words in problem for words in OF_NONE):
+            left = [name for name in way.signature.arrays if name not in needed]
+            if missed := missed_by(way.bare(), way.signature.arrangement, x, left):
+                return (missed[0],)
+    return ()
 
 
 def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
