@@ -114,3 +114,53 @@ class HeadsBesidePositions(linen.Module):
         context = jnp.einsum("bhqk,bhvd->bhqd", weights, v)
         x = x + linen.Dense(D)(context.reshape(x.shape))
         return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))
+
+
+class OfTenPositions(linen.Module):
+    """It makes its parameters in a call, and its mask is of as many positions as its block."""
+
+    block_size: int = 10
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        q, k, v = (linen.Dense(D)(y).reshape(*x.shape[:2], H, D // H).swapaxes(1, 2) for _ in range(3))
+        seen = jnp.tril(jnp.ones((self.block_size, self.block_size)))
+        weights = jax.nn.softmax(jnp.where(seen == 0, -jnp.inf, q @ k.mT / (D // H) ** 0.5), -1)
+        x = x + linen.Dense(D)((weights @ v).swapaxes(1, 2).reshape(x.shape))
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
+class _Turned(eqx.Module):
+    """It holds its angles' cosines and sines, which Equinox takes for parameters."""
+
+    cos: jax.Array
+    sin: jax.Array
+
+    def __init__(self) -> None:
+        size = D // H
+        angles = jnp.outer(jnp.arange(512), 10000.0 ** (-jnp.arange(0, size, 2) / size))
+        self.cos, self.sin = jnp.cos(angles), jnp.sin(angles)
+
+    def __call__(self, heads: jax.Array) -> jax.Array:
+        one, other = jnp.split(heads, 2, -1)
+        cos, sin = (each[: heads.shape[0], None] for each in (self.cos, self.sin))
+        return jnp.concatenate((one * cos - other * sin, one * sin + other * cos), -1)
+
+
+class HoldsItsAngles(_EquinoxLayer):
+    turned: _Turned
+
+    def __init__(self) -> None:
+        super().__init__(jax.random.key(0))
+        self.turned = _Turned()
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y, attention = jax.vmap(self.norm1)(x), self.attention
+        maps = attention.query_proj, attention.key_proj, attention.value_proj
+        q, k, v = (jax.vmap(each)(y).reshape(len(x), H, D // H) for each in maps)
+        scores = jnp.einsum("qhd,khd->hqk", self.turned(q), self.turned(k)) / (D // H) ** 0.5
+        context = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), v).reshape(x.shape)
+        x = x + jax.vmap(attention.output_proj)(context)
+        return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))

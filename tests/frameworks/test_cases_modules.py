@@ -67,6 +67,8 @@ HANDED_TO = 1 + next(
 )
 SCALED = "attention's weights are multiplied by a number, as where", "cases_repositories.py:"
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
+OF_THE_BRANCH = ("the feed-forward network reads what attention gives, and not the residual sum",)
+ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}
 """File → what it needs; the others PyTorch and its exporter."""
@@ -106,6 +108,14 @@ DUE: dict[str, dict[str, Due]] = {
         "HalfOfTheFirstHead": refused(*SCALED, "head 0 0.5 in sum"),
         "NoMapOfHeads": beyond(*UNMAPPED),
         "NoMapOfHeadsPost": beyond(*UNMAPPED),
+        "NormedHeadByHead": without("turned by", "are normed with a gain for each head", "cases_repositories.py:"),
+        "AnglesWhereHeadsAreNormed": right("position_embeddings: cosines and sines of theta 10000", "of query and key"),
+        "NetworkOfOneMap": without("after ffn_activation", *ONE_MAP),
+        "NetworkOfOneMapPost": without("after ffn_activation", *ONE_MAP),
+        "NetworkOfTheBranch": Due(2, (*OF_THE_BRANCH, "pass --layer", "(y)) # of attention"), ("more residual sums",)),
+        "NetworkOfTheBranchPost": Due(2, (*OF_THE_BRANCH, "pass --layer", "cases_plain.py:"), ("has no key",)),
+        "Differential": beyond("is subtracted from another", "return both[0] - both[1]"),
+        "RowsAndColumnsByAType": right("feat_size: the height and the width", masks=False),
     },
     "cases_attention": {
         "Rope": right("rope θ 10000 halves"),
@@ -476,11 +486,22 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "InAList": layers("module layers.0", "pre-norm"),
         "normed_over_positions": beyond("is taken over the positions", "At: cases_jax.py:"),
+        "HoldsItsAngles": Due(
+            0,
+            ("This is a correct pre-norm", "rope θ 10000 halves", "turned.cos and turned.sin hold numbers by position"),
+            ("✗",),
+        ),
+        "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
         "HeadsBesidePositions": Due(2, ("its scores are of fewer keys", "At: cases_jax.py:"), ("cannot be looked at",)),
     },
     "cases_keras": {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
         "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
+        "heads_of_all_features": Due(0, ("This is a correct post-norm", "heads of 16"), ("cannot be built",)),
+        "SaysNoSizes": Due(0, ("This is a correct pre-norm",), ("cannot be built",)),
+        "configured_wrong": Due(0, ("This is a correct post-norm",), ("has no attribute",)),
+        "NeedsNumbers": refused("no position sees a later one", "it cannot be exported to ONNX", "pass --layer NAME"),
+        "InALoop": refused("there are branches or loops in it"),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
     },
     "cases_branches": {
