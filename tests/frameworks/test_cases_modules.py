@@ -569,3 +569,14 @@ def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(conform: Call
     assert ended.status == 1, printed
     assert "(activation-leaky-relu" in printed, printed
     assert "Cause unknown" not in printed, printed
+
+
+def test_a_variance_that_cancels_is_one_cause_in_both_formats(conform: Callable, tmp_path: Path) -> None:
+    for needed in NEEDED["cases_jax"]:
+        pytest.importorskip(needed)
+    ended = conform("check", HERE / "bare_jax.py:NnxFast", "--layer", "pre-gelu", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "(norm-fast-variance)" in printed, printed
+    assert "[float32 and float64]" in printed, printed
+    assert "Cause unknown" not in printed, printed
