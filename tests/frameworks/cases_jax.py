@@ -164,3 +164,23 @@ class HoldsItsAngles(_EquinoxLayer):
         context = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), v).reshape(x.shape)
         x = x + jax.vmap(attention.output_proj)(context)
         return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+def without_biases_of_attention() -> Any:
+    """Its own biases are named after nothing that they are of."""
+
+    def block(p: Any, x: jax.Array) -> jax.Array:
+        def normed(x: jax.Array, gain: jax.Array, shift: jax.Array) -> jax.Array:
+            return gain * (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) + shift
+
+        y = normed(x, p["ln_1_gamma"], p["ln_1_beta"])
+        q, k, v = ((y @ p[name]).reshape(*x.shape[:2], H, D // H).swapaxes(1, 2) for name in ("W_q", "W_k", "W_v"))
+        context = jax.nn.softmax(q @ k.mT / (D // H) ** 0.5, -1) @ v
+        x = x + context.swapaxes(1, 2).reshape(x.shape) @ p["W_o"]
+        hidden = jax.nn.gelu(normed(x, p["ln_2_gamma"], p["ln_2_beta"]) @ p["mlp_in"] + p["b_in"])
+        return x + hidden @ p["mlp_out"] + p["b_out"]
+
+    keys = iter(jax.random.split(jax.random.key(0), 12))
+    shapes = {f"W_{name}": (D, D) for name in "qkvo"} | {"mlp_in": (D, HIDDEN), "mlp_out": (HIDDEN, D)}
+    vectors = dict.fromkeys(("ln_1_gamma", "ln_1_beta", "ln_2_gamma", "ln_2_beta", "b_out"), (D,)) | {"b_in": (HIDDEN,)}
+    return block, {name: 0.3 * jax.random.normal(next(keys), shape) for name, shape in (shapes | vectors).items()}

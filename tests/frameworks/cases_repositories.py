@@ -331,3 +331,11 @@ class NetworkOfTheBranchPost(PlainPost):
     def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
         y = self.attend(x, ignore)
         return self.norm2(self.norm1(x + y) + self.ffn(y))
+
+
+class OneOfItsNorms(PlainPost):
+    """One of its norms was given its epsilon, and the other was not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2.eps = 1e-12

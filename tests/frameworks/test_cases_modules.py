@@ -114,6 +114,9 @@ DUE: dict[str, dict[str, Due]] = {
         "NetworkOfOneMapPost": without("after ffn_activation", *ONE_MAP),
         "NetworkOfTheBranch": Due(2, (*OF_THE_BRANCH, "pass --layer", "(y)) # of attention"), ("more residual sums",)),
         "NetworkOfTheBranchPost": Due(2, (*OF_THE_BRANCH, "pass --layer", "cases_plain.py:"), ("has no key",)),
+        "OneOfItsNorms": refused(
+            "norm2 is layer_norm with epsilon 1e-12", "At: cases_", "norm1 is layer_norm with epsilon 1e-05"
+        ),
         "Differential": beyond("is subtracted from another", "return both[0] - both[1]"),
         "RowsAndColumnsByAType": right("feat_size: the height and the width", masks=False),
     },
@@ -579,4 +582,16 @@ def test_a_variance_that_cancels_is_one_cause_in_both_formats(conform: Callable,
     assert ended.status == 1, printed
     assert "(norm-fast-variance)" in printed, printed
     assert "[float32 and float64]" in printed, printed
+    assert "Cause unknown" not in printed, printed
+
+
+def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Callable, tmp_path: Path) -> None:
+    for needed in NEEDED["cases_jax"]:
+        pytest.importorskip(needed)
+    target = HERE / "cases_jax.py:without_biases_of_attention"
+    ended = conform("check", target, "--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "(gelu-tanh" in printed, printed
+    assert "it has no feed_forward.output.bias" not in printed, printed
     assert "Cause unknown" not in printed, printed
