@@ -184,3 +184,34 @@ def without_biases_of_attention() -> Any:
     shapes = {f"W_{name}": (D, D) for name in "qkvo"} | {"mlp_in": (D, HIDDEN), "mlp_out": (HIDDEN, D)}
     vectors = dict.fromkeys(("ln_1_gamma", "ln_1_beta", "ln_2_gamma", "ln_2_beta", "b_out"), (D,)) | {"b_in": (HIDDEN,)}
     return block, {name: 0.3 * jax.random.normal(next(keys), shape) for name, shape in (shapes | vectors).items()}
+
+
+class _HidesWhatIsTrue(linen.Module):
+    @linen.compact
+    def __call__(self, y: jax.Array, hidden: jax.Array | None = None) -> jax.Array:
+        q, k, v = (linen.Dense(D)(y).reshape(*y.shape[:2], H, D // H).swapaxes(1, 2) for _ in range(3))
+        scores = q @ k.mT / (D // H) ** 0.5
+        if hidden is not None:
+            scores = jnp.where(hidden[:, None, None, :], -jnp.inf, scores)  # of the part
+        return linen.Dense(D)((jax.nn.softmax(scores, -1) @ v).swapaxes(1, 2).reshape(y.shape))
+
+
+class HandsItsMaskOn(linen.Module):
+    """To a part that it names in its setup, as which it is nothing before it is bound."""
+
+    def setup(self) -> None:
+        self.attention = _HidesWhatIsTrue()
+        self.norm1, self.norm2 = (linen.LayerNorm(epsilon=1e-5, use_fast_variance=False) for _ in range(2))
+        self.up, self.down = linen.Dense(HIDDEN), linen.Dense(D)
+
+    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None) -> jax.Array:
+        x = x + self.attention(self.norm1(x), attention_mask)
+        return x + self.down(linen.relu(self.up(self.norm2(x))))
+
+
+class HandsItsMaskToAClass(linen.Module):
+    @linen.compact
+    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None) -> jax.Array:
+        first, second = (linen.LayerNorm(epsilon=1e-5, use_fast_variance=False) for _ in range(2))
+        x = x + _HidesWhatIsTrue()(first(x), attention_mask)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(second(x))))

@@ -122,3 +122,22 @@ class InALoop(bare.Block):
 
         _, _, made = ops.while_loop(lambda at, *_: at < length, step, (0, ops.zeros_like(x[:, 0]), ops.zeros_like(x)))
         return x + self.down(self.up(self.norm2(x + made)))
+
+
+class ExchangedPrivately(keras.layers.Layer):
+    """Its maps are private attributes, of which two do each other's work."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self._wq, self._wk, self._wv, self._out = (keras.layers.Dense(16) for _ in range(4))
+        self._norm1, self._norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+        self._up, self._down = keras.layers.Dense(24, activation="relu"), keras.layers.Dense(16)
+
+    def call(self, x: Any) -> Any:
+        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        cut = [ops.reshape(each(x), (batch, length, 2, 8)) for each in (self._wk, self._wq, self._wv)]
+        q, k, v = (ops.transpose(each, (0, 2, 1, 3)) for each in cut)
+        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / 8**0.5, -1)
+        context = ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 16))
+        x = self._norm1(x + self._out(context))
+        return self._norm2(x + self._down(self._up(x)))

@@ -68,6 +68,13 @@ HANDED_TO = 1 + next(
 SCALED = "attention's weights are multiplied by a number, as where", "cases_repositories.py:"
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
 OF_THE_BRANCH = ("the feed-forward network reads what attention gives, and not the residual sum",)
+OF_THE_PART = (
+    "true = ignore here",
+    "(cases_jax.py:{})".format(
+        1
+        + next(n for n, line in enumerate((HERE / "cases_jax.py").read_text().splitlines()) if "# of the part" in line)
+    ),
+)
 ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}
@@ -494,6 +501,8 @@ DUE: dict[str, dict[str, Due]] = {
             ("This is a correct pre-norm", "rope θ 10000 halves", "turned.cos and turned.sin hold numbers by position"),
             ("✗",),
         ),
+        "HandsItsMaskOn": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
+        "HandsItsMaskToAClass": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
         "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
         "HeadsBesidePositions": Due(2, ("its scores are of fewer keys", "At: cases_jax.py:"), ("cannot be looked at",)),
     },
@@ -503,6 +512,7 @@ DUE: dict[str, dict[str, Due]] = {
         "heads_of_all_features": Due(0, ("This is a correct post-norm", "heads of 16"), ("cannot be built",)),
         "SaysNoSizes": Due(0, ("This is a correct pre-norm",), ("cannot be built",)),
         "configured_wrong": Due(0, ("This is a correct post-norm",), ("has no attribute",)),
+        "ExchangedPrivately": Due(1, ("_wk.kernel does the work of attention.query.weight", "At: cases_keras.py:"), ()),
         "NeedsNumbers": refused("no position sees a later one", "it cannot be exported to ONNX", "pass --layer NAME"),
         "InALoop": refused("there are branches or loops in it"),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
