@@ -114,3 +114,104 @@ class HeadsBesidePositions(linen.Module):
         context = jnp.einsum("bhqk,bhvd->bhqd", weights, v)
         x = x + linen.Dense(D)(context.reshape(x.shape))
         return x + linen.Dense(D)(linen.gelu(linen.Dense(HIDDEN)(linen.LayerNorm()(x))))
+
+
+class OfTenPositions(linen.Module):
+    """It makes its parameters in a call, and its mask is of as many positions as its block."""
+
+    block_size: int = 10
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        q, k, v = (linen.Dense(D)(y).reshape(*x.shape[:2], H, D // H).swapaxes(1, 2) for _ in range(3))
+        seen = jnp.tril(jnp.ones((self.block_size, self.block_size)))
+        weights = jax.nn.softmax(jnp.where(seen == 0, -jnp.inf, q @ k.mT / (D // H) ** 0.5), -1)
+        x = x + linen.Dense(D)((weights @ v).swapaxes(1, 2).reshape(x.shape))
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
+class _Turned(eqx.Module):
+    """It holds its angles' cosines and sines, which Equinox takes for parameters."""
+
+    cos: jax.Array
+    sin: jax.Array
+
+    def __init__(self) -> None:
+        size = D // H
+        angles = jnp.outer(jnp.arange(512), 10000.0 ** (-jnp.arange(0, size, 2) / size))
+        self.cos, self.sin = jnp.cos(angles), jnp.sin(angles)
+
+    def __call__(self, heads: jax.Array) -> jax.Array:
+        one, other = jnp.split(heads, 2, -1)
+        cos, sin = (each[: heads.shape[0], None] for each in (self.cos, self.sin))
+        return jnp.concatenate((one * cos - other * sin, one * sin + other * cos), -1)
+
+
+class HoldsItsAngles(_EquinoxLayer):
+    turned: _Turned
+
+    def __init__(self) -> None:
+        super().__init__(jax.random.key(0))
+        self.turned = _Turned()
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y, attention = jax.vmap(self.norm1)(x), self.attention
+        maps = attention.query_proj, attention.key_proj, attention.value_proj
+        q, k, v = (jax.vmap(each)(y).reshape(len(x), H, D // H) for each in maps)
+        scores = jnp.einsum("qhd,khd->hqk", self.turned(q), self.turned(k)) / (D // H) ** 0.5
+        context = jnp.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), v).reshape(x.shape)
+        x = x + jax.vmap(attention.output_proj)(context)
+        return x + jax.vmap(self.down)(jax.nn.relu(jax.vmap(self.up)(jax.vmap(self.norm2)(x))))
+
+
+def without_biases_of_attention() -> Any:
+    """Its own biases are named after nothing that they are of."""
+
+    def block(p: Any, x: jax.Array) -> jax.Array:
+        def normed(x: jax.Array, gain: jax.Array, shift: jax.Array) -> jax.Array:
+            return gain * (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) + shift
+
+        y = normed(x, p["ln_1_gamma"], p["ln_1_beta"])
+        q, k, v = ((y @ p[name]).reshape(*x.shape[:2], H, D // H).swapaxes(1, 2) for name in ("W_q", "W_k", "W_v"))
+        context = jax.nn.softmax(q @ k.mT / (D // H) ** 0.5, -1) @ v
+        x = x + context.swapaxes(1, 2).reshape(x.shape) @ p["W_o"]
+        hidden = jax.nn.gelu(normed(x, p["ln_2_gamma"], p["ln_2_beta"]) @ p["mlp_in"] + p["b_in"])
+        return x + hidden @ p["mlp_out"] + p["b_out"]
+
+    keys = iter(jax.random.split(jax.random.key(0), 12))
+    shapes = {f"W_{name}": (D, D) for name in "qkvo"} | {"mlp_in": (D, HIDDEN), "mlp_out": (HIDDEN, D)}
+    vectors = dict.fromkeys(("ln_1_gamma", "ln_1_beta", "ln_2_gamma", "ln_2_beta", "b_out"), (D,)) | {"b_in": (HIDDEN,)}
+    return block, {name: 0.3 * jax.random.normal(next(keys), shape) for name, shape in (shapes | vectors).items()}
+
+
+class _HidesWhatIsTrue(linen.Module):
+    @linen.compact
+    def __call__(self, y: jax.Array, hidden: jax.Array | None = None) -> jax.Array:
+        q, k, v = (linen.Dense(D)(y).reshape(*y.shape[:2], H, D // H).swapaxes(1, 2) for _ in range(3))
+        scores = q @ k.mT / (D // H) ** 0.5
+        if hidden is not None:
+            scores = jnp.where(hidden[:, None, None, :], -jnp.inf, scores)  # of the part
+        return linen.Dense(D)((jax.nn.softmax(scores, -1) @ v).swapaxes(1, 2).reshape(y.shape))
+
+
+class HandsItsMaskOn(linen.Module):
+    """To a part that it names in its setup, as which it is nothing before it is bound."""
+
+    def setup(self) -> None:
+        self.attention = _HidesWhatIsTrue()
+        self.norm1, self.norm2 = (linen.LayerNorm(epsilon=1e-5, use_fast_variance=False) for _ in range(2))
+        self.up, self.down = linen.Dense(HIDDEN), linen.Dense(D)
+
+    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None) -> jax.Array:
+        x = x + self.attention(self.norm1(x), attention_mask)
+        return x + self.down(linen.relu(self.up(self.norm2(x))))
+
+
+class HandsItsMaskToAClass(linen.Module):
+    @linen.compact
+    def __call__(self, x: jax.Array, attention_mask: jax.Array | None = None) -> jax.Array:
+        first, second = (linen.LayerNorm(epsilon=1e-5, use_fast_variance=False) for _ in range(2))
+        x = x + _HidesWhatIsTrue()(first(x), attention_mask)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(second(x))))

@@ -54,3 +54,90 @@ class NeverTrained(bare.Block):
 
     def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
         return self.drop(super().call(x, mask, False), training=False)
+
+
+class _HeadsOfAllFeatures(keras.Model):
+    """Each head has as many features as x, which no argument says by a name; and nothing makes it again."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.attention = keras.layers.MultiHeadAttention(2, sizes[-1])
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+        self.up, self.down = keras.layers.Dense(sizes[0], activation="relu"), keras.layers.Dense(sizes[-1])
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attention(x, x))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+def heads_of_all_features() -> keras.Model:
+    return _HeadsOfAllFeatures((24, 16))
+
+
+class SaysNoSizes(bare.Block):
+    """What it returns is said to be of any batch and length."""
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        return super().call(x, mask, training), mask
+
+    def compute_output_spec(self, x: Any, *_: Any, **__: Any) -> Any:
+        return keras.KerasTensor((None, None, x.shape[-1])), None
+
+
+class _ConfiguredWrong(bare.MadeInBuild):
+    """Its configuration has another name for an argument that it needs."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"hidden": self.size}
+
+
+def configured_wrong() -> keras.layers.Layer:
+    return _ConfiguredWrong(24)
+
+
+class NeedsNumbers(bare.Block):
+    """The size of its mask is computed of numbers, which a graph does not have."""
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        batch, length, _ = ops.shape(x)
+        seen = ops.cast(ops.tril(ops.ones((1, length, length))), "bool")
+        times = ops.concatenate([ops.expand_dims(batch, -1), ops.convert_to_tensor([1, 1])], 0)
+        y = self.norm1(x)
+        x = x + self.attention(y, y, attention_mask=ops.tile(seen, times))
+        return x + self.down(self.up(self.norm2(x)))
+
+
+class InALoop(bare.Block):
+    """A state goes from each position to the next."""
+
+    def call(self, x: Any, mask: Any = None, training: bool | None = None) -> Any:
+        length, y = ops.shape(x)[1], self.norm1(x)
+
+        def step(at: Any, state: Any, made: Any) -> tuple[Any, Any, Any]:
+            state = state * 0.9 + ops.take(y, at, 1)
+            return at + 1, state, ops.slice_update(made, (0, at, 0), ops.expand_dims(state, 1))
+
+        _, _, made = ops.while_loop(lambda at, *_: at < length, step, (0, ops.zeros_like(x[:, 0]), ops.zeros_like(x)))
+        return x + self.down(self.up(self.norm2(x + made)))
+
+
+class ExchangedPrivately(keras.layers.Layer):
+    """Its maps are private attributes, of which two do each other's work."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self._wq, self._wk, self._wv, self._out = (keras.layers.Dense(16) for _ in range(4))
+        self._norm1, self._norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+        self._up, self._down = keras.layers.Dense(24, activation="relu"), keras.layers.Dense(16)
+
+    def call(self, x: Any) -> Any:
+        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        cut = [ops.reshape(each(x), (batch, length, 2, 8)) for each in (self._wk, self._wq, self._wv)]
+        q, k, v = (ops.transpose(each, (0, 2, 1, 3)) for each in cut)
+        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / 8**0.5, -1)
+        context = ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 16))
+        x = self._norm1(x + self._out(context))
+        return self._norm2(x + self._down(self._up(x)))

@@ -244,3 +244,98 @@ class FirstKeyWritten(PlainPost):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.layer(x)
+
+
+class NormedHeadByHead(Rope):
+    """Queries and keys are normed with a gain and a shift for each head, and turned then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(self.H, 1, self.D // self.H))
+        self.shift = nn.Parameter(torch.zeros(self.H, 1, self.D // self.H))
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotate(*(F.layer_norm(each, each.shape[-1:]) * self.gain + self.shift for each in (q, k)))
+
+
+class AnglesWhereHeadsAreNormed(Plain):
+    """Most of its norms are of the features of a head, which is no width of x; and it needs what may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = self.norm1, self.norm2
+        self.q_norm, self.k_norm = (nn.LayerNorm(self.D // self.H) for _ in range(2))
+        del self.norm1, self.norm2
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = x + self.attend(self.first(x), ignore)
+        return x + self.ffn(self.second(x))
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return self._turned(self.q_norm(q)), self._turned(self.k_norm(k))
+
+    def _turned(self, heads: Tensor) -> Tensor:
+        one, other = heads.chunk(2, -1)
+        return heads * self._cos + torch.cat((-other, one), -1) * self._sin
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, padding: Tensor | None = None, position_embeddings: Tensor | None = None
+    ) -> Tensor:
+        cos, sin = position_embeddings  # type: ignore[misc]
+        self._cos, self._sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        return self.layer(x, padding)
+
+
+class NetworkOfOneMap(Plain):
+    def make_ffn(self) -> None:
+        self.one = nn.Linear(self.D, self.D)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.one(x)
+
+
+class NetworkOfOneMapPost(PlainPost):
+    def make_ffn(self) -> None:
+        self.one = nn.Linear(self.D, self.D)
+
+    def ffn(self, x: Tensor) -> Tensor:
+        return self.one(x)
+
+
+class Differential(Plain):
+    """What attention gives is that of some heads, less that of the others."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        both = super().core(q, k, v, ignore), super().core(k, q, v, ignore)
+        return both[0] - both[1]
+
+
+class RowsAndColumnsByAType(Plain):
+    """The default of what it needs is a type."""
+
+    def forward(self, x: Tensor, feat_size: object = list[int]) -> Tensor:  # type: ignore[override]
+        height, width = feat_size  # type: ignore[misc]
+        return self.layer(x.unflatten(1, (height, width)).flatten(1, 2))
+
+
+class NetworkOfTheBranch(Plain):
+    """The network is given what attention gives alone: the sum has another name."""
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        y = self.attend(self.norm1(x), ignore)
+        x = x + y
+        return x + self.ffn(self.norm2(y))  # of attention
+
+
+class NetworkOfTheBranchPost(PlainPost):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        y = self.attend(x, ignore)
+        return self.norm2(self.norm1(x + y) + self.ffn(y))
+
+
+class OneOfItsNorms(PlainPost):
+    """One of its norms was given its epsilon, and the other was not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm2.eps = 1e-12

@@ -69,6 +69,15 @@ HANDED_TO = 1 + next(
 SCALED = "attention's weights are multiplied by a number, as where", "cases_repositories.py:"
 STACKED = ("cosines beside sines of theta 10000, float32 [sequence, d_head / 2, 2]",)
 UNMAPPED = "what attention gives is taken as it is, without the linear map", "cases_repositories.py:"
+OF_THE_BRANCH = ("the feed-forward network reads what attention gives, and not the residual sum",)
+OF_THE_PART = (
+    "true = ignore here",
+    "(cases_jax.py:{})".format(
+        1
+        + next(n for n, line in enumerate((HERE / "cases_jax.py").read_text().splitlines()) if "# of the part" in line)
+    ),
+)
+ONE_MAP = "its feed-forward network is one linear map", "return self.one(x)"
 UNCALLED = "has no __call__", "name a module of yours whose __call__ calls encode"
 NEEDED = {"cases_jax": ("flax", "equinox", "jax2onnx"), "cases_keras": ("keras", "tf2onnx")}
 """File → what it needs; the others PyTorch and its exporter."""
@@ -108,6 +117,17 @@ DUE: dict[str, dict[str, Due]] = {
         "HalfOfTheFirstHead": refused(*SCALED, "head 0 0.5 in sum"),
         "NoMapOfHeads": beyond(*UNMAPPED),
         "NoMapOfHeadsPost": beyond(*UNMAPPED),
+        "NormedHeadByHead": without("turned by", "are normed with a gain for each head", "cases_repositories.py:"),
+        "AnglesWhereHeadsAreNormed": right("position_embeddings: cosines and sines of theta 10000", "of query and key"),
+        "NetworkOfOneMap": without("after ffn_activation", *ONE_MAP),
+        "NetworkOfOneMapPost": without("after ffn_activation", *ONE_MAP),
+        "NetworkOfTheBranch": Due(2, (*OF_THE_BRANCH, "pass --layer", "(y)) # of attention"), ("more residual sums",)),
+        "NetworkOfTheBranchPost": Due(2, (*OF_THE_BRANCH, "pass --layer", "cases_plain.py:"), ("has no key",)),
+        "OneOfItsNorms": refused(
+            "norm2 is layer_norm with epsilon 1e-12", "At: cases_", "norm1 is layer_norm with epsilon 1e-05"
+        ),
+        "Differential": beyond("is subtracted from another", "return both[0] - both[1]"),
+        "RowsAndColumnsByAType": right("feat_size: the height and the width", masks=False),
     },
     "cases_blocks": {
         "OfPatches": right("post-norm", "x is given as [batch, 1, sequence, d_model]", masks=False),
@@ -511,10 +531,24 @@ DUE: dict[str, dict[str, Due]] = {
         "HeadsBesidePositions": Due(
             2, ("no position attends to another: the heads of each", "At: cases_jax.py:"), ("cannot be looked at",)
         ),
+        "HoldsItsAngles": Due(
+            0,
+            ("This is a correct pre-norm", "rope θ 10000 halves", "turned.cos and turned.sin hold numbers by position"),
+            ("✗",),
+        ),
+        "HandsItsMaskOn": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
+        "HandsItsMaskToAClass": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
+        "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
     },
     "cases_keras": {
         "OfTwoSequences": refused("it is a layer of a decoder, or of two sequences: it needs others beside x"),
         "OfAnEncoding": refused("it is a layer of a decoder: OfAnEncoding.call needs encoding_outputs beside x"),
+        "heads_of_all_features": Due(0, ("This is a correct post-norm", "heads of 16"), ("cannot be built",)),
+        "SaysNoSizes": Due(0, ("This is a correct pre-norm",), ("cannot be built",)),
+        "configured_wrong": Due(0, ("This is a correct post-norm",), ("has no attribute",)),
+        "ExchangedPrivately": Due(1, ("_wk.kernel does the work of attention.query.weight", "At: cases_keras.py:"), ()),
+        "NeedsNumbers": refused("no position sees a later one", "it cannot be exported to ONNX", "pass --layer NAME"),
+        "InALoop": refused("there are branches or loops in it"),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
     },
     "cases_branches": {
@@ -592,3 +626,26 @@ def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(
     assert said in printed, printed
     assert "Cause unknown" not in printed, printed
     assert "none matches" not in printed, printed
+
+
+def test_a_variance_that_cancels_is_one_cause_in_both_formats(conform: Callable, tmp_path: Path) -> None:
+    for needed in NEEDED["cases_jax"]:
+        pytest.importorskip(needed)
+    ended = conform("check", HERE / "bare_jax.py:NnxFast", "--layer", "pre-gelu", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "(norm-fast-variance)" in printed, printed
+    assert "[float32 and float64]" in printed, printed
+    assert "Cause unknown" not in printed, printed
+
+
+def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Callable, tmp_path: Path) -> None:
+    for needed in NEEDED["cases_jax"]:
+        pytest.importorskip(needed)
+    target = HERE / "cases_jax.py:without_biases_of_attention"
+    ended = conform("check", target, "--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join(ended.stdout.split())
+    assert ended.status == 1, printed
+    assert "(gelu-tanh" in printed, printed
+    assert "it has no feed_forward.output.bias" not in printed, printed
+    assert "Cause unknown" not in printed, printed

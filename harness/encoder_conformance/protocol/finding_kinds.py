@@ -46,6 +46,7 @@ FindingKind = Literal[
     "parameter-transposed", "parameter-reordered", "parameter-badly-rounded", "parameter-values-differ",
     # How it answers.
     "given-in-wrapper", "part-of-wrapper", "model-made-narrower", "arguments-supposed", "moved-to-cpu",
+    "table-kept",
     "branches-on-numbers", "attention-by-definition",
     "ways-of-calling-differ", "training-by-default",
     "formats-asked", "no-float64", "float64-no-more-exact", "epsilon-of-the-format", "answers-not-repeatable",
@@ -213,6 +214,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "model-made-narrower": "the model was made at smaller sizes than its defaults",
     "arguments-supposed": "it was made with arguments that nobody gave: sizes, as their names suggest",
     "moved-to-cpu": "a copy on the CPU is judged",
+    "table-kept": "arrays of a module of Equinox are numbers by position, and no parameters",
     "branches-on-numbers": "it branches on numbers that it computes, and was read as it goes with usual ones",
     "attention-by-definition": "it calls an attention kernel, and PyTorch's definition of it was asked in its place",
     "ways-of-calling-differ": "it answers otherwise when it is called in another way",

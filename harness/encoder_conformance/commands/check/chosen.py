@@ -153,6 +153,15 @@ def _rounded_alike(records: Sequence[Record]) -> dict[tuple[str, ...], Record]:
     return found
 
 
+def explained_in_both(records: Sequence[Record], diagnoses: Sequence[Diagnosis]) -> tuple[Diagnosis, ...]:
+    """The same, where what float64 has no cause for is the rounding that explains float32: as many of its own σ."""
+    narrow = next((each for each in diagnoses if each.dtype == "float32" and _OF_ROUNDING in _choices_of(each)), None)
+    if narrow is None or not _rounded_alike(records):
+        return tuple(diagnoses)
+    wide = narrow.model_copy(update={"dtype": "float64"})
+    return tuple(wide if (each.dtype, each.confidence) == ("float64", "unknown") else each for each in diagnoses)
+
+
 def _begins_alike(one: Record, other: Record) -> bool:
     """Whether both are right up to the same stage, or to one of those that the choice changes."""
     changed = catalogue()[_OF_ROUNDING[0]].patch.steps

@@ -31,7 +31,7 @@ def _of_parts(module: object, method: FunctionType, name: str) -> Iterator[str]:
     first = min(_read_at(tree, name), default=0)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and call.lineno <= first <= (call.end_lineno or 0):
-            part = getattr(module, _part_called(call), None)
+            part = _part_called(call, module, method)
             beside = (each for each in _calls_of(part) if _folder_of(each) == _folder_of(method))
             yield from (line_of_argument(part, given) for each in beside for given in _given_as(call, each, name))
 
@@ -40,11 +40,32 @@ def _folder_of(method: FunctionType) -> Path:
     return Path(inspect.unwrap(method).__code__.co_filename).parent
 
 
-def _part_called(call: ast.Call) -> str:
-    """`attention` of `self.attention(…)`; "" of another call."""
-    function = call.func
-    own = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "self"
-    return function.attr if own and isinstance(function, ast.Attribute) else ""
+def _part_called(call: ast.Call, module: object, method: FunctionType) -> object:
+    """The part of `self.attention(…)`, or its class where that comes into being in a call, as in Flax Linen: of
+    `Attention(…)(…)`, too. None of another call."""
+    made = call.func
+    if isinstance(made, ast.Attribute) and isinstance(made.value, ast.Name) and made.value.id == "self":
+        part = getattr(module, made.attr, None)
+        return _made_in_setup(module, made.attr) if part is None else part
+    return _class_named(made, method)
+
+
+def _made_in_setup(module: object, name: str) -> object:
+    """The class of `self.name = Class(…)` in a module's `setup`; None where there is no such line."""
+    setup = getattr(_kind_of(module), "setup", None)
+    if not inspect.isfunction(setup) or (tree := _tree_of(setup)) is None:
+        return None
+    made = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    found = (
+        each.value for each in made if any(isinstance(to, ast.Attribute) and to.attr == name for to in each.targets)
+    )
+    return next((_class_named(each, setup) for each in found), None)
+
+
+def _class_named(made: ast.AST, method: FunctionType) -> object:
+    """The class of `Class(…)`, by the names of the function that has it."""
+    named = made.func if isinstance(made, ast.Call) else None
+    return inspect.unwrap(method).__globals__.get(named.id) if isinstance(named, ast.Name) else None
 
 
 def _given_as(call: ast.Call, method: FunctionType, name: str) -> Iterator[str]:
@@ -64,8 +85,12 @@ def line_of_part(module: object, name: str) -> str:
 
 
 def _calls_of(module: object) -> Iterator[FunctionType]:
-    methods = (getattr(type(module), each, None) for each in _CALLS)
+    methods = (getattr(_kind_of(module), each, None) for each in _CALLS)
     return (each for each in methods if inspect.isfunction(each))
+
+
+def _kind_of(module: object) -> type:
+    return module if isinstance(module, type) else type(module)
 
 
 def _first_line(method: FunctionType, lines_of: Callable[[ast.AST], Iterable[int]]) -> str:

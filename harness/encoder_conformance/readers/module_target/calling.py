@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
     flags = (p for p in others if p.name in _EVALUATION)
     told = {p.name: _EVALUATION[p.name] for p in flags if keys or p.name == TRAINING or p.default is p.empty}
-    needed = [p.name for p in others if p.default is p.empty and p.name not in told]
+    needed = [p.name for p in others if _has_no_default(p) and p.name not in told]
     random = [each for each in needed if keys and each in RANDOM]
     seconds = (each for each in needed if _SECOND.fullmatch(each) and each not in random)
     second = next((Second(each, name, _line_of(forward)) for each in seconds), None)
@@ -134,6 +134,13 @@ def may_have_any_name(name: str) -> bool:
 
 def may_be_mask(name: str) -> bool:
     return any(word in name.lower() for word in _MASK_WORDS) and may_have_any_name(name)
+
+
+def _has_no_default(parameter: inspect.Parameter) -> bool:
+    """Whether it has to be given: it has none, or a type in its place, as in `size=List[int]`."""
+    default = parameter.default
+    is_type = get_origin(default) is not None or any(default is each for each in (int, float, tuple, list))
+    return default is parameter.empty or is_type
 
 
 def _takes_array(parameter: inspect.Parameter) -> bool:

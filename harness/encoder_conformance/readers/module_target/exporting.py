@@ -110,7 +110,8 @@ def _of_no_layer(errors: list[str], findings: Findings, lines: SourceLines) -> E
     said = [*errors[:1], *(each.removeprefix(NO_LAYER) for each in errors[1:])]
     problem = "; ".join(said) or "no layer was found in its graph"
     features = tuple(dict.fromkeys(findings.features))
-    return Exported(problem=problem, where=lines.of_problems(errors), traced=True, features=features)
+    where = lines.of_problems(errors) or lines.of_values(each.about.get("at") for each in findings.errors())
+    return Exported(problem=problem, where=where, traced=True, features=features)
 
 
 def _with_its_parameter(finding: Finding, own: OwnParameters, marks: Array) -> Finding:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice, permutations, product
+from itertools import chain, islice, permutations, product
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from encoder_conformance.spec.parameters import without_prefix
 Elements = dict[str, Array]
 _QKV = ("attention.query", "attention.key", "attention.value")
 _OTHER_NORM = {"norm1": "norm2", "norm2": "norm1"}
+_ZEROS = (".bias", ".shift")
+"""Ends of the names of what adds nothing where it is absent."""
 _CANDIDATES = 192
 _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
@@ -102,8 +104,7 @@ def _tried(
     for layer in alternatives:
         shapes = shapes_of(layer)
         key = repr(shapes)
-        by_names = [*_by_names(own, layer, bench.module.heard)] if key not in asked else []
-        maps = asked[key][0] if key in asked else [*_of_graph(read, shapes, by_names), *by_names]
+        maps = [*_maps(bench, own, layer, read)] if key not in asked else asked[key][0]
         parameters = parameters_for(layer, tuple(name for name in shapes if maps and name not in maps[0]))
         unmasked = load().situations["causal" if bench.always_causal or bench.semantics.causal else "no-mask"]
         case = Case(layer, unmasked, held=CaseParameters.of(parameters))
@@ -113,20 +114,26 @@ def _tried(
             yield _Tried(layer, case, *asked[key])
 
 
-def _by_names(own: OwnParameters, layer: Layer, heard: Mapping[str, str]) -> Iterator[Elements]:
-    return islice(candidate_maps(own, layer, heard), _CANDIDATES)
+def _maps(bench: Bench, own: OwnParameters, layer: Layer, read: ElementMap | None) -> Iterator[Elements]:
+    """Maps that leave the same parameters out: that of the graph, where it fits, and those by names and shapes."""
+    by_names = islice(candidate_maps(own, layer, bench.module.heard), _CANDIDATES)
+    first: Elements | None = None
+    for each in chain(_of_graph(read, shapes_of(layer)), by_names):
+        first = each if first is None else first
+        if each.keys() == first.keys():
+            yield each
 
 
-def _of_graph(
-    read: ElementMap | None, shapes: Mapping[str, tuple[int, ...]], by_names: Sequence[Elements]
-) -> Iterator[Elements]:
-    """What was read, of those parameters that the maps by names have: it tells heads that are packed otherwise, and
-    which way a square matrix lies."""
+def _of_graph(read: ElementMap | None, shapes: Mapping[str, tuple[int, ...]]) -> Iterator[Elements]:
+    """The map that was read, where it has these parameters, but for biases that one of both lacks, which are 0 where
+    there are none: it tells heads that are packed otherwise, which way a square matrix lies, and which bias a name that
+    says nothing is."""
     if read is None:
         return
-    wanted = {*by_names[0]} if by_names else {*shapes}
-    found = {name: at for name, at in read.elements.items() if name in wanted}
-    if {name: at.shape for name, at in found.items()} == {name: shapes[name] for name in wanted}:
+    found = {name: at for name, at in read.elements.items() if name in shapes}
+    others = [name for name in (*shapes, *read.elements) if name not in found]
+    known = {name: at.shape for name, at in found.items()}
+    if all(name.endswith(_ZEROS) for name in others) and known == {name: shapes[name] for name in found}:
         yield found
 
 
@@ -252,7 +259,7 @@ def _assigned(
     found: dict[str, tuple[str, Array]] = {}
     taken: set[str] = set()
     widths = {_part(label): at.size for label, at in pieces if label.rpartition(".")[2] == "bias"}
-    biases = [name for name in shapes if name.endswith((".bias", ".shift"))]
+    biases = [name for name in shapes if name.endswith(_ZEROS)]
     for names in ([name for name in shapes if name not in biases], biases):
         beside = {_part(name): _part(label) for name, (label, _) in found.items()}
         pairs = []

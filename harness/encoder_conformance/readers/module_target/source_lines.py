@@ -47,6 +47,10 @@ class SourceLines:
         """The line of the first of these sentences that has one."""
         return next(filter(None, map(self.of_problem, problems)), "")
 
+    def of_values(self, values: Iterable[str | None]) -> str:
+        """The line that makes the first of these values of the graph that is of one."""
+        return self.of_problems(repr(self._computed(each)) for each in values if each is not None)
+
     def of_problem(self, problem: str) -> str:
         """The line that places the first value or node that a sentence quotes, or reads the first constant, and what
         stands there; "" for none."""

@@ -12,7 +12,10 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     "longest": ("max_seq", "max_len", "maxlen"),
     "height": ("height", "h"),
     "width": ("width", "w"),
-    "height and width": ("x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
+    "height and width": (
+        *("x_size", "hw", "resolution", "input_size", "img_size", "image_size", "spatial_size"),
+        *("feat_size", "feature_size", "spatial_shape", "grid_size"),
+    ),
     "cosines": ("cos",),
     "sines": ("sin",),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),

@@ -28,6 +28,7 @@ from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_s
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.probing import (
+    OF_NONE,
     drawn,
     first_x,
     is_one_number,
@@ -250,18 +251,34 @@ def _of_ids(x_name: str) -> BadTarget:
 def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ...]:
     """The arguments of which it does not do with their default, None, as the first ways to call it show: one that it
     misses may be seen only where it has another."""
-    needed: tuple[str, ...] = ()
-    for d_model in islice(widths, 1):
-        x = drawn((BATCH, SEQUENCE, d_model))
+    for d_model in widths:  # of another width than its own it raises something else
+        needed, x = tuple[str, ...](), drawn((BATCH, SEQUENCE, d_model))
         for _ in range(_MOST_MISSED):
             ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
-            problems = [(way.signature, _problem_with(way, x) or "") for way in ways if way is not None]
+            failed = [(way, _problem_with(way, x) or "") for way in ways if way is not None]
+            problems = [(way.signature, problem) for way, problem in failed]
             more = next((missed for of, problem in problems if (missed := missed_in(problem, of, needed))), ())
             more = more or masks_of_parts(module.signature, needed, problems)
+            more = more or _read_where_it_fails(failed, needed, x)
             if not more:
                 break
             needed = (*needed, *more)
-    return needed
+        if needed:
+            return needed
+    return ()
+
+
+def _read_where_it_fails(
+    failed: Iterable[tuple[LiveModule, str]], needed: tuple[str, ...], x: Array
+) -> tuple[str, ...]:
+    """What is missed beside what is `needed`, where the line that fails for a None names nothing: an argument of which
+    another value is refused in that line, too."""
+    for way, problem in failed if needed else ():
+        if any(words in problem for words in OF_NONE):
+            left = [name for name in way.signature.arrays if name not in needed]
+            if missed := missed_by(way.bare(), way.signature.arrangement, x, left):
+                return (missed[0],)
+    return ()
 
 
 def likeliest_problem(module: LiveModule) -> BadTarget | None:

@@ -1,5 +1,6 @@
 """Flax Linen: nn.Module, by itself, bound to its variables, or in a pair with them."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -25,17 +26,23 @@ from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     JaxModule,
     Keep,
 )
+from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.supplies import ToldOf
 from encoder_conformance.readers.module_target.supplying import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
+from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
 
 _HOLDING = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.Dense, nn.DenseGeneral)
 """Linen's own modules that hold parameters by what they were given in a layer."""
 _MOST_WAYS = 60
 """Ways to call a module that are tried to make its variables."""
+_MOST_LONG = 2
+"""Those that are tried at each other length."""
+_OF_SEQUENCE = re.compile(rf"\b{SEQUENCE}\b")
+"""What stands in a problem that is about the number of positions."""
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -201,13 +208,30 @@ def _call_of(module: nn.Module) -> Signature:
 
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives, called in the first way that it takes: with its
-    masks, too, where it does not do without. Raises BadTarget, with what the first that made sense raises."""
+    masks, too, where it does not do without. x has another number of positions where what it raises for 5 is about
+    them. Raises BadTarget, with what the first that made sense raises."""
     problems: list[str] = []
+    lengths = dict.fromkeys((*lengths_said(_modules(module)), *LENGTHS))
+    for length, most in ((SEQUENCE, _MOST_WAYS), *((each, _MOST_LONG) for each in lengths)):
+        if length != SEQUENCE and not any(map(_OF_SEQUENCE.search, problems)):
+            break
+        if (variables := _variables_of(module, signature, length, most, problems)) is not None:
+            return variables
+    hint = "name a pair of the module and its variables, or a function that makes one"
+    problem = problems[0] if problems else "it has none"
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", to_be_said(signature, hint))
+
+
+def _variables_of(
+    module: nn.Module, signature: Signature, length: int, most: int, problems: list[str]
+) -> Mapping[str, Any] | None:
+    """Its variables for an x of this length; None where it takes none in `most` ways. `problems` are told what it
+    raises."""
     widths = list(_widths(module))
-    ways = (islice(ways_to_call(signature, widths, missed, keys=True), _MOST_WAYS) for missed in ((), signature.masks))
+    ways = (islice(ways_to_call(signature, widths, missed, keys=True), most) for missed in ((), signature.masks))
     for way in chain.from_iterable(ways):
         for width in widths:
-            x = jnp.zeros((3, 5, width), jnp.float32)
+            x = jnp.zeros((3, length, width), jnp.float32)
             made = partial(_made, module, replace(signature, arrangement=way))
             try:
                 jax.eval_shape(made, x)
@@ -223,9 +247,7 @@ def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
                 continue
             if variables.get("params"):
                 return variables
-    hint = "name a pair of the module and its variables, or a function that makes one"
-    problem = problems[0] if problems else "it has none"
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", to_be_said(signature, hint))
+    return None
 
 
 def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:

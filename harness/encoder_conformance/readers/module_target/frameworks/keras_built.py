@@ -91,7 +91,8 @@ def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int])
     try:
         if tried is not layer and _is_built_by_x(tried):
             tried.build(x.shape)  # its parts may be made there, which a call alone does
-        signature.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
+        if tried is layer:  # of a copy a call shows as much, and is computed with numbers, as code may need it
+            signature.called(tried.compute_output_spec, x, {}, replace(ARRAYS, is_array=_is_symbol))
         for each in dict.fromkeys((tried, layer)):
             signature.called(each, keras.ops.zeros(shape), {}, ARRAYS)
     except OtherShape as error:
@@ -137,6 +138,8 @@ def _another(layer: Any) -> Any:
         with suppress(Exception):  # one that takes its own arguments alone, and no name
             config, taken = layer.get_config(), inspect.signature(type(layer)).parameters
             return type(layer)(**{name: value for name, value in config.items() if name in taken})
+        with suppress(Exception):  # one whose get_config is wrong: Keras keeps plain arguments, too
+            return type(layer)(**layer._auto_config.config)
         return layer
     finally:
         keras.config.set_dtype_policy(before)
@@ -172,10 +175,13 @@ ARRAYS = Arrays(
 
 
 def _likely(layer: Any) -> Iterator[int]:
-    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones."""
+    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones. Many
+    give each head all features, as many as the network's last map gives."""
     parts = [layer, *layer._flatten_layers()]
+    mapped = {part.units for part in parts if isinstance(part, keras.layers.Dense)}
     for part in parts:
         if isinstance(part, keras.layers.MultiHeadAttention):
+            yield from (part.key_dim for _ in mapped & {part.key_dim})
             yield part.num_heads * part.key_dim
     own = dict(_fields_of(layer))
     yield from (own[name] for name in _NAMED if name in own)

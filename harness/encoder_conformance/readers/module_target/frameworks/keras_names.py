@@ -5,6 +5,9 @@ from typing import Any
 
 import keras
 
+_OF_KERAS = ("_layers", "_operations", "_functional", "_input_layers", "_output_layers")
+"""Attributes in which Keras keeps the parts of any layer again, without a name."""
+
 
 def attributes_of(layer: Any) -> dict[int, str]:
     """The id of a weight → the path of attributes to it, `mha.wq.kernel`; of one that lies in no attribute none."""
@@ -26,8 +29,14 @@ def _parts(layer: Any, prefix: str, seen: set[int]) -> Iterator[tuple[str, Any]]
     for name, value in vars(layer).items():
         several = isinstance(value, (list, tuple))
         for number, each in enumerate(value if several else [value]):
-            if isinstance(each, keras.layers.Layer) and not name.startswith("_") and id(each) not in seen:
+            if isinstance(each, keras.layers.Layer) and _is_of_user(layer, name) and id(each) not in seen:
                 seen.add(id(each))
                 path = f"{prefix}{name}.{number}" if several else f"{prefix}{name}"
                 yield from _parts(each, f"{path}.", seen)
                 yield path, each
+
+
+def _is_of_user(layer: Any, name: str) -> bool:
+    """Whether an attribute is one that its user named; a layer of Keras itself has private ones of its own."""
+    own = type(layer).__module__.partition(".")[0] != "keras"
+    return not name.startswith("_") or (own and name not in _OF_KERAS)

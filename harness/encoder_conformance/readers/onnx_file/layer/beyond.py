@@ -87,7 +87,9 @@ def _check_norms(layer: EncoderLayer, format: str, where: str, findings: Finding
         at = f" (first at {apart.name!r})" if apart else ""
         message, hint = f"{where}the {count} differ: {each}{at}", "in the specification they are equal"
         norms = {name: {"kind": form.kind, "epsilon": form.epsilon} for name, form in forms.items()}
-        findings.error("layer", "norms-differ", message, hint, norms=norms)
+        other = next((each for each in layer.norms.values() if each.form.epsilon != _epsilon(layer)), None)
+        place = {"at": other.name} if other else {}
+        findings.error("layer", "norms-differ", message, hint, norms=norms, **place)
         if kinds and {norm.form.kind for norm in layer.head_norms.values()} - kinds:
             findings.features.append("norm_kinds")
     for name, form in forms.items():

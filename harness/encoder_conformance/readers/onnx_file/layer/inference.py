@@ -168,9 +168,10 @@ def _far(
 
 def _refuse_values(graph: Graph, error: ExecutionError, findings: Findings) -> None:
     """An error that says why a graph does not run: by the operators that an exporter left in it, where ONNX has none of
-    that name."""
+    that name; or by its loop, where one is left in that."""
     left = {node.op_type: node for node in graph.nodes if not node.domain and not onnx.defs.has(node.op_type)}
-    if shown := next((node for op, node in left.items() if op in OPERATORS), None):
+    loops = (node for node in graph.nodes if OPERATORS.get(node.op_type) == "control_flow")
+    if shown := next((node for op, node in left.items() if op in OPERATORS), None) or next(loops, None):
         _refuse(UnsupportedPattern(f"{shown.op_type} {shown.name!r}", OPERATORS[shown.op_type]), findings)
         return
     why = f"ONNX has no operator {', '.join(left)}, which the exporter left as it was" if left else str(error)

@@ -25,7 +25,10 @@ def body(side: Operation) -> Operation:
 
 def beside(known: Operation, operation: Operation) -> Feature | None:
     """What it is where a sub-layer reads what another has as well, and not the sum of that: the other is attention, or
-    one more of the same; None where it is something else."""
+    one more of the same, or attention is what it reads; None where it is something else."""
+    added = known.of.operation if isinstance(known, TracedNorm) else known
+    if isinstance(added, Sum) and operation in added.sides and isinstance(body(operation), Context):
+        return "of_a_branch"
     if not isinstance(known, Sum) or operation not in known.sides:
         return None
     others = [side for side in known.sides if side is not operation]
@@ -38,6 +41,8 @@ def instead(found: Operation, step: Step) -> Feature | None:
     of_network = step.form == "activation" or (step.form == "sum" and step.makes != "residual1")
     if of_network and isinstance(found if step.form == "activation" else body(found), Context):
         return "attention_alone"
+    if step.form == "activation" and isinstance(found, Sum) and any(isinstance(body(s), Context) for s in found.sides):
+        return "one_map"
     if step.form == "sum" and _is_of_x(found):
         return "network_alone"
     if step.form == "linear" and isinstance(found, Context):

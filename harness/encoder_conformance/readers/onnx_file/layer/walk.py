@@ -153,7 +153,10 @@ class Walk:
             reader = self.readers.get(step.makes)
             there = formula(found) + at + (f", read for '{reader}'" if reader else "")
             message = f"{stage} is missing: {called} was looked for, and there is {there}"
-            raise UnsupportedPattern(message, instead(found, step))
+            if (feature := instead(found, step)) == "one_map" and reader:
+                message = f"at '{reader}'"  # its norm is before the one map, and behind no activation
+                self.differences = [each for each in self.differences if each.stage != stage]
+            raise UnsupportedPattern(message, feature)
 
     def take_if_there(self, step: Step) -> None:
         """Takes a step that a layer may leave out, or that no operation shows by itself."""
@@ -186,6 +189,7 @@ class Walk:
     def strip(self, operation: Operation, kind: type[Operation], step: Step) -> Operation:
         """The operation under what the plan does not have there."""
         normed = step.makes in {QK_NORMS[made] for made in QK_NORMS if made in self.steps}
+        turned = False  # what is normed before it is turned is as qk-norm has it, whatever turns it
         while not isinstance(operation, kind):
             if isinstance(operation, Gate) and kind is Activation:
                 sides = operation.one.operation, operation.other.operation
@@ -194,7 +198,8 @@ class Walk:
                 self.differ("a product with another linear map after", step, operation, FEATURES[Gate, step.form])
                 operation = next(side for side in sides if isinstance(side, kind))
             elif isinstance(operation, TracedNorm):
-                self.differ(f"{_norm_text(operation)} after", step, operation, _feature(TracedNorm, step))
+                if not turned:
+                    self.differ(f"{_norm_text(operation)} after", step, operation, _feature(TracedNorm, step))
                 normed, operation = True, operation.of.operation
             elif isinstance(operation, Weighed):
                 self.differ(f"a factor of {operation.factor:.6g} after", step, operation, "residual_scale")
@@ -207,7 +212,7 @@ class Walk:
                 feature = _feature(type(operation.form), step)
                 feature = "turned_first" if normed and feature == "rope" else feature
                 self.differ(map_text(operation) + after, step, operation, feature)
-                operation = operation.of.operation
+                turned, operation = turned or feature == "rope", operation.of.operation
             else:
                 break
         return operation
@@ -227,6 +232,7 @@ class Walk:
             what = f"{formula(operation)} in place of {formula(known)}, taken for"
             feature = beside(known, operation)
             shown = known if feature else operation  # an input of the layer is of no line
+            shown = self.steps.get(recorded(step), shown) if feature == "of_a_branch" else shown
             self.differ(what, step, shown, feature)
 
 

@@ -73,13 +73,18 @@ def view_if_any(table: ValueTable, name: str) -> Value:
 
 
 def settle_norm(table: ValueTable, name: str) -> None:
-    """Makes of a value that is a norm, up to its epsilon, an operation of its own, before its elements go apart."""
+    """Makes of a value that is a norm, up to its epsilon, an operation of its own, before its elements go apart. Raises
+    UnsupportedPattern for a norm of queries or keys whose gains differ by head: behind it nobody could tell why."""
     value = table.value(name)
     if isinstance(value, Expression) and value.rowwise and not value.reduced and len(value.operation.shape) == 2:
-        with suppress(UnsupportedPattern):
+        try:
             view = recognise(table, name, value)
-            if isinstance(view.operation, TracedNorm) and view.operation.form.error <= _OF_AN_EPSILON:
-                table.values[name] = view
+        except UnsupportedPattern as reason:
+            if reason.feature == "head_gains":
+                raise
+            return
+        if isinstance(view.operation, TracedNorm) and view.operation.form.error <= _OF_AN_EPSILON:
+            table.values[name] = view
 
 
 def settle_activation(table: ValueTable, name: str) -> None:

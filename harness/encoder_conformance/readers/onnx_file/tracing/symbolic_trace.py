@@ -261,6 +261,8 @@ class SymbolicTrace(ValueTable):
 
     def _sum(self, node: onnx.NodeProto) -> View:
         names = [name for name in node.input if name]
+        if node.op_type == "Sub":
+            raise UnsupportedPattern(f"at {node.output[0]!r}", "subtracted")
         if node.op_type not in ("Add", "Sum", "Mul") or len(names) != 2:
             raise UnsupportedPattern(f"{node.op_type} of two different things that depend on x")
         if node.op_type == "Mul" and any(_is_attention(self.values[name]) for name in names):

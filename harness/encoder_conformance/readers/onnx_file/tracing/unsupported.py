@@ -16,7 +16,8 @@ Feature = Literal[
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "no_projection",
+    "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "no_projection", "one_map",
+    "subtracted", "of_a_branch",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -186,6 +187,20 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "what attention gives is taken as it is, without the linear map that follows it in the specification (E-5)",
         _SOURCE,
     ),
+    "of_a_branch": (
+        "the feed-forward network reads what attention gives, and not the residual sum of that and x",
+        _SOURCE,
+    ),
+    "subtracted": (
+        "one thing that depends on x is subtracted from another, as in differential attention; the specification adds "
+        "them alone",
+        _SOURCE,
+    ),
+    "one_map": (
+        "its feed-forward network is one linear map; in the specification there are two, and an activation between "
+        "them (E-10)",
+        _SOURCE,
+    ),
     "limited": (
         "numbers are kept within limits (clamp, clip), and what is beyond them is cut off; the specification computes "
         "with all numbers",
@@ -308,7 +323,7 @@ BEYOND: tuple[Feature, ...] = (
     *("gated_attention", "own_keys", "over_positions", "one_gain", "pooled", "overwritten", "keys_overwritten"),
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
-    *("unmapped", "heads_beside", "no_projection"),
+    *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {
@@ -320,7 +335,7 @@ OPERATORS: dict[str, Feature] = {
     **dict.fromkeys(("If", "Loop", "Scan"), "control_flow"),
     **dict.fromkeys(("MoE", "QMoE"), "experts"),
     "TopK": "largest",
-    **dict.fromkeys(("ScatterND", "ScatterElements", "Scatter"), "overwritten"),
+    **dict.fromkeys(("ScatterND", "ScatterElements", "Scatter", "XlaDynamicUpdateSlice"), "overwritten"),
     **dict.fromkeys(("DFT", "STFT"), "fourier"),
     **dict.fromkeys(("FFT", "FFT2D", "FFTND", "RFFT", "RFFT2D", "RFFTND"), "fourier"),  # as tf2onnx leaves them
     "Pad": "padded",
