@@ -291,6 +291,13 @@ class CosinesAndSinesGiven(Rope):
         return turned(q), turned(k)
 
 
+class MaskAmongOthers(Plain):
+    """What it needs stands in no signature."""
+
+    def forward(self, x: Tensor, **given: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x, ~given["mask"])
+
+
 class OneSegment(Plain):
     """Several sequences in a row: a position sees those of its own."""
 

@@ -9,6 +9,8 @@ from encoder_conformance.readers.module_target.supply_options import speaks
 
 _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
 """What Python raises for a call without them."""
+_NO_KEY = re.compile(r"KeyError: '(\w+)'")
+"""What it raises where one is read off `**kwargs`."""
 
 
 def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
@@ -16,6 +18,8 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
     names in which it fails for a None, as angles, else all masks. Of a module that hands on whatever it is given: those
     that a part of it needs."""
     known = {*signature.fixed, *needed}
+    if signature.hands_on and (key := _NO_KEY.match(problem)) and key[1] not in known:
+        return (key[1],)
     if signature.hands_on and (lacking := _LACKING.search(problem)):
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
     if not any(words in problem for words in OF_NONE):

@@ -8,6 +8,7 @@ import numpy as np
 
 from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, UnusableMask
 from encoder_conformance.protocol.description import Port
+from encoder_conformance.readers.module_target.calling import BLOCK_MASK
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
 from encoder_conformance.readers.module_target.probing import drawn, probe_of
@@ -64,7 +65,8 @@ def with_masks(
     most = len(_USUAL) if far else _MOST_FORMS
     tried = {name: _tried(runner, found, name, num_heads, most) for name in runner.signature.masks}
     tried |= {name: _tried(runner, found, name, num_heads, most, ("bool",)) for name in unnamed}
-    named = {name: each for name, each in tried.items() if any(word in name.lower() for word in _NAMES)}
+    told = [name for name in tried if any(word in name.lower() for word in _NAMES) and BLOCK_MASK not in name.lower()]
+    named = {name: tried[name] for name in told}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [_whole(runner, found, each.hiding) for each in tried.values() if each.hiding]
     unusable += [each for each in (_replacing(runner, found, masks, far) for masks in forms) if each] if far else []

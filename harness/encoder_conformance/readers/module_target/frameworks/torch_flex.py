@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from encoder_conformance.readers.module_target.calling import BLOCK_MASK
+
 BY_DEFINITION = (
     "it calls FlexAttention, of which PyTorch's own definition was asked, in operators that have gradients here and an "
     "export; its kernels were not, and nothing was compiled"
 )
 _MODULE, _DEFINITIONS = "torch.nn.attention.flex_attention", "torch._higher_order_ops.flex_attention"
-_BLOCK_MASK = "block_mask"
-"""In the name of an argument that takes one."""
 _OPERATOR, _DEFINITION, _ORDER = "flex_attention_hop", "math_attention", "_dense_to_ordered"
 
 
@@ -58,7 +58,7 @@ def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
 def with_block_masks(module: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
     """The same, which takes for a `block_mask` among its arguments, of these `names`, bool [batch or 1, heads or 1,
     sequence, sequence], true where a key is seen."""
-    of_blocks = [name for name in names if _BLOCK_MASK in name.lower()]
+    of_blocks = [name for name in names if BLOCK_MASK in name.lower()]
     if _MODULE not in sys.modules or not of_blocks:
         return module
 
