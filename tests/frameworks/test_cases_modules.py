@@ -256,7 +256,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "ChannelsFirstByConvolutions": right("x is given as [batch, d_model, sequence]", masks=False),
         "OneMaskOrAnother": right("padding_mask is ignored where attention_mask is given", "without padding_mask"),
-        "MaskAmongOthers": right("mask: a mask that hides nothing"),
+        "MaskAmongOthers": right("mask: a mask that hides nothing", "with mask (true = attend)"),
         "OneSegment": right("segment_ids: one segment for all positions", "with segment_ids (true = attend)"),
         "SequenceFirst": right("x is [sequence, batch, d_model]", "pre-norm"),
         "sequence_first_of_pytorch": right("with src_mask (true = ignore) and src_key_padding_mask and without"),

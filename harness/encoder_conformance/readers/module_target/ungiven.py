@@ -31,7 +31,7 @@ _FORMS = (
 _OF_SCORES = tuple(("float32", axes) for axes in ("BHSS", "1HSS", "HSS", "B1SS", "BSS", "SS"))
 """What a bias is given first: it is of scores, most often, and numbers of positions that are added to these change
 them, too."""
-FIXED = {"zeros": "zeros", "segment": "one segment"}
+FIXED = {"zeros": "zeros", "segment": "one segment", "full": "a mask that hides nothing"}
 """Kinds of what an argument is given, of which other values are not asked → the words for it."""
 _ODD = (13, 11, 7)
 """A shape of nothing: what takes it, and answers as before, does not look at it."""
