@@ -14,10 +14,11 @@ from encoder_conformance.protocol.files_read import FilesReadAnswer
 _FOLDERS = ("os.listdir", "os.scandir")
 _BEYOND = ("socket.connect", "subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "sqlite3.connect")
 """Audit events of what a module asks of others, whose answers may differ the next time."""
+_HEARD = frozenset({"open", *_FOLDERS, *_BEYOND})
 _TELL_OF_THE_MACHINE = frozenset({"uname", "ldconfig", "lscpu"})
 """Programs that frameworks run when they are imported, and that answer the same on one machine."""
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_OF_THE_MACHINE = (Path("/proc"), Path("/sys"), Path("/dev"))
+_OF_THE_MACHINE = ("/proc/", "/sys/", "/dev/")
 
 
 class FilesRead:
@@ -32,7 +33,13 @@ class FilesRead:
         self._written: set[Path] = set()
         self._listed: set[Path] = set()
         self._beyond: set[str] = set()
-        sys.addaudithook(self._heard)
+        heard = self._heard
+
+        def hook(event: str, told: tuple[object, ...]) -> None:
+            if event in _HEARD:  # one of fifty is, of two hundred thousand in a check
+                heard(event, told)
+
+        sys.addaudithook(hook)
 
     def _heard(self, event: str, told: tuple[object, ...]) -> None:
         if event == "open":
@@ -46,13 +53,13 @@ class FilesRead:
     def answer(self) -> FilesReadAnswer:
         """All of it so far. A file that is written into tells that what was read may be other the next time, unless it
         is a temporary one that was not there before."""
-        temporary = Path(gettempdir())
+        temporary = f"{Path(gettempdir())}{os.sep}"
+        fixed = (*_OF_THE_MACHINE, *([f"{kept}{os.sep}"] if (kept := cache_folder("")) else []))
         opened = {*self._opened, *_imported()}
-        fixed = (*_OF_THE_MACHINE, cache_folder("") or Path("/dev"))
         files = {path for path in (*opened, *_sources_of(opened)) if _may_change(path, fixed)}
-        passing = {path for path in files if temporary in path.parents and not path.exists()}
-        written = {path for path in self._written if _may_change(path, fixed) and path != temporary}
-        left = {path for path in written if temporary not in path.parents or path in files - passing}
+        passing = {path for path in files if str(path).startswith(temporary) and not path.exists()}
+        written = {path for path in self._written if _may_change(path, (*fixed, temporary)) or path in files - passing}
+        left = {path for path in written if str(path) != temporary.rstrip(os.sep)}
         return FilesReadAnswer(
             files=_in_order(files - passing - left),
             folders=_in_order(path for path in self._listed if _may_change(path, fixed)),
@@ -71,11 +78,11 @@ def _is_of_the_machine(event: str, told: tuple[object, ...]) -> bool:
     return isinstance(program, str) and Path(program).name in _TELL_OF_THE_MACHINE
 
 
-def _may_change(path: Path, fixed: tuple[Path, ...]) -> bool:
+def _may_change(path: Path, fixed: tuple[str, ...]) -> bool:
     """Whether it is in none of some folders, of the machine and of what is kept by all that it depends on, and is none
     of Python's compiled files, which follow their sources."""
-    compiled = path.parent.name == "__pycache__" or path.suffix == ".pyc"
-    return not compiled and not any(each in path.parents for each in fixed)
+    text = str(path)
+    return not (text.endswith(".pyc") or f"{os.sep}__pycache__{os.sep}" in text or text.startswith(fixed))
 
 
 def _imported() -> Iterator[Path]:
