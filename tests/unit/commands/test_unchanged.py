@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from encoder_conformance.commands.check import unchanged
-from encoder_conformance.commands.check.unchanged import Unchanged, names_in, state_below, state_of
+from encoder_conformance.commands.check.unchanged import TooManyFiles, Unchanged, names_in, state_below, state_of
 
 BESIDES = ("conform-report",)
 
@@ -25,7 +25,6 @@ def _seen(folder: Path) -> Unchanged:
     return Unchanged(
         files={file: state_of(file), absent: state_of(absent)},
         names={folder: names_in(folder, BESIDES)},
-        below={folder / "package": state_below(folder / "package", BESIDES)},
     )
 
 
@@ -46,13 +45,18 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "another file further below": lambda folder: (folder / "package" / "weights.bin").write_bytes(b"1"),
 }
 
+FURTHER_BELOW = ("a file of the same size and age in its place", "another file further below")
+"""Changes of what is at and below a folder, that none of its names and of the files beside them shows."""
+
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_is_noticed(change: str, folder: Path) -> None:
-    seen = Unchanged.model_validate_json(_seen(folder).model_dump_json())
+    seen, below = Unchanged.model_validate_json(_seen(folder).model_dump_json()), state_below(folder, BESIDES)
     assert seen.still(BESIDES)
+    assert state_below(folder, BESIDES) == below
     CHANGES[change](folder)
-    assert not seen.still(BESIDES)
+    assert state_below(folder, BESIDES) != below
+    assert seen.still(BESIDES) == (change in FURTHER_BELOW)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +73,9 @@ def test_what_the_check_and_others_leave_below_a_folder_is_no_change(name: str, 
 
 
 def test_nobody_can_tell_of_a_folder_with_too_many_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = _seen(folder)
     monkeypatch.setattr(unchanged, "_MOST", 0)
-    assert not seen.still(BESIDES)
+    with pytest.raises(TooManyFiles):
+        state_below(folder, BESIDES)
 
 
 def test_a_file_that_changed_while_it_was_read_is_told(folder: Path) -> None:

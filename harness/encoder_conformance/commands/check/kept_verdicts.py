@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from encoder_conformance.commands.check.results import CheckResult
-from encoder_conformance.commands.check.stated import CheckRequest
+from encoder_conformance.commands.check.stated import TRANSFORMERS, CheckRequest
 from encoder_conformance.commands.check.unchanged import TooManyFiles, Unchanged, names_in, state_below, state_of
 from encoder_conformance.platform.kept import KeptFiles
 from encoder_conformance.platform.paths import IMPLS, PACKAGE, SPECS
@@ -32,8 +32,11 @@ _OF_A_SHELL = frozenset({"_", "SHLVL", "OLDPWD", "COLUMNS", "LINES"})
 
 
 class _KeptVerdict(Frozen):
+    """`below`: folder → a digest of all that is at and below it."""
+
     result: CheckResult
-    rests_on: Unchanged
+    read: Unchanged
+    below: dict[Path, str]
 
 
 class Verdicts:
@@ -57,7 +60,7 @@ class Verdicts:
         content = VERDICTS.get(self._key)
         with suppress(ValidationError):  # it was written by another version of this program
             kept = _KeptVerdict.model_validate_json(content) if content is not None else None
-            if kept is not None and kept.rests_on.below == self._before and kept.rests_on.still(self._besides):
+            if kept is not None and kept.below == self._before and kept.read.still(self._besides):
                 return _as_made(kept.result)
         return None
 
@@ -67,22 +70,25 @@ class Verdicts:
             return
         given = [self._request.inputs, *self._request.pythons.values()]
         files = {*map(Path, read.files), *(self._request.folder / each for each in given if each)}
-        rests_on = Unchanged(
+        unchanged = Unchanged(
             files={path: state_of(path) for path in sorted(files)},
             names={path: names_in(path, self._besides) for path in map(Path, read.folders)},
-            below=self._before,
         )
         moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        kept = _KeptVerdict(result=result.model_copy(update={"kept_since": moment}), rests_on=rests_on)
-        if rests_on.older_than(self._began) and self._below() == self._before:
-            VERDICTS.put(self._key, kept.model_dump_json().encode())
+        kept = result.model_copy(update={"kept_since": moment})
+        if unchanged.older_than(self._began) and self._below() == self._before:
+            verdict = _KeptVerdict(result=kept, read=unchanged, below=self._before)
+            VERDICTS.put(self._key, verdict.model_dump_json().encode())
             VERDICTS.forget_oldest()
 
     def _below(self) -> dict[Path, str] | None:
         """What a module may read without a trace, and this program; None where it is too much to look at."""
-        folder = self._request.folder
-        file = folder / self._request.target.rpartition(":")[0]
-        folders = {folder, *([file.resolve().parent] if file.is_file() else []), PACKAGE, IMPLS, SPECS}
+        folder, target = self._request.folder, self._request.target
+        named = folder / (
+            target.removeprefix(TRANSFORMERS) if target.startswith(TRANSFORMERS) else target.rpartition(":")[0]
+        )
+        own = [named.resolve()] if named.is_dir() else [named.resolve().parent] if named.is_file() else []
+        folders = {folder, *own, PACKAGE, IMPLS, SPECS}
         with suppress(TooManyFiles):
             return {path: state_below(path, self._besides) for path in sorted(folders)}
         return None

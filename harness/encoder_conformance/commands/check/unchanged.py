@@ -21,23 +21,15 @@ class TooManyFiles(Exception):
 
 
 class Unchanged(Frozen):
-    """Files by path, the names in folders, and folders with all that is below them, as they were: the last two as a
-    digest. None: it was not there."""
+    """Files by path, and a digest of the names in folders, as they were. None: it was not there."""
 
     files: dict[Path, State | None]
     names: dict[Path, str | None]
-    below: dict[Path, str]
 
     def still(self, besides: Collection[str]) -> bool:
-        """Whether all are as they were. `besides`: names and paths of files and folders that do not count."""
-        try:
-            return (
-                all(state_of(path) == state for path, state in self.files.items())
-                and all(names_in(path, besides) == names for path, names in self.names.items())
-                and all(state_below(path, besides) == state for path, state in self.below.items())
-            )
-        except TooManyFiles:
-            return False
+        """Whether all are as they were. `besides`: names of files and folders that do not count."""
+        as_before = all(state_of(path) == state for path, state in self.files.items())
+        return as_before and all(names_in(path, besides) == names for path, names in self.names.items())
 
     def older_than(self, moment: int) -> bool:
         """Whether no file has changed since a moment, in nanoseconds since 1970."""
