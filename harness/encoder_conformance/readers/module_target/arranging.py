@@ -4,7 +4,7 @@ What is given is said in a report, so that a verdict tells what it is without.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,10 @@ class Arrangement:
     keys: tuple[str, ...] = ()
     offered: tuple[str, ...] = ()
     mapped: tuple[str, ...] = ()
+
+    def giving(self, beside: Mapping[str, Supply]) -> "Arrangement":
+        """The same, with these beside x, too."""
+        return replace(self, beside={**self.beside, **beside})
 
     @property
     def is_plain(self) -> bool:

@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 
-from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -43,7 +42,7 @@ def refuse_second(module: LiveModule, widths: Iterable[int]) -> None:
 def _takes_numbers(module: LiveModule, name: str, width: int) -> bool:
     x = drawn((BATCH, SEQUENCE, width))
     given = Supply("condition", "Bd", "float32", width), Supply("memory", "", "float32", width)
-    numbers, memory = (module.arranged(_with(module, {name: each})) for each in given)
+    numbers, memory = (module.giving({name: each}) for each in given)
     return numbers is not None and memory is not None and numbers.takes(x) and not memory.takes(x)
 
 
@@ -53,7 +52,7 @@ def refuse_attended(module: LiveModule, x: Array) -> None:
     for name, supply in module.signature.arrangement.beside.items():
         if supply.kind == "condition" and "1" in supply.axes:
             memory = Supply("memory", "", "float32", supply.number)
-            other = module.arranged(_with(module, {name: memory}))
+            other = module.giving({name: memory})
             if other is not None and other.takes(x) and _reads_first(module, name, x, memory):
                 _refuse_another_sequence(other, x)
 
@@ -63,7 +62,7 @@ def _reads_first(module: LiveModule, name: str, x: Array, memory: Supply) -> boo
     moved = whole.copy()
     moved[:, 0] += 1
     held = (Supply("held", "BMd", "float32", value=each) for each in (whole, moved))
-    others = [module.arranged(_with(module, {name: each})) for each in held]
+    others = [module.giving({name: each}) for each in held]
     one, other = (None if each is None else each.run({"x": x})["output"] for each in others)
     return one is not None and other is not None and not np.array_equal(one, other)
 
@@ -79,7 +78,7 @@ def called_by_effect(
     for width in widths:
         x = drawn((BATCH, SEQUENCE, width))
         for beside in _ways(names, width):
-            other = module.arranged(_with(module, beside))
+            other = module.giving(beside)
             if other is None:
                 return None
             if other.takes(x) and not is_one_number(other.run({"x": x})["output"]):
@@ -117,18 +116,13 @@ def _ways(names: list[str], width: int) -> Iterator[dict[str, Supply]]:
     yield from (dict(zip(names, way, strict=True)) for way in ways)
 
 
-def _with(module: LiveModule, beside: dict[str, Supply]) -> Arrangement:
-    known = module.signature.arrangement
-    return replace(known, beside={**known.beside, **beside})
-
-
 def _refuse_another_sequence(module: LiveModule, x: Array) -> None:
     """Raises BadTarget where zeros in the place of another sequence give another output."""
     before = module.run({"x": x})["output"]
     for name, supply in module.signature.arrangement.beside.items():
         if supply.kind != "memory":
             continue
-        other = module.arranged(_with(module, {name: replace(supply, number=supply.number, kind="zeros")}))
+        other = module.giving({name: replace(supply, number=supply.number, kind="zeros")})
         try:
             same = other is not None and np.array_equal(other.run({"x": x})["output"], before)
         except ExecutionError:
@@ -141,7 +135,7 @@ def with_x_again(module: LiveModule, names: Iterable[str], x: Array) -> LiveModu
     """The same, which does with None for these as well, given x for each on which its output depends: that is another
     sequence, whatever it is called, and no key of random numbers."""
     for name in names:
-        other = module.arranged(_with(module, {name: Supply("x")}))
+        other = module.giving({name: Supply("x")})
         if other is not None and other.takes(x) and _reads(module.bare(), name, x):
             module = other
     return module
@@ -162,7 +156,7 @@ def without_positions(module: LiveModule, x: Array) -> Iterator[tuple[LiveModule
     beside = module.signature.arrangement.beside
     names = [name for name, supply in beside.items() if supply.kind in _PERHAPS_ADDED]
     for some in dict.fromkeys((*((name,) for name in names), tuple(names))):
-        other = module.arranged(_with(module, dict.fromkeys(some, _ZEROS))) if some else None
+        other = module.giving(dict.fromkeys(some, _ZEROS)) if some else None
         if other is not None and other.takes(x):
             yield other, len(some) == 1 and _is_added(other, some[0], x)
 
@@ -177,7 +171,7 @@ def turned_otherwise(module: LiveModule) -> Iterator[LiveModule]:
         name: replace(each, axes=f"{each.axes[:-1]}e2", what=STACKED) for name, each in turned.items() if not each.what
     }
     for way in filter(None, (in_pairs, stacked)):
-        if (other := module.arranged(_with(module, way))) is not None:
+        if (other := module.giving(way)) is not None:
             yield other
 
 

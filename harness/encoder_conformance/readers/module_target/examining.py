@@ -23,6 +23,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.heads import head_counts
 from encoder_conformance.readers.module_target.keeping_masks import offered_from_the_first
 from encoder_conformance.readers.module_target.lengths import lengths_taken, lengths_up_to_most
+from encoder_conformance.readers.module_target.lengths_of_items import without_lengths
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.map_choice import choose_map
@@ -41,11 +42,7 @@ from encoder_conformance.readers.module_target.repeating import chance_in
 from encoder_conformance.readers.module_target.returned import lists_noted
 from encoder_conformance.readers.module_target.sizes import with_sizes_of
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
-from encoder_conformance.readers.module_target.supplying import (
-    called_as_it_takes,
-    of_one_row,
-    without_lengths,
-)
+from encoder_conformance.readers.module_target.supplying import called_as_it_takes, of_one_row
 from encoder_conformance.readers.module_target.ways import other_answers, refuse_unrunnable
 from encoder_conformance.readers.module_target.weights_kept import refuse_written
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError

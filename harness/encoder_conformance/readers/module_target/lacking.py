@@ -1,11 +1,13 @@
 """Tells by what a call raises which of its arguments it fails without, where they are left at None."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from encoder_conformance.readers.module_target.live import Signature
+from encoder_conformance.readers.module_target.live import LiveModule, Signature
+from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.probing import OF_NONE, is_about
 from encoder_conformance.readers.module_target.supply_options import speaks
+from encoder_conformance.spec.axes import Array
 
 _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments?: [^\n]*")
 """What Python raises for a call without them."""
@@ -41,3 +43,14 @@ def masks_of_parts(
     if not needed or not given or not all(any(words in said for words in OF_NONE) for said in given):
         return ()
     return tuple(name for name in signature.masks if name not in needed)
+
+
+def read_where_it_fails(failed: Iterable[tuple[LiveModule, str]], needed: tuple[str, ...], x: Array) -> tuple[str, ...]:
+    """What is missed beside what is `needed`, where the line that fails for a None names nothing: an argument of which
+    another value is refused in that line, too."""
+    for way, problem in failed if needed else ():
+        if any(words in problem for words in OF_NONE):
+            left = [name for name in way.signature.arrays if name not in needed]
+            if missed := missed_by(way.bare(), way.signature.arrangement, x, left):
+                return (missed[0],)
+    return ()

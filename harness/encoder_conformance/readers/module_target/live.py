@@ -17,6 +17,7 @@ from encoder_conformance.readers.module_target.dropping import Trained
 from encoder_conformance.readers.module_target.errors import last_frames
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.returned import like_x
+from encoder_conformance.readers.module_target.supplies import Supply
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
@@ -255,6 +256,10 @@ class LiveModule(ABC):
     def arranged(self, arrangement: Arrangement) -> "LiveModule | None":
         """The same, called in another way; None where its framework knows one way alone."""
         return None
+
+    def giving(self, beside: Mapping[str, Supply]) -> "LiveModule | None":
+        """The same, given these beside x, too; None where its framework knows one way alone."""
+        return self.arranged(self.signature.arrangement.giving(beside))
 
     def takes(self, x: Array) -> bool:
         """Whether it gives numbers for x [B, S, D]."""

@@ -1,7 +1,6 @@
 """Tells for which of its arguments, left at None, a call fails: by what it raises where another value stands there."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -21,7 +20,7 @@ def missed_by(module: LiveModule, arrangement: Arrangement, x: Array, names: Ite
     """Those of `names` that such a call, which fails, fails for: of another value it raises something else in the same
     line. What is not read there changes nothing, and what may be None is refused in another line."""
     known = _raised(module, arrangement, x)
-    others = ((name, replace(arrangement, beside={**arrangement.beside, name: _UNKNOWN})) for name in names)
+    others = ((name, arrangement.giving({name: _UNKNOWN})) for name in names)
     raised = ((name, _raised(module, other, x)) for name, other in others)
     return [name for name, (said, place) in raised if place == known[1] and said != known[0]]
 

@@ -27,10 +27,9 @@ _SIZES = {
 class Supply:
     """What one argument is given. `axes`: a letter each: B, S, T for the positions of all items, X for the heads of all
     items, of which each has `heads`, 1, and d or e for the features of a head or half of them, which are `number` then.
-    `what`: the function of angles, or both in a pair or stacked; of a
-    mask, that it is a bias. `value`: of a kind that nothing
-    else says; a literal is written into an adapter, and no array or function. `in_pairs`: each angle stands at two
-    features side by side, and not in both halves of them."""
+    `what`: the function of angles, or both in a pair or stacked; of a mask, that it is a bias. `value`: of a kind that
+    nothing else says; a literal is written into an adapter, and no array or function. `in_pairs`: each angle stands at
+    two features side by side, and not in both halves of them."""
 
     kind: str
     axes: str = ""

@@ -1,7 +1,9 @@
 """What a user says of a module's call: values, a file of arrays, or `conform_inputs(batch, sequence)` beside it."""
 
+import difflib
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
@@ -9,8 +11,10 @@ from zipfile import BadZipFile, is_zipfile
 import numpy as np
 
 from encoder_conformance.readers.module_target.errors import BadTarget, error_line, last_frames
+from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.making import value_of
 from encoder_conformance.readers.module_target.supplies import Supply, Told
+from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 from encoder_conformance.spec.words import listed
 
@@ -76,3 +80,32 @@ def _hook_beside(target: str, module: object) -> Callable[[int, int], Any] | Non
     names = (Path(source).stem if source.endswith(".py") else source, type(module).__module__)
     found = (getattr(sys.modules.get(name), HOOK, None) for name in names)
     return next((each for each in found if callable(each)), None)
+
+
+def with_told(signature: Signature, told: Told) -> Signature:
+    """A call with what a user says that its arguments are given. Raises BadTarget for one that it has not."""
+    unknown = [
+        name for name in told.beside if signature.names and not signature.hands_on and name not in signature.names
+    ]
+    if unknown:
+        meant = difflib.get_close_matches(unknown[0], signature.names, n=1)
+        hint = f"did you mean {meant[0]}?" if meant else f"it takes {', '.join(signature.names)}"
+        raise BadTarget(f"it has no argument {unknown[0]!r} to be given", hint)
+    return replace(signature, arrangement=signature.arrangement.giving(told.beside))
+
+
+def as_told(module: LiveModule, told: Told) -> LiveModule:
+    """Raises BadTarget for an argument that it has not, and where it does not take what a file has."""
+    signature = module.signature
+    said = module.arranged(with_told(signature, told).arrangement)
+    if said is None:
+        raise BadTarget("what its arguments are given cannot be said of a module of this framework")
+    needs_more = any(value is None and name not in told.beside for name, value in signature.fixed.items())
+    if told.x is not None and not needs_more:
+        try:
+            said.bare().run({"x": told.x.astype(np.float32)})
+        except ExecutionError as error:
+            held = [f"{name} {list(np.shape(each.value))}" for name, each in told.beside.items() if each.kind == "held"]
+            shapes = ", ".join([f"{signature.x} {list(told.x.shape)}", *held])
+            raise BadTarget(f"it does not take what {told.source} has, {shapes}: {error}") from None
+    return said

@@ -53,7 +53,7 @@ def ways_to_call(
     for said in (True, False):  # lengths of an x [sequence, batch, d_model] come before an x whose lengths are none
         for form in forms:
             for chosen in _of(choices if form in whole else choices[:_MOST_OF_FORM], by_name, said):
-                yield replace(known, form=form, beside={**known.beside, **dict(zip(needed, chosen, strict=True))})
+                yield replace(known, form=form).giving(dict(zip(needed, chosen, strict=True)))
 
 
 def with_another_sequence(ways: Iterable[Arrangement], signature: Signature, width: int) -> Iterator[Arrangement]:
@@ -63,7 +63,7 @@ def with_another_sequence(ways: Iterable[Arrangement], signature: Signature, wid
     silent = [name for name in unnamed if not any(speaks(name, kind) for kind in SPOKEN)]
     memory = Supply("memory", "", "float32", width)
     for way in islice(ways, _MOST_OF_TWO if silent else 0):
-        yield replace(way, beside={**way.beside, **dict.fromkeys(silent, memory)})
+        yield way.giving(dict.fromkeys(silent, memory))
 
 
 def _of(choices: list[tuple[Supply, ...]], by_name: list[bool], said: bool) -> Iterator[tuple[Supply, ...]]:

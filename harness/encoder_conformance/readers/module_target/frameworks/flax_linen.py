@@ -31,7 +31,7 @@ from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveMod
 from encoder_conformance.readers.module_target.parts import Tree
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.supplies import ToldOf
-from encoder_conformance.readers.module_target.supplying import with_told
+from encoder_conformance.readers.module_target.told import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call
 from encoder_conformance.readers.onnx_file.interface.probe_runs import SEQUENCE
 

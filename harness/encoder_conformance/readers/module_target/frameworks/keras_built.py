@@ -21,7 +21,7 @@ from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signatu
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
-from encoder_conformance.readers.module_target.supplying import with_told
+from encoder_conformance.readers.module_target.told import with_told
 from encoder_conformance.readers.module_target.ways_to_call import ways_to_call, with_another_sequence
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
