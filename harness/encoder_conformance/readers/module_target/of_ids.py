@@ -22,7 +22,7 @@ _OF_INTEGERS = "integer", "scalar types: Long, Int"
 """Words of what is raised for numbers in the place of ids."""
 
 
-class Refused:
+class RefusedWays:
     """The ways to call a module with numbers that it refused, and whether that is since x should have been ids."""
 
     def __init__(self, module: LiveModule) -> None:

@@ -26,7 +26,7 @@ from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_s
 from encoder_conformance.readers.module_target.lengths_of_items import counting, with_its_lengths
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.missing import missed_by
-from encoder_conformance.readers.module_target.of_ids import Refused, of_ids, takes_ids
+from encoder_conformance.readers.module_target.of_ids import RefusedWays, of_ids, takes_ids
 from encoder_conformance.readers.module_target.probing import (
     drawn,
     first_x,
@@ -96,7 +96,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
-    needed, refused = _optional_needed(module, widths), Refused(module)
+    needed, refused = _optional_needed(module, widths), RefusedWays(module)
     known = (*not_given(module.signature), *needed)
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
