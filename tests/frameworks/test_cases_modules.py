@@ -166,6 +166,7 @@ DUE: dict[str, dict[str, Due]] = {
         "ValuesTurnedToo": refused("a rotation by position (interleaved, all 8 features, theta 10000) after value"),
         "FlexAttention": right("it calls FlexAttention, of which PyTorch's own definition was asked"),
         "FlexAttentionOfBlocks": right("with block_mask (true = attend) and without"),
+        "FlexAttentionOfAMask": right("with mask (true = attend) and without"),
         "RopeOfAPart": right("rope θ 500 halves, 8 of 16 features"),
         "GQA": right("2 heads of key and value"),
         "OneHeadOfKeys": right("1 head of key and value"),

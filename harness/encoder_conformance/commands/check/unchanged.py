@@ -37,11 +37,19 @@ class Unchanged(Frozen):
 
 
 def state_of(path: Path) -> State | None:
+    return _state_in(_status_of(path))
+
+
+def _status_of(path: Path) -> os.stat_result | None:
+    """None where it is not there."""
     try:
-        status = path.stat()
+        return path.stat()
     except (OSError, ValueError):
         return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _state_in(status: os.stat_result | None) -> State | None:
+    return None if status is None else (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def names_in(folder: Path, besides: Collection[str]) -> str | None:
@@ -56,16 +64,20 @@ def names_in(folder: Path, besides: Collection[str]) -> str | None:
 def state_below(folder: Path, besides: Collection[str]) -> str:
     """A digest of the files at and below a folder, without those that are hidden, compiled, or of an environment of
     Python, and without logs: `*.log`, and those that this command prints to. Raises TooManyFiles."""
-    paths = (path for path in _below(folder, besides) if path.suffix != ".log")
-    return _digest(f"{path} {state_of(path)}" for path in paths if not _is_printed_to(path))
+    printed = tuple(_printed_to())
+    found = ((path, _status_of(path)) for path in _below(folder, besides) if path.suffix != ".log")
+    left = ((path, status) for path, status in found if status is None or _file_of(status) not in printed)
+    return _digest(f"{path} {_state_in(status)}" for path, status in left)
 
 
-def _is_printed_to(path: Path) -> bool:
+def _printed_to() -> Iterator[tuple[int, int]]:
     for stream in (1, 2):
-        with suppress(OSError):  # it is closed, or the file is gone
-            if os.path.samestat(path.stat(), os.fstat(stream)):
-                return True
-    return False
+        with suppress(OSError):  # it is closed
+            yield _file_of(os.fstat(stream))
+
+
+def _file_of(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _below(folder: Path, besides: Collection[str]) -> Iterator[Path]:

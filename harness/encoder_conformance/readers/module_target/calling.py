@@ -14,8 +14,6 @@ from encoder_conformance.readers.module_target.live import Feeds, LiveModule, Se
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 
 _MASK_WORDS = ("mask", "padding", "bias")
-BLOCK_MASK = "block_mask"
-"""In the name of an argument that FlexAttention is given, where that is what attention is computed with."""
 _NO_MASK_WORDS = ("head_mask", "position", "rel", "encoder_att", "mem", "cross", "context", "cache")
 _SWITCHES = ("output_", "return_", "use_", "is_causal", "need_", "needs_", "do_", "has_", "interpolate_", "enable_")
 """Beginnings of names that say what to do, and are given no array whatever their default is."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -62,6 +62,11 @@ class Signature:
     """The first that it needs and that by its name is another sequence."""
     arrangement: Arrangement = field(default_factory=Arrangement)
     """How it is called for an x [batch, sequence, d_model]."""
+
+    def arranged(self, arrangement: Arrangement) -> "Signature":
+        """The same call in another arrangement, which may have masks beside those of the signature."""
+        masks = tuple(dict.fromkeys((*self.masks, *arrangement.masks)))
+        return replace(self, arrangement=arrangement, masks=masks)
 
     def given(self, x: Any, more: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call by place, and those by name: x, what others must be given, and `more`."""

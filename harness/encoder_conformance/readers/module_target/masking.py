@@ -8,7 +8,6 @@ import numpy as np
 
 from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, UnusableMask
 from encoder_conformance.protocol.description import Port
-from encoder_conformance.readers.module_target.calling import BLOCK_MASK
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
 from encoder_conformance.readers.module_target.probing import drawn, probe_of
@@ -37,6 +36,8 @@ _CHANGED = 1e-5
 """Of the output's largest number: more than another order of the same sums leaves."""
 _NAMES = ("mask", "padding")
 """Words in a name that says that it is a mask's; a bias may be another."""
+_OF_BLOCKS = "block_mask"
+"""In the name of one that FlexAttention alone reads: a module that computes otherwise has no use for it."""
 
 
 @dataclass
@@ -65,7 +66,7 @@ def with_masks(
     most = len(_USUAL) if far else _MOST_FORMS
     tried = {name: _tried(runner, found, name, num_heads, most) for name in runner.signature.masks}
     tried |= {name: _tried(runner, found, name, num_heads, most, ("bool",)) for name in unnamed}
-    told = [name for name in tried if any(word in name.lower() for word in _NAMES) and BLOCK_MASK not in name.lower()]
+    told = [name for name in tried if any(word in name.lower() for word in _NAMES) and _OF_BLOCKS not in name.lower()]
     named = {name: tried[name] for name in told}
     unusable = [_unusable(runner, found, name, each, num_heads) for name, each in named.items() if not each.hiding]
     forms = [_whole(runner, found, each.hiding) for each in tried.values() if each.hiding]

@@ -141,8 +141,7 @@ class Functional:
         return self.signature.called(module, x, {**self.told, **masks}, ARRAYS)
 
     def arranged(self, arrangement: Arrangement) -> "Functional":
-        masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))
-        signature = replace(self.signature, arrangement=arrangement, masks=masks)
+        signature = self.signature.arranged(arrangement)
         return replace(self, signature=signature, shown=self.shown and arrangement.form != ITEM)
 
     def takes(self, x: Array) -> bool:

@@ -105,8 +105,7 @@ class KerasModule(HeldModule):
         return not np.allclose(left, told, rtol=0, atol=_CHANGED * np.abs(told).max())
 
     def arranged(self, arrangement: Arrangement) -> "KerasModule":
-        masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))
-        return self._like(replace(self.signature, arrangement=arrangement, masks=masks))
+        return self._like(self.signature.arranged(arrangement))
 
     def kept(self, feeds: Feeds) -> Kept | None:
         """Of weights that no gradient trains: calls have values in their place, and so leave each as it is."""

@@ -16,7 +16,7 @@ from encoder_conformance.readers.module_target.live import Signature
 
 def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: Mapping[str, Tensor]) -> Tensor:
     """The output, in the layout of x; of a module that takes one item, for one after the other."""
-    module = with_block_masks(module, signature.names)
+    module = with_block_masks(module)
     if torch.compiler.is_dynamo_compiling():  # which makes no graph of what enters and leaves
         return _called(module, signature, x, masks)
     with flex_attention_by_definition():

@@ -2,7 +2,7 @@
 ONNX."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from encoder_conformance.readers.module_target.calling import BLOCK_MASK
-
 BY_DEFINITION = (
     "it calls FlexAttention, of which PyTorch's own definition was asked, in operators that have gradients here and an "
     "export; its kernels were not, and nothing was compiled"
 )
 _MODULE, _DEFINITIONS = "torch.nn.attention.flex_attention", "torch._higher_order_ops.flex_attention"
+_AXES = 4
+"""Of what a BlockMask is made of: [batch, heads, sequence, sequence]."""
 _OPERATOR, _DEFINITION, _ORDER = "flex_attention_hop", "math_attention", "_dense_to_ordered"
 
 
@@ -55,23 +55,34 @@ def _replaced(ordered: Callable[[Tensor], Any]) -> Mapping[str, Any]:
     }
 
 
-def with_block_masks(module: Callable[..., Any], names: Iterable[str]) -> Callable[..., Any]:
-    """The same, which takes for a `block_mask` among its arguments, of these `names`, bool [batch or 1, heads or 1,
-    sequence, sequence], true where a key is seen."""
-    of_blocks = [name for name in names if BLOCK_MASK in name.lower()]
-    if _MODULE not in sys.modules or not of_blocks:
+def with_block_masks(module: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, which takes for a BlockMask bool [batch or 1, heads or 1, sequence, sequence], true where a key is
+    seen: what reads of a tensor what a BlockMask alone has is called again. No name and no annotation need say so."""
+    if _MODULE not in sys.modules:
         return module
 
     def called(*by_place: Any, **by_name: Any) -> Any:
-        masks = {name: _in_blocks(by_name[name]) for name in of_blocks if isinstance(by_name.get(name), Tensor)}
-        return module(*by_place, **{**by_name, **masks})
+        try:
+            return module(*by_place, **by_name)
+        except AttributeError as error:
+            masks = {name: given for name, given in by_name.items() if _may_be_blocks(given)}
+            if not masks or not _is_of_blocks(error.name):
+                raise
+        return module(*by_place, **{**by_name, **{name: _in_blocks(given) for name, given in masks.items()}})
 
     return called
 
 
+def _is_of_blocks(attribute: str | None) -> bool:
+    of_blocks = sys.modules[_MODULE].BlockMask
+    return attribute is not None and (hasattr(of_blocks, attribute) or attribute in of_blocks.__annotations__)
+
+
+def _may_be_blocks(given: object) -> bool:
+    return isinstance(given, Tensor) and given.ndim == _AXES and given.dtype == torch.bool
+
+
 def _in_blocks(mask: Tensor) -> Any:
-    if mask.dtype != torch.bool or mask.ndim != 4:
-        raise TypeError(f"a BlockMask is made of bool [batch, 1, sequence, sequence], and not of {list(mask.shape)}")
     B, H, S, T = mask.shape
 
     def seen(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:

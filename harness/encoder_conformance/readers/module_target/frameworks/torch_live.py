@@ -249,8 +249,7 @@ class TorchModule(LiveModule):
 
     def arranged(self, arrangement: Arrangement) -> "TorchModule":
         other = self._like(self.given, self.way)
-        masks = tuple(dict.fromkeys((*self.signature.masks, *arrangement.masks)))
-        other.signature = replace(self.signature, arrangement=arrangement, masks=masks)
+        other.signature = self.signature.arranged(arrangement)
         return other
 
     def bare(self) -> "TorchModule":
