@@ -220,3 +220,14 @@ class SecondEpsilon(PlainPost):
     def __init__(self) -> None:
         super().__init__()
         self.norm2 = nn.LayerNorm(self.D, eps=1e-3)
+
+
+class FirstMapForAll(Plain):
+    """It is given a map of what each query sees for each item, and reads the first item's."""
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore[0], -1e9, 0.0)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        assert mask is None or mask.ndim == 3
+        return self.layer(x, mask)

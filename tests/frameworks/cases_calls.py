@@ -324,6 +324,29 @@ class TurnsGiven(Rope):
         return turned(q), turned(k)
 
 
+class TurnsOfOneSequence(TurnsGiven):
+    """One sequence, with no axis of a batch."""
+
+    def forward(self, x: Tensor, freqs_cis: Tensor) -> Tensor:
+        _positions, _width = x.shape
+        return super().forward(x[None], freqs_cis)[0]
+
+
+class AnglesOfSequenceFirst(Rope):
+    """Megatron's order of axes: given x [batch, sequence, d_model], it would turn items by the angles of positions."""
+
+    def forward(self, hidden_states: Tensor, padding: Tensor | None = None, rotary_pos_emb=None) -> Tensor:  # type: ignore[no-untyped-def,override]
+        self.angles = rotary_pos_emb.permute(1, 2, 0, 3)
+        return self.layer(hidden_states.transpose(0, 1), padding).transpose(0, 1)
+
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        def turned(t: Tensor) -> Tensor:
+            first, second = t.chunk(2, -1)
+            return t * self.angles.cos() + torch.cat((-second, first), -1) * self.angles.sin()
+
+        return turned(q), turned(k)
+
+
 class AnglesOfRows(CosinesAndSinesGiven):
     """Rows of all items, with angles of each row, as vision towers have them."""
 

@@ -151,6 +151,7 @@ DUE: dict[str, dict[str, Due]] = {
         "NeighboursInThePlaceOfAttention": beyond(
             "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_blocks.py:"
         ),
+        "FirstMapForAll": Due(1, ("The first item's mask serves the whole batch", "(mask-of-first-item"), ("unknown",)),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
     },
     "cases_attention": {
@@ -293,6 +294,10 @@ DUE: dict[str, dict[str, Due]] = {
             "position_embeddings: cosines and sines of theta 10000, float32 [batch, sequence, d_head]", "rope θ 10000"
         ),
         "TurnsGiven": right("freqs_cis: turns of theta 10000", "rope θ 10000 interleaved", masks=False),
+        "TurnsOfOneSequence": right("x is given as [sequence, d_model], item by item", masks=False)._replace(
+            unsaid=("✗", "these parts of", "closest")
+        ),
+        "AnglesOfSequenceFirst": right("rotary_pos_emb: angles of theta 10000, float32 [sequence, 1, 1, d_head]"),
         "AnglesOfRows": right(
             "rotary_pos_emb: angles of theta 10000, float32 [positions of all items, d_head / 2]", masks=False
         ),

@@ -17,8 +17,8 @@ _NO_KEY = re.compile(r"KeyError: '(\w+)'")
 
 def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
     """The arguments that a call fails without, as its `problem` says, beside those that it has: those that the line
-    names in which it fails for a None, as angles, else all masks. Of a module that hands on whatever it is given: those
-    that a part of it needs."""
+    names in which it fails for a None, as angles. Of a module that hands on whatever it is given: those that a part of
+    it needs."""
     known = {*signature.fixed, *needed}
     if signature.hands_on and (key := _NO_KEY.match(problem)) and key[1] not in known:
         return (key[1],)
@@ -31,16 +31,19 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
     if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles
         read = re.findall(r"\w+", problem.rpartition(": ")[2])
         named = tuple(name for name in dict.fromkeys(read) if name not in known and speaks(name, "pair"))
-    return named or (() if needed else tuple(name for name in signature.masks if name not in known))
+    return named
 
 
-def masks_of_parts(
+def perhaps_masks(
     signature: Signature, needed: tuple[str, ...], problems: Sequence[tuple[Signature, str]]
 ) -> tuple[str, ...]:
-    """The masks that are left, where a None is met whatever those that it seemed to need are given: in a part of it one
-    of the others has the name of these."""
+    """All masks, where a call fails for a None of which nothing more is known; those that are left, where it does
+    whatever those that it seemed to need are given: in a part of it one of the others has the name of these."""
+    if not needed:
+        fails = any(words in said for _, said in problems for words in OF_NONE)
+        return tuple(name for name in signature.masks if name not in signature.fixed) if fails else ()
     given = [said for of, said in problems if not any(of.arrangement.beside[name].kind == "none" for name in needed)]
-    if not needed or not given or not all(any(words in said for words in OF_NONE) for said in given):
+    if not given or not all(any(words in said for words in OF_NONE) for said in given):
         return ()
     return tuple(name for name in signature.masks if name not in needed)
 
@@ -48,9 +51,10 @@ def masks_of_parts(
 def read_where_it_fails(failed: Iterable[tuple[LiveModule, str]], needed: tuple[str, ...], x: Array) -> tuple[str, ...]:
     """What is missed beside what is `needed`, where the line that fails for a None names nothing: an argument of which
     another value is refused in that line, too."""
-    for way, problem in failed if needed else ():
+    for way, problem in failed:
         if any(words in problem for words in OF_NONE):
-            left = [name for name in way.signature.arrays if name not in needed]
+            known = {*needed, *way.signature.fixed}
+            left = [name for name in (*way.signature.arrays, *way.signature.masks) if name not in known]
             if missed := missed_by(way.bare(), way.signature.arrangement, x, left):
                 return (missed[0],)
     return ()

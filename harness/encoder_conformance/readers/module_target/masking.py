@@ -102,13 +102,14 @@ def _replacing(runner: LiveModule, found: InputSemantics, forms: list[MaskSemant
 
 
 def _counts_whole(runner: LiveModule, found: InputSemantics, mask: MaskSemantics) -> bool:
-    """Whether the output is another where a key is hidden from all queries, or heads, but the first."""
+    """Whether the output is another where a key is hidden from all queries, or heads, but the first: of those of each
+    item, from all but the first item's first."""
     assert mask.polarity is not None
     at_first = _answer(runner, replace(found, masks=(mask,)))
     x, flagged = drawn(found.x_shape(found.B, found.S)), mask.filled(mask.polarity.open)
     hidden = _flagged(flagged, mask.polarity, mask.key_axis)
     for axis, letter in enumerate(mask.letters):
-        if letter not in ("H", "Q") or at_first is None:
+        if letter not in ("H", "Q", "BH") or at_first is None:
             continue
         but_first = hidden.copy()
         but_first.swapaxes(axis, 0)[0] = mask.polarity.open

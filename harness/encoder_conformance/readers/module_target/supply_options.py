@@ -45,8 +45,8 @@ _OF_ATTENTION = tuple(
     sorted(_MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
 )
 """The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
-_ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "1Se", "BSe", "11Se")
-_PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "BSe", "Se", "1Se", "11Se")
+_ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "S11d", "1S1d", "1Se", "BSe", "11Se", "S11e", "1S1e")
+_PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "S11d", "1S1d", "BSe", "Se", "1Se", "11Se", "S11e", "1S1e")
 _TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
 """Kinds of angles → the function of them."""
 _HEAD_SIZES = (64, 32, 128, 80)

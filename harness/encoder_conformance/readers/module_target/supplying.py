@@ -21,7 +21,7 @@ from encoder_conformance.readers.module_target.calling import may_be_mask
 from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.heads import heads_said
-from encoder_conformance.readers.module_target.lacking import masks_of_parts, missed_in, read_where_it_fails
+from encoder_conformance.readers.module_target.lacking import missed_in, perhaps_masks, read_where_it_fails
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.lengths_of_items import counting, with_its_lengths
 from encoder_conformance.readers.module_target.live import LiveModule
@@ -51,6 +51,8 @@ _MOST_LONG = 24
 """Those that are tried at each other length."""
 _MOST_QUOTED = 40
 """Those of which one is quoted where all fail."""
+_CHANGED = 1e-4
+"""Of the output's largest number: more than another order of the same sums leaves in float32."""
 _FIRST, _MOST_MISSED = 8, 3
 """Ways to call that show what a module misses, and how often one thing more is."""
 
@@ -97,7 +99,7 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
         module = module.arranged(keyed) or module
     lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
     needed, refused = _optional_needed(module, widths), RefusedWays(module)
-    known = (*not_given(module.signature), *needed)
+    known, aside = (*not_given(module.signature), *needed), list[tuple[LiveModule, Array]]()
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
         for arrangement in islice(_ways_of(module, widths, needed), most):
             other = module.arranged(arrangement)
@@ -106,12 +108,16 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
             refused.ways.append(arrangement)
             for d_model in widths:
                 x = drawn((BATCH, sequence, d_model))
-                if (problem := _problem_with(other, x)) is None:
-                    refuse_attended(other, x)
-                    return with_masks_as_maps(row_by_row(_opened(other, x), d_model), x), x
-                refused.problems.append(problem)
+                if (problem := _problem_with(other, x)) is not None:
+                    refused.problems.append(problem)
+                elif _follows_items(other, x):
+                    aside.append((other, x))
+                else:
+                    return _as_it_is_taken(other, x), x
             if refused.want_integers():
                 raise of_ids(module.signature.x)
+        for other, x in aside[:1]:
+            return _as_it_is_taken(other, x), x
         if sequence == SEQUENCE and (found := called_by_effect(module, widths, known)) is not None:
             return found  # numbers of so many positions as there are features may be taken for these
     others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
@@ -120,6 +126,22 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
             return found
     refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))
     return None
+
+
+def _as_it_is_taken(module: LiveModule, x: Array) -> LiveModule:
+    refuse_attended(module, x)
+    return with_masks_as_maps(row_by_row(_opened(module, x), x.shape[-1]), x)
+
+
+def _follows_items(module: LiveModule, x: Array) -> bool:
+    """Whether what it is given of each position stands along its items, or its heads, as of a module that takes x
+    [sequence, batch, d_model]: one item depends on another."""
+    if not any(each.kind in ("turning", "count") for each in module.signature.arrangement.beside.values()):
+        return False
+    other = x.copy()
+    other[0] = -x[0]
+    before, after = (module.run({"x": each})["output"][1:] for each in (x, other))
+    return not np.allclose(before, after, rtol=0, atol=_CHANGED * np.abs(before).max())
 
 
 def _problem_with(module: LiveModule, x: Array) -> str | None:
@@ -142,8 +164,8 @@ def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ..
             failed = [(way, _problem_with(way, x) or "") for way in ways if way is not None]
             problems = [(way.signature, problem) for way, problem in failed]
             more = next((missed for of, problem in problems if (missed := missed_in(problem, of, needed))), ())
-            more = more or masks_of_parts(module.signature, needed, problems)
             more = more or read_where_it_fails(failed, needed, x)
+            more = more or perhaps_masks(module.signature, needed, problems)
             if not more:
                 break
             needed = (*needed, *more)

@@ -16,7 +16,8 @@ MOST = 600
 """Ways to call that are tried at the usual length."""
 _MOST_OF_FORM = 40
 """Ways that are tried in each rarer form of x: every mask."""
-
+_OF_POSITIONS = ("turning", "cosines", "sines", "pair", "count")
+"""Kinds of what an argument says of each position, and the same of all items."""
 _MOST_OF_TWO = 4
 """Ways that are tried with another sequence first."""
 
@@ -44,7 +45,8 @@ def ways_to_call(
     options = [options_of(name, widths, sizes, heads.numbers, keys=keys, packed=packs) for name in needed]
     choices = list(islice(_by_rank([[*named, *others] for named, others in options]), MOST // 4))
     by_name = [all(each in named for each, (named, _) in zip(chosen, options, strict=True)) for chosen in choices]
-    one_by_one = items == "one by one" and not needed  # what is beside it may be of rows of several items
+    of_positions = all(any(speaks(name, kind) for kind in _OF_POSITIONS) for name in needed)
+    one_by_one = items == "one by one" and of_positions  # what else is beside it may be of rows of several items
     others = ["BDS", "BHWD", "BDHW", *(["SBD"] if needed else []), *(["SD"] if one_by_one else [])]
     forms = [known.form] if known.form != "BSD" else ["TD", "BSD"] if packs else ["BSD", *others]
     whole = {forms[0]}
