@@ -324,6 +324,21 @@ class TurnsGiven(Rope):
         return turned(q), turned(k)
 
 
+class LengthsInAList(Plain):
+    """Of which it makes a tensor."""
+
+    def forward(self, x: Tensor, src_len: list[int]) -> Tensor:  # type: ignore[override]
+        return self.layer(x, torch.arange(x.shape[1]) >= torch.as_tensor(src_len)[:, None])
+
+
+class FirstOfTwo(Plain):
+    """A layer of a Sequential that hands x and a mask of padding from layer to layer."""
+
+    def forward(self, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        x, mask = inputs
+        return self.layer(x, mask == 0), mask
+
+
 class TurnsOfOneSequence(TurnsGiven):
     """One sequence, with no axis of a batch."""
 

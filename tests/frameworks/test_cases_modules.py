@@ -294,6 +294,8 @@ DUE: dict[str, dict[str, Due]] = {
             "position_embeddings: cosines and sines of theta 10000, float32 [batch, sequence, d_head]", "rope θ 10000"
         ),
         "TurnsGiven": right("freqs_cis: turns of theta 10000", "rope θ 10000 interleaved", masks=False),
+        "LengthsInAList": right("src_len: lengths, int64 [batch]", "with src_len and without"),
+        "FirstOfTwo": right("x is the first of a tuple of 2", "1: a mask that hides nothing", "with 1 (true = attend)"),
         "TurnsOfOneSequence": right("x is given as [sequence, d_model], item by item", masks=False)._replace(
             unsaid=("✗", "these parts of", "closest")
         ),

@@ -82,6 +82,8 @@ def options_of(
         named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *of_heads, *named]
     named = list(dict.fromkeys(named))
     others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
+    if name.isdigit():  # the second of a tuple is a mask most often, and positions may be taken for one
+        others = [Supply("none"), *_MASKS, *others]
     return named, [each for each in dict.fromkeys(others) if each not in named]
 
 

@@ -1,6 +1,7 @@
 """Calls a module of PyTorch as its signature says."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from encoder_conformance.readers.module_target.frameworks.torch_flex import (
     flex_attention_by_definition,
     with_block_masks,
 )
+from encoder_conformance.readers.module_target.frameworks.torch_known import MadeAgain
 from encoder_conformance.readers.module_target.live import Signature
 
 
@@ -19,7 +21,7 @@ def called(module: Callable[..., Any], signature: Signature, x: Tensor, masks: M
     module = with_block_masks(module)
     if torch.compiler.is_dynamo_compiling():  # which makes no graph of what enters and leaves
         return _called(module, signature, x, masks)
-    with flex_attention_by_definition():
+    with flex_attention_by_definition(), MadeAgain() if torch.compiler.is_exporting() else nullcontext():
         return _called(module, signature, x, masks)
 
 

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from encoder_conformance.spec.axes import Array
+
+_MAKE = (torch.tensor, torch.as_tensor)
 
 
 class KnownNumbers(Tensor):
@@ -28,6 +31,19 @@ class KnownNumbers(Tensor):
             return func(*plain[0], **plain[1])
         with unset_fake_temporarily(), disable_proxy_modes_tracing(), torch._C.DisableTorchFunctionSubclass():
             return tree_map(_known, func(*args, **kwargs))
+
+
+class MadeAgain(TorchFunctionMode):
+    """`torch.tensor` and `torch.as_tensor` of such numbers, which a list of lengths may be: PyTorch makes no tensor of
+    a subclass while it exports."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _MAKE and args and isinstance(args[0], KnownNumbers):
+            return args[0].to(kwargs.get("dtype") or args[0].dtype)
+        return func(*args, **kwargs)
 
 
 def known(value: Array) -> Tensor:
