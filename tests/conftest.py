@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for name, why_not in (
         *(("linux", _not_linux), ("sandbox", _no_sandbox), ("other_user", other_user.why_not)),
         *(("namespaces", _no_namespaces),),
-        *(("cpp", _no_compiler), ("jax", _no_jax)),
+        ("cpp", _no_compiler),
     ):
         marked = [item for item in items if item.get_closest_marker(name)]
         if marked and (reason := why_not()):
@@ -65,6 +65,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=marked)
             line = f"NOT TESTED: {len(marked)} tests marked {name}: {reason}"
             config.stash.setdefault(NOT_TESTED, []).append(line)
+    if lacking := {item: missing for item in items if (missing := _missing(item))}:
+        items[:] = [item for item in items if item not in lacking]
+        config.hook.pytest_deselected(items=[*lacking])
+        names = ", ".join(sorted({name for missing in lacking.values() for name in missing}))
+        line = f"NOT TESTED: {len(lacking)} tests that need what is in another environment: {names}"
+        config.stash.setdefault(NOT_TESTED, []).append(line)
+
+
+def _missing(item: pytest.Item) -> list[str]:
+    """The packages that its markers name and that are not installed."""
+    return [name for mark in item.iter_markers("needs") for name in mark.args if find_spec(name) is None]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -85,10 +96,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def _not_linux() -> str:
     return "" if sys.platform == "linux" else f"this is {sys.platform}"
-
-
-def _no_jax() -> str:
-    return "" if find_spec("jax") else "JAX is in another environment"
 
 
 def _no_namespaces() -> str:

@@ -605,10 +605,15 @@ DUE: dict[str, dict[str, Due]] = {
 """File → what is in it → what is due."""
 
 
-@pytest.mark.parametrize(("file", "name"), [(file, name) for file in DUE for name in DUE[file]])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        pytest.param(file, name, marks=pytest.mark.needs(*NEEDED.get(file, ("torch", "onnxscript"))))
+        for file in DUE
+        for name in DUE[file]
+    ],
+)
 def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name: str) -> None:
-    for needed in NEEDED.get(file, ("torch", "onnxscript")):
-        pytest.importorskip(needed)
     due = DUE[file][name]
     told = ("--dtype", "float32", "--jobs", "1", "--out", tmp_path / "out")
     ended = conform("check", HERE / f"{file}.py:{name}", *told)
@@ -637,9 +642,8 @@ def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(
     assert "none matches" not in printed, printed
 
 
+@pytest.mark.needs(*NEEDED["cases_jax"])
 def test_a_variance_that_cancels_is_one_cause_in_both_formats(conform: Callable, tmp_path: Path) -> None:
-    for needed in NEEDED["cases_jax"]:
-        pytest.importorskip(needed)
     ended = conform("check", HERE / "bare_jax.py:NnxFast", "--layer", "pre-gelu", "--out", tmp_path / "out")
     printed = " ".join(ended.stdout.split())
     assert ended.status == 1, printed
@@ -648,9 +652,8 @@ def test_a_variance_that_cancels_is_one_cause_in_both_formats(conform: Callable,
     assert "Cause unknown" not in printed, printed
 
 
+@pytest.mark.needs(*NEEDED["cases_jax"])
 def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Callable, tmp_path: Path) -> None:
-    for needed in NEEDED["cases_jax"]:
-        pytest.importorskip(needed)
     target = HERE / "cases_jax.py:without_biases_of_attention"
     ended = conform("check", target, "--layer", "pre-gelu", "--dtype", "float32", "--out", tmp_path / "out")
     printed = " ".join(ended.stdout.split())

@@ -108,8 +108,8 @@ def test_what_is_compiled_is_really_compiled() -> None:
 
 
 @pytest.mark.release
+@pytest.mark.needs("flax")
 def test_jax_as_xla_optimises_it_exported_and_in_float16() -> None:
-    pytest.importorskip("flax")
     found = variants(f"{FOLDER / 'bare_jax.py'}:Nnx", "jit", "export", "half")
     assert {word: each.status for word, each in found.items() if word != "status"} == dict.fromkeys(
         ("jit", "export", "half"), 0
@@ -117,9 +117,8 @@ def test_jax_as_xla_optimises_it_exported_and_in_float16() -> None:
 
 
 @pytest.mark.release
+@pytest.mark.needs("keras", "tensorflow")
 def test_keras_with_another_backend() -> None:
-    pytest.importorskip("keras")
-    pytest.importorskip("tensorflow")
     found = variants(f"{FOLDER / 'bare_keras.py'}:Block", "jax", "torch", "compile")
     assert {word: each.status for word, each in found.items() if word != "status"} == {
         "jax": 0,

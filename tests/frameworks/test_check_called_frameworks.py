@@ -72,11 +72,10 @@ def _found(live: LiveModule) -> tuple[str, dict[str, str], tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("name", "form", "beside", "keys"), _rows(_ON_JAX | _OF_OTHERS))
+@pytest.mark.needs("equinox", "flax")
 def test_a_module_on_jax_is_called_with_what_it_needs(
     name: str, form: str, beside: dict[str, str], keys: tuple[str, ...]
 ) -> None:
-    pytest.importorskip("equinox")
-    pytest.importorskip("flax")
     cases = importlib.import_module("called_jax")
     live, x = _called(cases, name)
     assert _found(live) == (form, beside, keys)
@@ -86,10 +85,10 @@ def test_a_module_on_jax_is_called_with_what_it_needs(
 
 
 @pytest.mark.parametrize(("name", "form", "beside", "keys"), _rows(_OF_KERAS))
+@pytest.mark.needs("keras")
 def test_a_layer_of_keras_is_called_with_what_it_needs(
     name: str, form: str, beside: dict[str, str], keys: tuple[str, ...]
 ) -> None:
-    pytest.importorskip("keras")
     cases = importlib.import_module("called_keras")
     live, x = _called(cases, name)
     assert _found(live) == (form, beside, keys)
@@ -98,16 +97,21 @@ def test_a_layer_of_keras_is_called_with_what_it_needs(
     np.testing.assert_allclose(live.run({"x": x})["output"], plain.run({"x": x})["output"], atol=1e-5)
 
 
+@pytest.mark.needs("keras")
 def test_a_layer_of_keras_is_built_at_its_width_whatever_its_heads_are_and_its_constructor_takes() -> None:
-    pytest.importorskip("keras")
     live, x = _called(importlib.import_module("called_keras"), "OfWideHeads")
     assert x.shape[-1] == 32
     assert live.run({"x": x})["output"].shape == x.shape
 
 
-@pytest.mark.parametrize(("source", "name"), [("called_keras", "OfAKind"), ("called_jax", "LinenOfAKind")])
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        pytest.param("called_keras", "OfAKind", marks=pytest.mark.needs("keras")),
+        pytest.param("called_jax", "LinenOfAKind", marks=pytest.mark.needs("flax")),
+    ],
+)
 def test_weights_are_made_by_a_call_as_a_user_says_that_it_is(source: str, name: str) -> None:
-    pytest.importorskip("keras" if source == "called_keras" else "flax")
     module = getattr(importlib.import_module(source), name)()
     framework = framework_of(module)
     assert framework is not None
@@ -121,15 +125,15 @@ def test_weights_are_made_by_a_call_as_a_user_says_that_it_is(source: str, name:
     assert live.run({"x": x})["output"].shape == x.shape
 
 
+@pytest.mark.needs("keras")
 def test_a_layer_that_has_to_be_told_whether_it_trains_is_examined() -> None:
-    pytest.importorskip("keras")
     found = examine(importlib.import_module("called_keras").HasToBeTold())
     assert found.layer is not None
     assert not found.trains_unless_told
 
 
+@pytest.mark.needs("keras")
 def test_what_keras_caught_is_quoted_and_not_where_it_was_caught() -> None:
-    pytest.importorskip("keras")
     with pytest.raises(BadTarget) as refused:
         load_target("called_keras.py:called_with_a_fault", {}, Path(__file__).parent)
     assert "ValueError: no kind str" in refused.value.problem
@@ -137,8 +141,8 @@ def test_what_keras_caught_is_quoted_and_not_where_it_was_caught() -> None:
     assert "error_handler" not in refused.value.problem
 
 
+@pytest.mark.needs("keras")
 def test_a_call_that_a_user_says_and_that_fails_is_refused_for_what_it_raises() -> None:
-    pytest.importorskip("keras")
     module = importlib.import_module("called_keras").OfAKind()
     framework = framework_of(module)
     assert framework is not None

@@ -38,7 +38,9 @@ def test_the_one_that_is_off_is_named_with_its_bug(conform: Callable, own_inputs
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("second", [f"{MODULES}:Fused", "pytorch", pytest.param("jax_pure", marks=pytest.mark.jax)])
+@pytest.mark.parametrize(
+    "second", [f"{MODULES}:Fused", "pytorch", pytest.param("jax_pure", marks=pytest.mark.needs("jax"))]
+)
 def test_what_is_alike_agrees(conform: Callable, second: str) -> None:
     ended, found = diff(conform, f"{MODULES}:Einsum", second)
     assert ended.status == 0, ended.stdout + ended.stderr

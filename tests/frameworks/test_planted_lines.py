@@ -31,8 +31,15 @@ class Checked:
         return [f"{each['file']}:{each['line']}" for each in sources if each]
 
 
-def at_release(*case: str) -> Any:
-    return pytest.param(*case, marks=pytest.mark.release)
+ON = {
+    "tensorflow": pytest.mark.needs("keras", "tensorflow", "tf2onnx"),
+    "jax": pytest.mark.needs("keras", "jax", "jax2onnx"),
+}
+"""A backend of Keras → what its tests need."""
+
+
+def at_release(*case: str, marks: Any = ()) -> Any:
+    return pytest.param(*case, marks=(pytest.mark.release, *([marks] if marks else [])))
 
 
 def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: str) -> Checked:
@@ -60,30 +67,27 @@ def planted(conform: Callable[..., Any], out: Path, file: str, name: str, said: 
         at_release("DistanceSubtracted", "numbers of its own are added to the scores"),
     ],
 )
+@pytest.mark.needs("torch", "onnxscript")
 def test_a_bug_in_pytorch_is_named_with_its_line_once(
     conform: Callable[..., Any], tmp_path: Path, name: str, said: str
 ) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("onnxscript")
     checked = planted(conform, tmp_path / "out", "lines_torch.py", name, said)
     assert checked.printed.count(said) == 1, checked.printed
 
 
 @pytest.mark.release
+@pytest.mark.needs("torch", "onnxscript")
 def test_a_scale_that_is_applied_nowhere_is_an_error_though_all_checks_pass(
     conform: Callable[..., Any], tmp_path: Path
 ) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("onnxscript")
     said = "gamma_2 is applied nowhere, and gamma_1 is"
     checked = planted(conform, tmp_path / "out", "lines_torch.py", "ScaleOfOneBranch", said)
     assert (checked.status, checked.printed.count(f", but {said}")) == (1, 1)
 
 
 @pytest.mark.release
+@pytest.mark.needs("torch", "onnxscript")
 def test_what_multiplies_the_branches_is_named_with_its_line(conform: Callable[..., Any], tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("onnxscript")
     file, name = "lines_torch.py", "BranchesDoubled"
     ended = conform("check", HERE / f"{file}:{name}", "--layer", "pre-gelu", "--jobs", "1", "--out", tmp_path / "out")
     assert f"residual_scale is 2 in the module ({due_line(file, name)}), and 1 in pre-gelu" in " ".join(
@@ -92,11 +96,10 @@ def test_what_multiplies_the_branches_is_named_with_its_line(conform: Callable[.
 
 
 @pytest.mark.release
+@pytest.mark.needs("torch", "onnxscript")
 def test_a_norm_that_serves_twice_is_named_with_the_line_of_its_second_call(
     conform: Callable[..., Any], tmp_path: Path
 ) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("onnxscript")
     file, name = "lines_torch.py", "OwnNormTwice"
     checked, due = Checked(conform, tmp_path / "out", file, name), due_line(file, name)
     assert f"norm1.gain is read for norm2.gain too ({due})" in checked.printed, checked.printed
@@ -115,40 +118,36 @@ def test_a_norm_that_serves_twice_is_named_with_the_line_of_its_second_call(
         ("function", "are multiplied by 0.0625"),
     ],
 )
+@pytest.mark.needs("flax", "equinox", "jax2onnx")
 def test_a_bug_on_jax_is_named_with_its_line(conform: Callable[..., Any], tmp_path: Path, name: str, said: str) -> None:
-    for needed in ("flax", "equinox", "jax2onnx"):
-        pytest.importorskip(needed)
     planted(conform, tmp_path / "out", "lines_jax.py", name, said)
 
 
 @pytest.mark.parametrize(
     ("name", "said", "backend"),
     [
-        ("NoSkip", "residual1 is missing", "tensorflow"),
-        at_release("NoSkip", "residual1 is missing", "jax"),
-        at_release("DropsAlways", "it answers at random", "tensorflow"),
-        at_release("OneNormTwice", "the part norm2 is called nowhere", "tensorflow"),
-        at_release("OverQueries", "over the queries", "tensorflow"),
-        at_release("Exchanged", "does the work of attention.query.weight", "tensorflow"),
-        at_release("NormedByDeviation", "norm1 is no layer_norm exactly", "tensorflow"),
-        at_release("OverQueries", "over the queries", "jax"),
+        pytest.param("NoSkip", "residual1 is missing", "tensorflow", marks=ON["tensorflow"]),
+        at_release("NoSkip", "residual1 is missing", "jax", marks=ON["jax"]),
+        at_release("DropsAlways", "it answers at random", "tensorflow", marks=ON["tensorflow"]),
+        at_release("OneNormTwice", "the part norm2 is called nowhere", "tensorflow", marks=ON["tensorflow"]),
+        at_release("OverQueries", "over the queries", "tensorflow", marks=ON["tensorflow"]),
+        at_release("Exchanged", "does the work of attention.query.weight", "tensorflow", marks=ON["tensorflow"]),
+        at_release("NormedByDeviation", "norm1 is no layer_norm exactly", "tensorflow", marks=ON["tensorflow"]),
+        at_release("OverQueries", "over the queries", "jax", marks=ON["jax"]),
     ],
 )
 def test_a_bug_in_keras_is_named_with_its_line(
     conform: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str, backend: str
 ) -> None:
-    for needed in ("keras", backend, {"tensorflow": "tf2onnx", "jax": "jax2onnx"}[backend]):
-        pytest.importorskip(needed)
     monkeypatch.setenv("KERAS_BACKEND", backend)
     planted(conform, tmp_path / "out", "lines_keras.py", name, said)
 
 
 @pytest.mark.release
+@pytest.mark.needs("keras", "tensorflow", "tf2onnx")
 def test_a_map_that_nothing_proves_goes_by_the_names_of_attributes_and_accuses_none(
     conform: Callable[..., Any], tmp_path: Path
 ) -> None:
-    for needed in ("keras", "tensorflow", "tf2onnx"):
-        pytest.importorskip(needed)
     target = Path(__file__).with_name("lines_keras.py")
     told = ("--layer", "post-gelu", "--jobs", "1", "--out", tmp_path / "out")
     ended = conform("check", f"{target}:NormedByDeviation", *told)

@@ -30,18 +30,26 @@ def lines_of(file: str, name: str, d_model: int) -> dict[str, str]:
     return dict(framework.live(module).lines({"x": np.zeros((3, 5, d_model), np.float32)}))
 
 
+def of(needed: str, *case: Any) -> Any:
+    return pytest.param(*case, marks=pytest.mark.needs(needed))
+
+
 @pytest.mark.release
 @pytest.mark.parametrize(
     ("file", "name", "expected"),
     [
-        ("bare_jax.py", "Nnx", {"norm1.scale": "self.norm1(", "down.kernel": "self.down("}),
-        ("bare_jax.py", "function", {"down.w": 'p["down"]', "wo.w": 'p["wo"]'}),
-        ("bare_jax.py", "Equinox", {"norm1.weight": "self.norm1", "down.bias": "self.down"}),
-        ("bare_keras.py", "Block", {"block.dense.kernel": "self.", "block.layer_normalization.gamma": "self."}),
+        of("flax", "bare_jax.py", "Nnx", {"norm1.scale": "self.norm1(", "down.kernel": "self.down("}),
+        of("flax", "bare_jax.py", "function", {"down.w": 'p["down"]', "wo.w": 'p["wo"]'}),
+        of("equinox", "bare_jax.py", "Equinox", {"norm1.weight": "self.norm1", "down.bias": "self.down"}),
+        of(
+            "keras",
+            "bare_keras.py",
+            "Block",
+            {"block.dense.kernel": "self.", "block.layer_normalization.gamma": "self."},
+        ),
     ],
 )
 def test_each_parameter_has_the_line_of_the_user_that_reads_it(file: str, name: str, expected: dict[str, str]) -> None:
-    pytest.importorskip("flax" if file == "bare_jax.py" else "keras")
     made = runpy.run_path(str(FOLDER / file))
     found = lines_of(file, name, made["D"])
     for own, code in expected.items():
@@ -91,10 +99,12 @@ PLACES = {
         ([], ["block", "moves"], "moves.py:7"),
     ],
 )
+@pytest.mark.needs("onnx")
 def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
     classes: list[str], frames: list[str], due: str
 ) -> None:
-    onnx = pytest.importorskip("onnx")
+    import onnx
+
     from encoder_conformance.readers.module_target.source_lines import SourceLines
 
     node = onnx.helper.make_node("Identity", ["x"], ["seen"])
@@ -118,8 +128,8 @@ def test_a_refusal_is_of_the_line_of_the_layer_that_places_what_it_names(
         ("Placed", "numbers that do not depend on x are added to it, as positions are", "torch.sin(positions"),
     ],
 )
+@pytest.mark.needs("torch")
 def test_a_refusal_names_the_feature_and_its_line(name: str, said: str, code: str) -> None:
-    pytest.importorskip("torch")
     from encoder_conformance.readers.module_target.describing import described
     from encoder_conformance.readers.module_target.examining import examine
 
@@ -162,10 +172,11 @@ def _two_lines(x: Any) -> Any:
         (_two_lines, "more", ""),
     ],
 )
+@pytest.mark.needs("jax", "onnx")
 def test_a_value_of_an_export_is_of_the_one_line_that_gives_its_numbers(function: Any, value: str, code: str) -> None:
     """What no line gives, as what is inside of an operator's export, is of the line that gives what is made of it."""
-    pytest.importorskip("jax")
-    onnx = pytest.importorskip("onnx")
+    import onnx
+
     from encoder_conformance.readers.module_target.frameworks.jax_lines import LinesByValue
 
     numbers = [onnx.numpy_helper.from_array(np.array(n, np.float32), str(n)) for n in (2, 3, -2)]

@@ -208,6 +208,15 @@ def _of_turned_values(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedS
     return a.matmul(softmax.weights, turned_values(a, value, **rotation))
 
 
+def _scaled_behind(size: Callable[[BHST, BHTd], int]) -> Step:
+    """The weights, which sum to 1, divided by √size."""
+
+    def attend(a: Arithmetic, scores: BHST, value: BHTd, softmax: MaskedSoftmax, **rotation: Any) -> BHSd:
+        return a.divide(a.matmul(softmax.weights, value), a.sqrt(a.exact(float(size(scores, value)))))
+
+    return forward_only(attend)
+
+
 _ATTEND: dict[str, Step] = {
     "standard": attend,
     # Each position keeps its own value.
@@ -215,6 +224,8 @@ _ATTEND: dict[str, Step] = {
     **{f"in-{dtype}": _context_in(dtype) for dtype in ("bfloat16", "float16", "tf32")},
     "in-float32": forward_only(_context_in_float32),
     "of-turned-values": forward_only(_of_turned_values),
+    "scaled-behind": _scaled_behind(lambda scores, value: value.shape[-1]),
+    "scaled-behind-by-d-model": _scaled_behind(lambda scores, value: scores.shape[1] * value.shape[-1]),
 }
 
 
@@ -301,5 +312,5 @@ ATTEND = Form(
     _ATTEND,
     {"standard": "{weights} @ {1}"},
     keeps="what it reads",
-    needs={"identity": (ONE_SEQUENCE,), "of-turned-values": (ROTATED,)},
+    needs={"identity": (ONE_SEQUENCE,), "of-turned-values": (ROTATED,), "scaled-behind-by-d-model": (MANY_HEADS,)},
 )
