@@ -231,3 +231,61 @@ class FirstMapForAll(Plain):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:  # type: ignore[override]
         assert mask is None or mask.ndim == 3
         return self.layer(x, mask)
+
+
+class HeadsCutByReshape(Plain):
+    def split(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x), self.H, x.shape[1], -1)
+
+
+class HeadsTurnedAtTheEndAlone(PlainPost):
+    """The transpose is missing where heads are cut, and stands where they are put together."""
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.H, -1))
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        return self.o(self.core(q, k, v, ignore).transpose(1, 2).reshape(x.shape))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class SoftmaxOverHeads(Plain):
+    """As torch.nn.functional.softmax does of four axes where no axis is named."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        return (q @ k.mT / q.shape[-1] ** 0.5).softmax(1) @ v
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.layer(x)
+
+
+class SoftmaxOverItems(SoftmaxOverHeads):
+    """As it does of three axes: [batch · heads, sequence, sequence]."""
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        rows, columns, values = (each.flatten(0, 1) for each in (q, k, v))
+        weights = (torch.bmm(rows, columns.mT) / q.shape[-1] ** 0.5).softmax(0)
+        return torch.bmm(weights, values).view_as(q)
+
+
+class OutputWithoutItsBias(Plain):
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
+        return F.linear(self.core(q, k, v, ignore).transpose(1, 2).flatten(2), self.o.weight)
+
+
+class ValueBehindTheWeights(PlainPost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w_vs, self.fc = self.v, self.o
+        del self.v, self.o
+
+    def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
+        q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.fc(x))
+        return self.w_vs(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))

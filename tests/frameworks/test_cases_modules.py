@@ -152,6 +152,16 @@ DUE: dict[str, dict[str, Due]] = {
             "a mean, a maximum, a norm or a softmax is taken over the positions", "cases_blocks.py:"
         ),
         "FirstMapForAll": Due(1, ("The first item's mask serves the whole batch", "(mask-of-first-item"), ("unknown",)),
+        "HeadsCutByReshape": Due(
+            2, ("heads are cut without a transpose", "cases_blocks.py:"), ("hides another position", "✗ padding")
+        ),
+        "HeadsTurnedAtTheEndAlone": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
+        "SoftmaxOverHeads": refused("the softmax of the scores is over the heads", "cases_blocks.py:"),
+        "SoftmaxOverItems": refused("the softmax of the scores is over the items of the batch", "cases_blocks.py:"),
+        "OutputWithoutItsBias": Due(1, ("o.bias is read nowhere, and o.weight is (cases_blocks.py:",), ("unknown",)),
+        "ValueBehindTheWeights": Due(
+            1, ("w_vs.weight does the work of attention.output.weight", "that of attention.value.weight"), ("unknown",)
+        ),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
     },
     "cases_attention": {

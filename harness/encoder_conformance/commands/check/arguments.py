@@ -110,7 +110,7 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
     hint = "what it flags is still attended to: a mask hides keys, the scores' last axis, before their softmax"
     known = stated or name.endswith("padding_mask") or conventional_meaning(name, described.framework) is not None
     message = f"{name} changes the output, and hides no position from attention ({mask.form})"
-    if described.not_read is not None and mask.does in (None, "part"):
+    if described.not_read is not None and mask.does != "queries":
         known, hint = False, "attention, or whatever else mixes positions, still takes it"
         message = f"{name} changes the output, and what it flags still reaches other positions ({mask.form})"
     match mask.does:
@@ -118,7 +118,7 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
             known = True
             message = f"{name} hides queries, not keys: what it flags is still attended to ({mask.form})"
             hint = "a mask hides keys, the scores' last axis, as [batch, 1, 1, sequence] does"
-        case "shifted":
+        case "shifted" if described.not_read is None:
             known = True
             hint = "a mask hides the key that it flags: is one position taken off, or put before the others?"
             message = f"{name} hides another position than it flags: that {mask.shift:+d} further ({mask.form})"

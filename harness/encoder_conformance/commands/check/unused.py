@@ -17,7 +17,7 @@ def unused_findings(described: ModuleDescription, names: Iterable[str]) -> Itera
             idle.append(own)
         elif own in described.of_no_step:
             of_no_step.append(own)
-        elif (finding := _of_one_branch(described, own)) is not None:
+        elif (finding := _of_one_branch(described, own) or _of_one_map(described, own)) is not None:
             yield finding
         else:
             unused.append(own)
@@ -51,6 +51,20 @@ def _of_one_branch(described: ModuleDescription, own: str) -> Finding | None:
     where = f" ({line})" if line else ""
     message = f"{own} is applied nowhere, and {like[0]} is{where}: one branch alone is scaled"
     about = {"name": own, "beside": like[0], **source_of(line)}
+    return Finding(severity="error", kind="parameter-unused", message=message, about=about)
+
+
+def _of_one_map(described: ModuleDescription, own: str) -> Finding | None:
+    """An error where a bias stands beside a weight that is read: its map is computed without."""
+    part, _, last = own.rpartition(".")
+    weights = (each.own for each in described.parameters.values() if each.own.rpartition(".")[0] == part)
+    beside = next(weights, None) if last == "bias" else None
+    if beside is None:
+        return None
+    line = described.lines.get(beside, "")
+    where = f" ({line})" if line else ""
+    about = {"name": own, "beside": beside, **source_of(line)}
+    message = f"{own} is read nowhere, and {beside} is{where}"
     return Finding(severity="error", kind="parameter-unused", message=message, about=about)
 
 

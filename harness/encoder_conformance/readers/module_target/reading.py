@@ -22,7 +22,10 @@ The other is a multiple of what a module may fill a sequence up to (8, 16, 64), 
 
 _LEAST_TELLING: set[Feature] = {"side_by_side", "blocks"}
 """What is found in a graph where heads are read of which one part is no layer's."""
-_LESS_TELLING: set[Feature] = {"added", "unkeyed", "largest", "padded", "activation", "grouped_map", *_LEAST_TELLING}
+_LESS_TELLING: set[Feature] = {
+    *("added", "unkeyed", "largest", "padded", "activation", "grouped_map", "heads_cut", "heads_beside"),
+    *_LEAST_TELLING,
+}
 """What is found in a graph, and may be of a part that no layer has, as a column more of scores by distance is, a gate
 before a convolution, and a map of each position's, which may be a matrix that turns it."""
 _TELLING: set[Feature] = {"fourier", "recurrence", "convolution", "experts", "batch", "relative"}

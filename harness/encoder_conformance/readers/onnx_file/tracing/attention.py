@@ -27,10 +27,6 @@ from encoder_conformance.readers.onnx_file.tracing.softmax import biases_positio
 from encoder_conformance.readers.onnx_file.tracing.value_table import ValueTable
 from encoder_conformance.spec.axes import Array
 
-_NOT_TURNED = (
-    "heads are cut without a transpose, or otherwise of positions: a product's features differ from one to the next"
-)
-
 
 def attention_product(table: ValueTable, node: onnx.NodeProto, one: View, two: View) -> View:
     """Scores (query by key), or context (weights by value)."""
@@ -49,6 +45,8 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     if isinstance(one.operation, Scores | Weights) or isinstance(two.operation, Scores | Weights):
         raise UnsupportedPattern("a product of attention's scores")
     B, S = table.B, table.S
+    if _is_of_one_position(product, one) and _is_of_one_position(product.swapped(), two):
+        raise UnsupportedPattern("scores of the heads of one position", "heads_beside")
     product, second = for_each_sharing(product, one.index, two.index, one.index // one.operation.shape[-1])
     other, first = for_each_sharing(product.swapped(), second, one.index, second // two.operation.shape[-1])
     a, b, spread_out = as_blocks(other.swapped(), first, second)  # [P, R, d]
@@ -68,12 +66,23 @@ def _scores(table: ValueTable, name: str, product: Product, one: View, two: View
     return View(scores, spread_out(label), one.factor * two.factor)
 
 
+def _is_of_one_position(product: Product, one: View) -> bool:
+    """Whether those rows of the first operand that a row of the second meets are all of one position."""
+    _, own, _, _ = product.groups()
+    axes = tuple(product.first.index(letter) for letter in own)
+    place = one.index // one.operation.shape[-1]
+    rows = prod(one.index.shape[axis] for axis in axes)
+    return rows > 1 and bool((place == place.min(axes, keepdims=True)).all())
+
+
 def _side(index: Array, F: int, S: int) -> tuple[Array, Array, Array]:
     """The place in the sequence [P, R], the item [P] and the features [P, d] of one operand [P, R, d]."""
     position = constant_along(index // F, 2, "a product that sums over positions")
-    features = constant_along(index % F, 1, _NOT_TURNED)
+    features = index % F
+    if not (features == features[:, :1]).all():
+        raise UnsupportedPattern("a product's features differ from row to row", "heads_cut")
     item = constant_along(position // S, 1, "a product that goes from one item of the batch to another")
-    return position % S, item, features
+    return position % S, item, features[:, 0]
 
 
 def _heads(first: Array, second: Array) -> tuple[Array, Array, Array]:

@@ -9,6 +9,7 @@ import onnx
 from encoder_conformance.readers.onnx_file.graph.nodes import attributes_of
 from encoder_conformance.readers.onnx_file.graph.operators import REDUCTIONS
 from encoder_conformance.readers.onnx_file.tracing.expressions import Operation, UnsupportedPattern, rows_of
+from encoder_conformance.readers.onnx_file.tracing.unsupported import Feature
 from encoder_conformance.spec.axes import Array
 
 
@@ -48,12 +49,17 @@ def row_axis(operation: Operation, index: Array, axes: tuple[int, ...]) -> tuple
             return axis, width, rows[:, 0].reshape(kept)
     what = "scores" if len(operation.shape) == 4 else "features"
     reason = f"a reduction or norm over something else than the {what} of one row"
-    raise UnsupportedPattern(reason, "pooled" if _is_across_rows(operation, grouped) else None)
+    raise UnsupportedPattern(reason, _across(operation, grouped))
 
 
-def _is_across_rows(operation: Operation, grouped: Array) -> bool:
-    """Whether each group [groups, elements] is of features of several positions, each of them as often."""
-    if len(operation.shape) == 4:
-        return False
-    rows = grouped // operation.shape[-1]
-    return bool((rows.max(1) > rows.min(1)).all())
+def _across(operation: Operation, grouped: Array) -> Feature | None:
+    """What it is where each group [groups, elements] is of features of several positions; or, of scores
+    [B, H, S, S], of those of one query and key, by all heads or in all items."""
+    if len(operation.shape) != 4:
+        rows = grouped // operation.shape[-1]
+        return "pooled" if bool((rows.max(1) > rows.min(1)).all()) else None
+    places = np.unravel_index(grouped, operation.shape)
+    across = {axis for axis, at in enumerate(places) if (at != at[:, :1]).any()}
+    if not across <= {0, 1}:
+        return None
+    return "softmax_over_items" if 0 in across else "softmax_over_heads"

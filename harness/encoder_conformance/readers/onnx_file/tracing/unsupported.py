@@ -11,13 +11,14 @@ Feature = Literal[
     "window", "own_mask", "fourier", "batch", "relative", "products", "blocks", "one_gain",
     "bias_of_x", "sums", "added", "distance", "positions", "largest", "unkeyed",
     "talking_heads", "branch_norms", "skip_scaled", "head_gains", "softmax_over_queries", "by_place",
+    "softmax_over_heads", "softmax_over_items",
     "padded", "skip_twice",
     "modulated", "self_hidden", "norm_kinds", "activation", "normed_skip", "normed_first", "head_scales",
     "no_softmax", "latent", "gated_attention", "no_norm", "own_keys", "over_positions", "pooled",
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
-    "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "no_projection", "one_map",
-    "subtracted", "of_a_branch",
+    "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
+    "one_map", "subtracted", "of_a_branch",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -224,6 +225,14 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "they are parameters",
         _SOURCE,
     ),
+    "softmax_over_heads": (
+        "the softmax of the scores is over the heads; in the specification it is over the keys (E-5)",
+        _SOURCE,
+    ),
+    "softmax_over_items": (
+        "the softmax of the scores is over the items of the batch; in the specification it is over the keys (E-5)",
+        _SOURCE,
+    ),
     "softmax_over_queries": (
         "the softmax of the scores is over the queries; in the specification it is over the keys (E-5)",
         _SOURCE,
@@ -274,6 +283,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
         "no position attends to another: the heads of each attend to one another, as where they are not put before the "
         "positions (transposed); in the specification each head attends over all positions (E-5)",
         "transpose heads and positions before the scores",
+    ),
+    "heads_cut": (
+        "heads are cut without a transpose, or otherwise of positions; in the specification a head has the same "
+        "features of every position (E-5)",
+        "cut the features into heads, [batch, sequence, heads, d_head], and then transpose heads and positions",
     ),
     "bias_of_x": ("what is added to its scores depends on x; the specification adds a table's rows (E-23)", _SOURCE),
     "sums": (
