@@ -1,6 +1,7 @@
 """Blocks as public repositories have them: of patches on a phone, of proteins, of language models written by hand."""
 
 import torch
+from cases_attention import Rope
 from cases_plain import Plain, PlainPost
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -289,3 +290,18 @@ class ValueBehindTheWeights(PlainPost):
     def attend(self, x: Tensor, ignore: Tensor | None) -> Tensor:
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.fc(x))
         return self.w_vs(self.core(q, k, v, ignore).transpose(1, 2).flatten(2))
+
+
+class SkipsBothBranches(PlainPost):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return self.norm2(x + self.ffn(self.norm1(x + self.attend(x, ignore))))
+
+
+class SkipsBothBranchesPre(Plain):
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        return x + self.ffn(self.norm2(x + self.attend(self.norm1(x), ignore)))
+
+
+class KeyNotTurned(Rope):
+    def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        return super().rotate(q, k)[0], k

@@ -162,6 +162,9 @@ DUE: dict[str, dict[str, Due]] = {
         "ValueBehindTheWeights": Due(
             1, ("w_vs.weight does the work of attention.output.weight", "that of attention.value.weight"), ("unknown",)
         ),
+        "SkipsBothBranches": refused("network's sum adds x, and not what attention's sum gives", "cases_blocks.py:"),
+        "SkipsBothBranchesPre": refused("network's sum adds x, and not what attention's sum gives", "cases_blocks.py:"),
+        "KeyNotTurned": refused("query is turned by its position, and key is not", "cases_blocks.py:"),
         "ManyHeadsAttendToEachOther": beyond("no position attends to another: the heads of each", "cases_blocks.py:"),
     },
     "cases_attention": {

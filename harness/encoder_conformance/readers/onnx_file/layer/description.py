@@ -205,13 +205,15 @@ def _norm_of_heads(layer: EncoderLayer, where: str) -> Iterator[Fact]:
 
 def _rope(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     """The rotation of queries and of keys, which is one (E-22)."""
-    steps = (layer.steps.get(name) for name in ("query_rotated", "key_rotated"))
-    turned = [step for step in steps if isinstance(step, RowMap)]
+    steps = {name: layer.steps.get(f"{name}_rotated") for name in QK_NORMS.values()}
+    turned = [step for step in steps.values() if isinstance(step, RowMap)]
     forms = [step.form for step in turned]
     if not forms:
         return
     if len(forms) < 2:
-        raise UnsupportedPattern(f"{where}of query and key one alone is turned by its position", "rope")
+        alone, other = sorted(steps, key=lambda name: not isinstance(steps[name], RowMap))
+        reason = f"{where}{alone} is turned by its position, and {other} is not, at {turned[0].name!r}"
+        raise UnsupportedPattern(reason, "rope")
     one, other = forms
     if one != other:
         raise UnsupportedPattern(f"{where}query and key are turned by different angles", "rope")

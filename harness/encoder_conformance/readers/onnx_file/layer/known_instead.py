@@ -68,3 +68,19 @@ def _is_of_x(found: Operation) -> bool:
     if isinstance(made, Gate):
         return all(_is_of_x(view.operation) for view, _ in made.sides)
     return isinstance(made, TracedInput) or (isinstance(made, Activation) and _is_of_x(made.of.operation))
+
+
+def skips_attention(last: Operation) -> bool:
+    """Whether a layer's last sum is of x and of what a network makes of attention's."""
+    total = last.of.operation if isinstance(last, TracedNorm) else last
+    sides = total.sides if isinstance(total, Sum) else ()
+    return any(isinstance(side, TracedInput) for side in sides) and any(map(_is_of_attention, sides))
+
+
+def _is_of_attention(operation: Operation) -> bool:
+    made = body(operation)
+    if isinstance(made, Sum):
+        return any(map(_is_of_attention, made.sides))
+    if isinstance(made, Gate):
+        return any(_is_of_attention(view.operation) for view, _ in made.sides)
+    return isinstance(made, Context) or (isinstance(made, Activation) and _is_of_attention(made.of.operation))

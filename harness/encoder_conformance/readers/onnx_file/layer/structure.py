@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from encoder_conformance.readers.onnx_file.layer.known_instead import skips_attention
 from encoder_conformance.readers.onnx_file.layer.walk import NORMED_SKIP, PLANS, QK_NORMS, STAGES, Difference, Walk
 from encoder_conformance.readers.onnx_file.tracing.expressions import (
     Operation,
@@ -134,6 +135,8 @@ def _stack(last: Operation) -> tuple[list[EncoderLayer], list[Difference]]:
             likeliest = reasons["post" if isinstance(last, TracedNorm) else "pre", False]
             if walks and likeliest.feature == "network_alone":  # a layer stands behind it
                 likeliest.feature = "sums"
+            elif likeliest.feature == "network_alone" and skips_attention(last):
+                likeliest.feature = "skip_of_first"
             raise likeliest
         chosen = min(ways, key=lambda way: len(ways[way].differences))
         walks.insert(0, (chosen, ways[chosen]))

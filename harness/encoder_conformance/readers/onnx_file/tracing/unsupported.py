@@ -18,7 +18,7 @@ Feature = Literal[
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
-    "one_map", "subtracted", "of_a_branch",
+    "one_map", "subtracted", "of_a_branch", "skip_of_first",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -164,6 +164,11 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "attention_alone": (
         "it is attention without a feed-forward network behind it; a layer of the specification has both",
         "name the part that has both (--at PATH)",
+    ),
+    "skip_of_first": (
+        "the feed-forward network's sum adds x, and not what attention's sum gives; in the specification the second "
+        "sum adds what the first gives (E-3), or its norm (E-4)",
+        _SOURCE,
     ),
     "network_alone": (
         "it is a feed-forward network without attention before it; a layer of the specification has both",
