@@ -30,6 +30,7 @@ _ON_JAX = {
 _OF_OTHERS = {
     "LinenOfPositions": ("BSD", {"positions": "count"}, ()),
     "EquinoxOfAKey": ("SD", {"key": "seed"}, ()),
+    "EquinoxSplitsItsKey": ("SD", {"dropout_key": "seed"}, ()),
     "EquinoxOfPositions": ("SD", {"positions": "count"}, ()),
 }
 _OF_KERAS = {
