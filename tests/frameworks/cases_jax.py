@@ -215,3 +215,13 @@ class HandsItsMaskToAClass(linen.Module):
         first, second = (linen.LayerNorm(epsilon=1e-5, use_fast_variance=False) for _ in range(2))
         x = x + _HidesWhatIsTrue()(first(x), attention_mask)
         return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(second(x))))
+
+
+def raises_behind_its_norm() -> Any:
+    """Of other widths it raises sooner, and not what ails it."""
+
+    def fails(p: Any, x: jax.Array) -> jax.Array:
+        x = x + p["ln_1_gamma"]
+        raise ValueError("no mesh is set")
+
+    return fails, {"ln_1_gamma": jnp.ones(D), "w": jnp.ones((HIDDEN, 2 * D))}

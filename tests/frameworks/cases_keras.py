@@ -141,3 +141,39 @@ class ExchangedPrivately(keras.layers.Layer):
         context = ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 16))
         x = self._norm1(x + self._out(context))
         return self._norm2(x + self._down(self._up(x)))
+
+
+class _OfMapsAlone(keras.Model):
+    """Its width is said by its maps alone; and nothing makes it again."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self._size_of_heads = sizes[-1] // 2
+        self.q, self.k, self.v, self.o = (keras.layers.Dense(sizes[-1]) for _ in range(4))
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+        self.up, self.down = keras.layers.Dense(sizes[0], activation="relu"), keras.layers.Dense(sizes[-1])
+
+    def attend(self, x: Any) -> Any:
+        batch, length, size = x.shape[0], x.shape[1], self._size_of_heads
+        cut = [ops.reshape(each(x), (batch, length, 2, size)) for each in (self.q, self.k, self.v)]
+        q, k, v = (ops.transpose(each, (0, 2, 1, 3)) for each in cut)
+        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / size**0.5, -1)
+        return self.o(ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 2 * size)))
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attend(x))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class _RaisesBehindItsMaps(_OfMapsAlone):
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attend(x))
+        raise ValueError("no rate")
+
+
+def of_maps_alone() -> keras.Model:
+    return _OfMapsAlone((24, 16))
+
+
+def raises_behind_its_maps() -> keras.Model:
+    return _RaisesBehindItsMaps((24, 16))

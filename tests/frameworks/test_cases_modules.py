@@ -96,6 +96,7 @@ DUE: dict[str, dict[str, Due]] = {
         "TrainsUnlessTold": right("called without training=False it drops, as in training"),
         "AdaptiveOfContext": without("decoder", *ADAPTIVE, "context: numbers of each item, float32 [batch, 16]"),
         "AdaptiveOfTheLast": beyond(*ADAPTIVE, "c: numbers of each item, float32 [batch, 1, 16]"),
+        "AdaptiveOfNorms": beyond(*ADAPTIVE, "cases_repositories.py:"),
         "AttendsToACondition": refused("it needs cond beside x, of a length of its own, and depends on it"),
         "AttendsToContext": refused("it is a layer of a decoder", "context"),
         "KeepsRowsByAMask": Due(
@@ -517,6 +518,7 @@ DUE: dict[str, dict[str, Due]] = {
         "GainsOfTwo": refused("norm1.gain is norm1.weight + 1, and that is a gain by itself"),
         "KeptWithinLimits": beyond("numbers are kept within limits", "-10 … 10", "_mistakes.py:"),
         "KeptFromTheEnds": right("pre-norm"),
+        "GainsOfGains": beyond("what a norm gives is multiplied by a second vector", "At: cases_"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
@@ -539,6 +541,7 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HandsItsMaskOn": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
         "HandsItsMaskToAClass": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
+        "raises_behind_its_norm": refused("no mesh is set", "cases_jax.py:"),
         "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
     },
     "cases_keras": {
@@ -550,6 +553,8 @@ DUE: dict[str, dict[str, Due]] = {
         "ExchangedPrivately": Due(1, ("_wk.kernel does the work of attention.query.weight", "At: cases_keras.py:"), ()),
         "NeedsNumbers": refused("no position sees a later one", "it cannot be exported to ONNX", "pass --layer NAME"),
         "InALoop": refused("there are branches or loops in it"),
+        "of_maps_alone": Due(0, ("This is a correct post-norm",), ("cannot be built",)),
+        "raises_behind_its_maps": refused("ValueError: no rate", "cases_keras.py:"),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
     },
     "cases_branches": {

@@ -72,10 +72,14 @@ def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) 
 
 def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
+    conditions = [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]
+    if conditions and "second_gain" in exported.features:
+        return _modulated(exported, f"of {', '.join(conditions)}", exported.where)
     if exported.unplaced and not exported.problem:
         several = ", ".join(exported.unplaced)
-        if given := [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]:
-            return _modulated(exported, given)
+        if conditions:
+            made = f"{several}, of {', '.join(conditions)}"
+            return _modulated(exported, made, exported.lines.get("norm.kind", ""))
         problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
         if exported.rounded_to:
             problem = (
@@ -111,11 +115,9 @@ def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
     return not changed.any()
 
 
-def _modulated(exported: Exported, given: list[str]) -> Exported:
-    """What a layer computes from another input has no number of its own."""
+def _modulated(exported: Exported, made: str, where: str) -> Exported:
+    """What a layer computes from another input has no number of its own. `made`: what is, and of which."""
     problem = f"{NO_LAYER}{SENTENCES['modulated'][0]}"
-    made = f"{', '.join(exported.unplaced)}, of {', '.join(given)}"
-    where = exported.lines.get("norm.kind", "")
     return replace(exported, problem=f"{problem} ({made})", where=where, features=("modulated",))
 
 

@@ -10,6 +10,7 @@ from encoder_conformance.readers.module_target.supplies import BIAS, PAIR, STACK
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
     "longest": ("max_seq", "max_len", "maxlen"),
+    "batch": ("batch_size", "bsz", "n_batch"),
     "height": ("height", "h"),
     "width": ("width", "w"),
     "height and width": (
@@ -91,6 +92,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [Supply("cumulative", "B", dtype) for dtype in ("int32", "int64")]
         case "longest":
             return [Supply("size", "S")]
+        case "batch":
+            return [Supply("size", "B")]
         case "height" | "width":
             return [Supply("size", kind[0].upper())]
         case "height and width":
