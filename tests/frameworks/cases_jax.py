@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from bare_jax import layer, parameters
 from flax import nnx
+from jax.sharding import AxisType, PartitionSpec, reshard
 
 D, H, HIDDEN = 16, 2, 24
 
@@ -94,6 +95,12 @@ class InAList(eqx.Module):
         return x.mean(0)
 
 
+def lies_on_a_mesh() -> Any:
+    """What it gives lies on a mesh by its type, as x does not."""
+    jax.set_mesh(jax.make_mesh((1,), ("data",), axis_types=(AxisType.Explicit,)))
+    return (lambda p, x: reshard(layer(p, x), PartitionSpec("data"))), parameters()
+
+
 def normed_over_positions() -> Any:
     def normed(x: jax.Array, p: Any, epsilon: float) -> jax.Array:
         mean = x.mean((-1, -2), keepdims=True)
@@ -149,8 +156,19 @@ class _Turned(eqx.Module):
         return jnp.concatenate((one * cos - other * sin, one * sin + other * cos), -1)
 
 
+class _TurnedByWholeNumbers(eqx.Module):
+    """Positions are whole numbers, and multiplied with frequencies that are not."""
+
+    def __call__(self, heads: jax.Array) -> jax.Array:
+        frequencies = 10000.0 ** (-jnp.arange(0, D // H, 2) / (D // H))
+        angles = jnp.einsum("i,j->ij", jnp.arange(heads.shape[0]), frequencies)[:, None]
+        one, other = jnp.split(heads, 2, -1)
+        cos, sin = jnp.cos(angles), jnp.sin(angles)
+        return jnp.concatenate((one * cos - other * sin, one * sin + other * cos), -1)
+
+
 class HoldsItsAngles(_EquinoxLayer):
-    turned: _Turned
+    turned: _Turned | _TurnedByWholeNumbers
 
     def __init__(self) -> None:
         super().__init__(jax.random.key(0))
@@ -184,6 +202,12 @@ def without_biases_of_attention() -> Any:
     shapes = {f"W_{name}": (D, D) for name in "qkvo"} | {"mlp_in": (D, HIDDEN), "mlp_out": (HIDDEN, D)}
     vectors = dict.fromkeys(("ln_1_gamma", "ln_1_beta", "ln_2_gamma", "ln_2_beta", "b_out"), (D,)) | {"b_in": (HIDDEN,)}
     return block, {name: 0.3 * jax.random.normal(next(keys), shape) for name, shape in (shapes | vectors).items()}
+
+
+class TurnsByWholeNumbers(HoldsItsAngles):
+    def __init__(self) -> None:
+        super().__init__()
+        self.turned = _TurnedByWholeNumbers()
 
 
 class _HidesWhatIsTrue(linen.Module):

@@ -157,8 +157,11 @@ class _OfMapsAlone(keras.Model):
         batch, length, size = x.shape[0], x.shape[1], self._size_of_heads
         cut = [ops.reshape(each(x), (batch, length, 2, size)) for each in (self.q, self.k, self.v)]
         q, k, v = (ops.transpose(each, (0, 2, 1, 3)) for each in cut)
-        weights = ops.softmax(ops.matmul(q, ops.transpose(k, (0, 1, 3, 2))) / size**0.5, -1)
+        weights = ops.softmax(self.scores(q, k) / size**0.5, -1)
         return self.o(ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 2 * size)))
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return ops.matmul(q, ops.transpose(k, (0, 1, 3, 2)))
 
     def call(self, x: Any) -> Any:
         x = self.norm1(x + self.attend(x))
@@ -177,3 +180,27 @@ def of_maps_alone() -> keras.Model:
 
 def raises_behind_its_maps() -> keras.Model:
     return _RaisesBehindItsMaps((24, 16))
+
+
+class _OfAngles(_OfMapsAlone):
+    """Its parts are built where it is, which they are once; and it needs cosines and sines of half its heads."""
+
+    def build(self, shape: Any) -> None:
+        for each in (self.q, self.k, self.v, self.o):
+            each.build(shape)
+
+    def call(self, x: Any, freqs_cos: Any, freqs_sin: Any) -> Any:
+        assert tuple(freqs_cos.shape) == tuple(freqs_sin.shape) == (x.shape[1], self._size_of_heads // 2)
+        self._turned = ops.concatenate([freqs_cos, freqs_cos], -1), ops.concatenate([freqs_sin, freqs_sin], -1)
+        return super().call(x)
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return super().scores(*(self._turn(each, *self._turned) for each in (q, k)))
+
+    def _turn(self, heads: Any, cos: Any, sin: Any) -> Any:
+        one, other = ops.split(heads, 2, -1)
+        return heads * cos + ops.concatenate([-other, one], -1) * sin
+
+
+def of_angles() -> keras.Model:
+    return _OfAngles((24, 16))

@@ -20,6 +20,7 @@ from encoder_conformance.readers.module_target.furthest import Reached, watched
 from encoder_conformance.readers.module_target.lacking import missed_in
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
+from encoder_conformance.readers.module_target.making_again import made_again
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
@@ -160,6 +161,8 @@ def _another(layer: Any) -> Any:
             return type(layer)(**{name: value for name, value in config.items() if name in taken})
         with suppress(Exception):  # one whose get_config is wrong: Keras keeps plain arguments, too
             return type(layer)(**layer._auto_config.config)
+        with suppress(Exception):  # one of keras.Model, of which it keeps none
+            return made_again(layer)
         return layer
     finally:
         keras.config.set_dtype_policy(before)
