@@ -1,5 +1,6 @@
 """Layers on JAX, each of a kind that a pool of public repositories showed to be refused for a reason not theirs."""
 
+from dataclasses import field
 from typing import Any
 
 import equinox as eqx
@@ -137,6 +138,29 @@ class OfTenPositions(linen.Module):
         x = x + linen.Dense(D)((weights @ v).swapaxes(1, 2).reshape(x.shape))
         y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
         return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
+class OfASizeInItsConfiguration(linen.Module):
+    """Its width is said there alone, and is no usual one; of others it raises sooner or later."""
+
+    config: dict[str, int] = field(default_factory=lambda: {"vocab": 500, "heads": 2, "n_embd": 24})
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        width, heads = self.config["n_embd"], self.config["heads"]
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        q, k, v = (linen.Dense(width)(y).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2) for _ in range(3))
+        context = jax.nn.softmax(q @ k.mT / (width // heads) ** 0.5, -1) @ v
+        x = x + linen.Dense(width)(context.swapaxes(1, 2).reshape(x.shape))
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        return x + linen.Dense(width)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
+class RaisesAtItsSize(OfASizeInItsConfiguration):
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = super().__call__(x)
+        raise ValueError("no cache is kept")
 
 
 class _Turned(eqx.Module):

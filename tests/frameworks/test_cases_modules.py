@@ -541,6 +541,8 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HandsItsMaskOn": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
         "HandsItsMaskToAClass": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
+        "OfASizeInItsConfiguration": Due(0, ("This is a correct pre-norm", "D = 24"), ("✗",)),
+        "RaisesAtItsSize": refused("ValueError: no cache is kept", "cases_jax.py:"),
         "TurnsByWholeNumbers": Due(0, ("This is a correct pre-norm", "rope θ 10000 halves"), ("✗",)),
         "lies_on_a_mesh": Due(0, ("This is a correct post-norm",), ("✗",)),
         "raises_behind_its_norm": refused("no mesh is set", "cases_jax.py:"),
