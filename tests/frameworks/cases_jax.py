@@ -96,6 +96,26 @@ class InAList(eqx.Module):
         return x.mean(0)
 
 
+def pooled_under_a_mask() -> Any:
+    """It needs a mask, and gives the sum of each item."""
+
+    def pooled(p: Any, x: jax.Array, mask: jax.Array) -> jax.Array:
+        return jnp.einsum("bs,bsd->bd", mask.astype(x.dtype), layer(p, x))
+
+    return pooled, parameters()
+
+
+class EpsilonIsItsSize(linen.Module):
+    """What stands first in a norm of Flax is its epsilon, and in one of PyTorch its size."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(D, use_fast_variance=False)(x)
+        x = x + linen.MultiHeadDotProductAttention(num_heads=H)(y, y)
+        y = linen.LayerNorm(D, use_fast_variance=False)(x)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
 def lies_on_a_mesh() -> Any:
     """What it gives lies on a mesh by its type, as x does not."""
     jax.set_mesh(jax.make_mesh((1,), ("data",), axis_types=(AxisType.Explicit,)))

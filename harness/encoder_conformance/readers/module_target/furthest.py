@@ -9,19 +9,23 @@ from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.errors import Place, places_of
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 
 class Reached(NamedTuple):
     """How far a module's call came: the lines of the user's source that it was in, the outermost first, and how many
-    functions it had called."""
+    functions it had called. `answered`: it came to its end, and gave another shape."""
 
     places: tuple[Place, ...] = ()
     calls: int = 0
+    answered: bool = False
 
     def is_beyond(self, other: "Reached") -> bool:
         """A later line of one function is further, and so is one in a function that it calls. Else the calls tell."""
+        if self.answered != other.answered:
+            return self.answered
         for one, another in zip(self.places, other.places, strict=False):
             if one != another:
                 return one.line > another.line if one.function == another.function else self.calls > other.calls
@@ -86,7 +90,7 @@ def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> 
         try:
             other.run({"x": x})
         except ExecutionError as error:
-            found = reached[-1] if reached else Reached()
+            found = reached[-1] if reached else Reached(answered=isinstance(error, OtherShape))
             if best is None or found.is_beyond(best.reached):
                 best = Failed(arrangement, x, found, str(error))
     return best
