@@ -105,6 +105,18 @@ def pooled_under_a_mask() -> Any:
     return pooled, parameters()
 
 
+class AddsItsNormToo(linen.Module):
+    """What is normed is added to what attention gives of it, and then x to that."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        y = y + linen.MultiHeadDotProductAttention(num_heads=H)(y, y)
+        x = y + x
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        return linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y))) + x
+
+
 class EpsilonIsItsSize(linen.Module):
     """What stands first in a norm of Flax is its epsilon, and in one of PyTorch its size."""
 
