@@ -105,6 +105,27 @@ def pooled_under_a_mask() -> Any:
     return pooled, parameters()
 
 
+def _dropping(rate: float) -> Any:
+    """It drops what a key says in evaluation, too."""
+
+    def kept(x: jax.Array, key: jax.Array) -> jax.Array:
+        return x * (jax.random.uniform(key, x.shape) >= rate) / (1 - rate)
+
+    def dropping(p: Any, x: jax.Array, key: jax.Array) -> jax.Array:
+        first, _ = jax.random.split(key)
+        return kept(layer(p, x), first)
+
+    return dropping, parameters()
+
+
+def drops_nothing_of_a_key() -> Any:
+    return _dropping(0.0)
+
+
+def drops_of_a_key() -> Any:
+    return _dropping(0.5)
+
+
 class AddsItsNormToo(linen.Module):
     """What is normed is added to what attention gives of it, and then x to that."""
 

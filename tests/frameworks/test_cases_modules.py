@@ -542,6 +542,8 @@ DUE: dict[str, dict[str, Due]] = {
         "HandsItsMaskOn": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
         "HandsItsMaskToAClass": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
         "AddsItsNormToo": beyond("it has more residual sums than the two of a layer", "At: cases_jax.py:"),
+        "drops_nothing_of_a_key": Due(0, ("This is a correct post-norm", "key: a key of random numbers"), ("✗",)),
+        "drops_of_a_key": beyond("it draws random numbers in evaluation, too", "(key)"),
         "pooled_under_a_mask": Due(2, ("it gives nothing of the shape of x", "[3, 16]"), ("it needs mask", "--with")),
         "EpsilonIsItsSize": Due(0, ("! norm.epsilon is 16 in a pre-norm layer_norm (cases_jax.py:",), ()),
         "OfASizeInItsConfiguration": Due(0, ("This is a correct pre-norm", "D = 24"), ("✗",)),

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -89,6 +91,9 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
         if several.endswith(TABLE):
             problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
         return replace(exported, problem=problem)
+    if exported.layer is None and (keys := _draws_of(module, x)):
+        problem = f"{SENTENCES['drawn'][0]} ({', '.join(keys)})"
+        return replace(exported, problem=problem, where="", features=("drawn",))
     if exported.layer is not None or {*exported.features} - _LESS_TELLING:
         return exported
     one = x[:, :1] if layout == "SBD" else x[:1]  # a loop over items takes more products of two
@@ -102,6 +107,15 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
     feature, where = named[0], seen[named[0]]
     problem = f"{NO_LAYER}{SENTENCES[feature][0]}"
     return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
+
+
+def _draws_of(module: LiveModule, x: Array) -> list[str]:
+    """The keys of random numbers, if its output is another for others."""
+    known = module.signature.arrangement
+    keys = {name: replace(each, number=1.0) for name, each in known.beside.items() if each.kind == "seed"}
+    other = module.arranged(replace(known, beside={**known.beside, **keys})) if keys else None
+    drawn = other is not None and not np.array_equal(other.run({"x": x})["output"], module.run({"x": x})["output"])
+    return [*keys] if drawn else []
 
 
 def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
