@@ -351,7 +351,9 @@ DUE: dict[str, dict[str, Due]] = {
         "MergedForAMapAlone": Due(
             2, ("given x as [batch, sequence, d_model] it raises", "cases_pool.py:"), ("This is a correct",)
         ),
-        "MaskIgnored": Due(1, ("padding_mask is taken and hides no position", "At: cases_pool.py:"), ()),
+        "MaskIgnored": Due(
+            1, ("padding_mask is taken and hides no position", "]) (cases_pool.py:", "At: cases_pool.py:"), ()
+        ),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
