@@ -31,18 +31,18 @@ class BadTarget(Exception):
         return Problem(message=self.problem, hint=self.hint, kind=self.kind, about=self.about)
 
 
-class SourceLine(NamedTuple):
+class LineReached(NamedTuple):
     """A line of a function."""
 
     function: tuple[str, str]
     line: int
 
 
-def places_of(error: BaseException) -> tuple[SourceLine, ...]:
+def places_of(error: BaseException) -> tuple[LineReached, ...]:
     """The lines of the user's source that an error went through, the outermost first."""
     frames = traceback.extract_tb(error.__traceback__)
     return tuple(
-        SourceLine((each.filename, each.name), each.lineno or 0)
+        LineReached((each.filename, each.name), each.lineno or 0)
         for each in frames
         if not _is_in(each, _OURS) and not _is_in(each, _OTHERS)
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
-from encoder_conformance.readers.module_target.errors import SourceLine, places_of
+from encoder_conformance.readers.module_target.errors import LineReached, places_of
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.returned import OtherShape
@@ -18,7 +18,7 @@ class Reached(NamedTuple):
     """How far a module's call came: the lines of the user's source that it was in, the outermost first, and how many
     functions it had called. `answered`: it came to its end, and gave another shape."""
 
-    places: tuple[SourceLine, ...] = ()
+    places: tuple[LineReached, ...] = ()
     calls: int = 0
     answered: bool = False
 

@@ -111,9 +111,9 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
 
 def _draws_of(module: LiveModule, x: Array) -> list[str]:
     """The keys of random numbers, if its output is another for others."""
-    known = module.signature.arrangement
-    keys = {name: replace(each, number=1.0) for name, each in known.beside.items() if each.kind == "seed"}
-    other = module.arranged(replace(known, beside={**known.beside, **keys})) if keys else None
+    beside = module.signature.arrangement.beside
+    keys = {name: replace(each, number=1.0) for name, each in beside.items() if each.kind == "seed"}
+    other = module.giving(keys) if keys else None
     drawn = other is not None and not np.array_equal(other.run({"x": x})["output"], module.run({"x": x})["output"])
     return [*keys] if drawn else []
 
