@@ -117,6 +117,14 @@ class EquinoxOfAKey(bare.Equinox):
         return super().__call__(x + 0 * jax.random.normal(key, x.shape), mask)
 
 
+class EquinoxSplitsItsKey(bare.Equinox):
+    """It splits a key in evaluation, too, which is None by default."""
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None, dropout_key: jax.Array | None = None) -> jax.Array:
+        first, _ = jax.random.split(dropout_key)
+        return super().__call__(x + 0 * jax.random.normal(first, x.shape), mask)
+
+
 class EquinoxOfPositions(bare.Equinox):
     def __call__(self, x: jax.Array, positions: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         if positions.shape != x.shape[:1]:

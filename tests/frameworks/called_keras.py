@@ -116,3 +116,8 @@ class BuiltByTwoShapes(bare.Block):
 
     def call(self, x: Any, attention_mask: Any, training: bool | None = None) -> Any:
         return super().call(x, attention_mask, training)
+
+
+class OfABatchSize(bare.Block):
+    def call(self, x: Any, batch_size: int, training: bool | None = None) -> Any:
+        return super().call(keras.ops.reshape(x, (batch_size, -1, x.shape[-1])), None, training)

@@ -1,5 +1,6 @@
 """Layers on JAX, each of a kind that a pool of public repositories showed to be refused for a reason not theirs."""
 
+from dataclasses import field
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from bare_jax import layer, parameters
 from flax import nnx
+from jax.sharding import AxisType, PartitionSpec, reshard
 
 D, H, HIDDEN = 16, 2, 24
 
@@ -94,6 +96,65 @@ class InAList(eqx.Module):
         return x.mean(0)
 
 
+def pooled_under_a_mask() -> Any:
+    """It needs a mask, and gives the sum of each item."""
+
+    def pooled(p: Any, x: jax.Array, mask: jax.Array) -> jax.Array:
+        return jnp.einsum("bs,bsd->bd", mask.astype(x.dtype), layer(p, x))
+
+    return pooled, parameters()
+
+
+def _dropping(rate: float) -> Any:
+    """It drops what a key says in evaluation, too."""
+
+    def kept(x: jax.Array, key: jax.Array) -> jax.Array:
+        return x * (jax.random.uniform(key, x.shape) >= rate) / (1 - rate)
+
+    def dropping(p: Any, x: jax.Array, key: jax.Array) -> jax.Array:
+        first, _ = jax.random.split(key)
+        return kept(layer(p, x), first)
+
+    return dropping, parameters()
+
+
+def drops_nothing_of_a_key() -> Any:
+    return _dropping(0.0)
+
+
+def drops_of_a_key() -> Any:
+    return _dropping(0.5)
+
+
+class AddsItsNormToo(linen.Module):
+    """What is normed is added to what attention gives of it, and then x to that."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        y = y + linen.MultiHeadDotProductAttention(num_heads=H)(y, y)
+        x = y + x
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        return linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y))) + x
+
+
+class EpsilonIsItsSize(linen.Module):
+    """What stands first in a norm of Flax is its epsilon, and in one of PyTorch its size."""
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = linen.LayerNorm(D, use_fast_variance=False)(x)
+        x = x + linen.MultiHeadDotProductAttention(num_heads=H)(y, y)
+        y = linen.LayerNorm(D, use_fast_variance=False)(x)
+        return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
+def lies_on_a_mesh() -> Any:
+    """What it gives lies on a mesh by its type, as x does not."""
+    jax.set_mesh(jax.make_mesh((1,), ("data",), axis_types=(AxisType.Explicit,)))
+    return (lambda p, x: reshard(layer(p, x), PartitionSpec("data"))), parameters()
+
+
 def normed_over_positions() -> Any:
     def normed(x: jax.Array, p: Any, epsilon: float) -> jax.Array:
         mean = x.mean((-1, -2), keepdims=True)
@@ -132,6 +193,29 @@ class OfTenPositions(linen.Module):
         return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(y)))
 
 
+class OfASizeInItsConfiguration(linen.Module):
+    """Its width is said there alone, and is no usual one; of others it raises sooner or later."""
+
+    config: dict[str, int] = field(default_factory=lambda: {"vocab": 500, "heads": 2, "n_embd": 24})
+
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        width, heads = self.config["n_embd"], self.config["heads"]
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        q, k, v = (linen.Dense(width)(y).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2) for _ in range(3))
+        context = jax.nn.softmax(q @ k.mT / (width // heads) ** 0.5, -1) @ v
+        x = x + linen.Dense(width)(context.swapaxes(1, 2).reshape(x.shape))
+        y = linen.LayerNorm(epsilon=1e-5, use_fast_variance=False)(x)
+        return x + linen.Dense(width)(linen.relu(linen.Dense(HIDDEN)(y)))
+
+
+class RaisesAtItsSize(OfASizeInItsConfiguration):
+    @linen.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = super().__call__(x)
+        raise ValueError("no cache is kept")
+
+
 class _Turned(eqx.Module):
     """It holds its angles' cosines and sines, which Equinox takes for parameters."""
 
@@ -149,8 +233,19 @@ class _Turned(eqx.Module):
         return jnp.concatenate((one * cos - other * sin, one * sin + other * cos), -1)
 
 
+class _TurnedByWholeNumbers(eqx.Module):
+    """Positions are whole numbers, and multiplied with frequencies that are not."""
+
+    def __call__(self, heads: jax.Array) -> jax.Array:
+        frequencies = 10000.0 ** (-jnp.arange(0, D // H, 2) / (D // H))
+        angles = jnp.einsum("i,j->ij", jnp.arange(heads.shape[0]), frequencies)[:, None]
+        one, other = jnp.split(heads, 2, -1)
+        cos, sin = jnp.cos(angles), jnp.sin(angles)
+        return jnp.concatenate((one * cos - other * sin, one * sin + other * cos), -1)
+
+
 class HoldsItsAngles(_EquinoxLayer):
-    turned: _Turned
+    turned: _Turned | _TurnedByWholeNumbers
 
     def __init__(self) -> None:
         super().__init__(jax.random.key(0))
@@ -186,6 +281,12 @@ def without_biases_of_attention() -> Any:
     return block, {name: 0.3 * jax.random.normal(next(keys), shape) for name, shape in (shapes | vectors).items()}
 
 
+class TurnsByWholeNumbers(HoldsItsAngles):
+    def __init__(self) -> None:
+        super().__init__()
+        self.turned = _TurnedByWholeNumbers()
+
+
 class _HidesWhatIsTrue(linen.Module):
     @linen.compact
     def __call__(self, y: jax.Array, hidden: jax.Array | None = None) -> jax.Array:
@@ -215,3 +316,13 @@ class HandsItsMaskToAClass(linen.Module):
         first, second = (linen.LayerNorm(epsilon=1e-5, use_fast_variance=False) for _ in range(2))
         x = x + _HidesWhatIsTrue()(first(x), attention_mask)
         return x + linen.Dense(D)(linen.relu(linen.Dense(HIDDEN)(second(x))))
+
+
+def raises_behind_its_norm() -> Any:
+    """Of other widths it raises sooner, and not what ails it."""
+
+    def fails(p: Any, x: jax.Array) -> jax.Array:
+        x = x + p["ln_1_gamma"]
+        raise ValueError("no mesh is set")
+
+    return fails, {"ln_1_gamma": jnp.ones(D), "w": jnp.ones((HIDDEN, 2 * D))}

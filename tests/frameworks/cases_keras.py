@@ -141,3 +141,66 @@ class ExchangedPrivately(keras.layers.Layer):
         context = ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 16))
         x = self._norm1(x + self._out(context))
         return self._norm2(x + self._down(self._up(x)))
+
+
+class _OfMapsAlone(keras.Model):
+    """Its width is said by its maps alone; and nothing makes it again."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self._size_of_heads = sizes[-1] // 2
+        self.q, self.k, self.v, self.o = (keras.layers.Dense(sizes[-1]) for _ in range(4))
+        self.norm1, self.norm2 = (keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2))
+        self.up, self.down = keras.layers.Dense(sizes[0], activation="relu"), keras.layers.Dense(sizes[-1])
+
+    def attend(self, x: Any) -> Any:
+        batch, length, size = x.shape[0], x.shape[1], self._size_of_heads
+        cut = [ops.reshape(each(x), (batch, length, 2, size)) for each in (self.q, self.k, self.v)]
+        q, k, v = (ops.transpose(each, (0, 2, 1, 3)) for each in cut)
+        weights = ops.softmax(self.scores(q, k) / size**0.5, -1)
+        return self.o(ops.reshape(ops.transpose(ops.matmul(weights, v), (0, 2, 1, 3)), (batch, length, 2 * size)))
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return ops.matmul(q, ops.transpose(k, (0, 1, 3, 2)))
+
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attend(x))
+        return self.norm2(x + self.down(self.up(x)))
+
+
+class _RaisesBehindItsMaps(_OfMapsAlone):
+    def call(self, x: Any) -> Any:
+        x = self.norm1(x + self.attend(x))
+        raise ValueError("no rate")
+
+
+def of_maps_alone() -> keras.Model:
+    return _OfMapsAlone((24, 16))
+
+
+def raises_behind_its_maps() -> keras.Model:
+    return _RaisesBehindItsMaps((24, 16))
+
+
+class _OfAngles(_OfMapsAlone):
+    """Its parts are built where it is, which they are once; and it needs cosines and sines of half its heads."""
+
+    def build(self, shape: Any) -> None:
+        for each in (self.q, self.k, self.v, self.o):
+            each.build(shape)
+
+    def call(self, x: Any, freqs_cos: Any, freqs_sin: Any) -> Any:
+        assert tuple(freqs_cos.shape) == tuple(freqs_sin.shape) == (x.shape[1], self._size_of_heads // 2)
+        self._turned = ops.concatenate([freqs_cos, freqs_cos], -1), ops.concatenate([freqs_sin, freqs_sin], -1)
+        return super().call(x)
+
+    def scores(self, q: Any, k: Any) -> Any:
+        return super().scores(*(self._turn(each, *self._turned) for each in (q, k)))
+
+    def _turn(self, heads: Any, cos: Any, sin: Any) -> Any:
+        one, other = ops.split(heads, 2, -1)
+        return heads * cos + ops.concatenate([-other, one], -1) * sin
+
+
+def of_angles() -> keras.Model:
+    return _OfAngles((24, 16))

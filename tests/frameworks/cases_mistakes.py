@@ -373,3 +373,20 @@ class SumsInAnOrderThatIsDrawn(Plain):
         order = torch.randint(2**40, (q.shape[2],)).argsort()
         mean = v[:, :, order].mean(2, keepdim=True)
         return super().core(q, k, v, ignore) + mean
+
+
+class _NormAndVectors(nn.Module):
+    """A norm with a gain and a shift of its own, and others behind it."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+        self.weight, self.bias = nn.Parameter(torch.rand(features) + 0.5), nn.Parameter(torch.randn(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x) * self.weight + self.bias
+
+
+class GainsOfGains(Plain):
+    def norm(self) -> nn.Module:
+        return _NormAndVectors(self.D)

@@ -48,6 +48,17 @@ class AdaptiveOfTheLast(Adaptive):
         return self.of_numbers(x, c[:, -1, :])
 
 
+class AdaptiveOfNorms(Adaptive):
+    """Its norms have gains and shifts of their own, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(self.D), nn.LayerNorm(self.D)
+
+    def forward(self, x: Tensor, c: Tensor) -> Tensor:
+        return self.of_numbers(x, c)
+
+
 class AttendsToContext(PlainPost):
     """The name of the last two, and another sequence."""
 

@@ -96,6 +96,7 @@ DUE: dict[str, dict[str, Due]] = {
         "TrainsUnlessTold": right("called without training=False it drops, as in training"),
         "AdaptiveOfContext": without("decoder", *ADAPTIVE, "context: numbers of each item, float32 [batch, 16]"),
         "AdaptiveOfTheLast": beyond(*ADAPTIVE, "c: numbers of each item, float32 [batch, 1, 16]"),
+        "AdaptiveOfNorms": beyond(*ADAPTIVE, "cases_repositories.py:"),
         "AttendsToACondition": refused("it needs cond beside x, of a length of its own, and depends on it"),
         "AttendsToContext": refused("it is a layer of a decoder", "context"),
         "KeepsRowsByAMask": Due(
@@ -371,7 +372,9 @@ DUE: dict[str, dict[str, Due]] = {
         "MergedForAMapAlone": Due(
             2, ("given x as [batch, sequence, d_model] it raises", "cases_pool.py:"), ("This is a correct",)
         ),
-        "MaskIgnored": Due(1, ("padding_mask is taken and hides no position", "At: cases_pool.py:"), ()),
+        "MaskIgnored": Due(
+            1, ("padding_mask is taken and hides no position", "]) (cases_pool.py:", "At: cases_pool.py:"), ()
+        ),
         "ExpertsOfRows": without("an item of the batch changes another", *EXPERTS[:1], "cases_pool.py:"),
         "HoldsAnother": right("6 parameters, cross.query.weight,", "change nothing in the layer that was read"),
     },
@@ -538,6 +541,7 @@ DUE: dict[str, dict[str, Due]] = {
         "GainsOfTwo": refused("norm1.gain is norm1.weight + 1, and that is a gain by itself"),
         "KeptWithinLimits": beyond("numbers are kept within limits", "-10 … 10", "_mistakes.py:"),
         "KeptFromTheEnds": right("pre-norm"),
+        "GainsOfGains": beyond("what a norm gives is multiplied by a second vector", "At: cases_"),
         "SquaredReLU": beyond("its activation is none that a layer may have", "maximum(x, 0) ** 2", "_mistakes.py:"),
         "OfMish": beyond("its activation is none that a layer may have", "x * tanh(softplus(x))", "_mistakes.py:"),
     },
@@ -560,6 +564,16 @@ DUE: dict[str, dict[str, Due]] = {
         ),
         "HandsItsMaskOn": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
         "HandsItsMaskToAClass": Due(0, ("This is a correct pre-norm", *OF_THE_PART), ()),
+        "AddsItsNormToo": beyond("it has more residual sums than the two of a layer", "At: cases_jax.py:"),
+        "drops_nothing_of_a_key": Due(0, ("This is a correct post-norm", "key: a key of random numbers"), ("✗",)),
+        "drops_of_a_key": beyond("it draws random numbers in evaluation, too", "(key)"),
+        "pooled_under_a_mask": Due(2, ("it gives nothing of the shape of x", "[3, 16]"), ("it needs mask", "--with")),
+        "EpsilonIsItsSize": Due(0, ("! norm.epsilon is 16 in a pre-norm layer_norm (cases_jax.py:",), ()),
+        "OfASizeInItsConfiguration": Due(0, ("This is a correct pre-norm", "D = 24"), ("✗",)),
+        "RaisesAtItsSize": refused("ValueError: no cache is kept", "cases_jax.py:"),
+        "TurnsByWholeNumbers": Due(0, ("This is a correct pre-norm", "rope θ 10000 halves"), ("✗",)),
+        "lies_on_a_mesh": Due(0, ("This is a correct post-norm",), ("✗",)),
+        "raises_behind_its_norm": refused("no mesh is set", "cases_jax.py:"),
         "OfTenPositions": Due(0, ("This is a correct pre-norm", "up to 10 positions"), ("✗",)),
     },
     "cases_keras": {
@@ -571,6 +585,9 @@ DUE: dict[str, dict[str, Due]] = {
         "ExchangedPrivately": Due(1, ("_wk.kernel does the work of attention.query.weight", "At: cases_keras.py:"), ()),
         "NeedsNumbers": refused("no position sees a later one", "it cannot be exported to ONNX", "pass --layer NAME"),
         "InALoop": refused("there are branches or loops in it"),
+        "of_maps_alone": Due(0, ("This is a correct post-norm",), ("cannot be built",)),
+        "of_angles": Due(0, ("This is a correct post-norm", "rope θ 10000 halves"), ("cannot be built",)),
+        "raises_behind_its_maps": refused("ValueError: no rate", "cases_keras.py:"),
         "NeverTrained": Due(1, ("in training it drops nothing, and it has",), ("At: ",)),
     },
     "cases_branches": {

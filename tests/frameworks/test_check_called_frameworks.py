@@ -30,6 +30,7 @@ _ON_JAX = {
 _OF_OTHERS = {
     "LinenOfPositions": ("BSD", {"positions": "count"}, ()),
     "EquinoxOfAKey": ("SD", {"key": "seed"}, ()),
+    "EquinoxSplitsItsKey": ("SD", {"dropout_key": "seed"}, ()),
     "EquinoxOfPositions": ("SD", {"positions": "count"}, ()),
 }
 _OF_KERAS = {
@@ -42,6 +43,7 @@ _OF_KERAS = {
     "FailsWithoutItsMask": ("BSD", {"attention_mask": "full"}, ()),
     "OfASquare": ("BSD", {}, ()),
     "BuiltByTwoShapes": ("BSD", {}, ()),
+    "OfABatchSize": ("BSD", {"batch_size": "size"}, ()),
 }
 _RELEASE = {*_OF_OTHERS, "of_a_mask", "of_a_tuple", "of_a_key", "OfAMask", "ByKeywordAlone"}
 

@@ -54,6 +54,7 @@ def _of_place(described: ModuleDescription) -> Iterator[Finding]:
 
 
 _HIDE_NOTHING = ("idle", "elsewhere")
+_WITHOUT = "it is judged without"
 
 
 def _at_its_line(finding: Finding, described: ModuleDescription, name: str) -> Finding:
@@ -85,7 +86,7 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             hint = "what is added to the scores hides with −∞: is it subtracted?"
             return _finding("error", "mask-sign-flipped", message, hint, argument=name, form=mask.form)
         case "idle":
-            message = f"{name} is taken and hides no position ({mask.form}): it is judged without"
+            message = f"{name} is taken and hides no position ({mask.form}){_read_at(described, name)}: {_WITHOUT}"
             severity = "error" if stated or name.endswith("padding_mask") else "warning"
             return _finding(severity, "mask-hides-nothing", message, argument=name, form=mask.form)
         case "elsewhere":
@@ -101,6 +102,11 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             return _finding("warning", "mask-ignored-beside-others", message, hint, argument=name)
     message = f"{name} is refused beside the other masks: it is judged without"
     return _finding("warning", "mask-refused-beside-others", message, argument=name)
+
+
+def _read_at(described: ModuleDescription, name: str) -> str:
+    line = described.line_of_argument(name)
+    return f" ({line})" if line else ""
 
 
 def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:
@@ -127,7 +133,8 @@ def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: b
             message = f"{name} hides what it flags in a part of attention alone ({mask.form})"
             hint = "some scores still take it: is a head, or a layer, left without the mask, or is it added as 0 and 1?"
     severity: Severity = "error" if known else "warning"
-    return _finding(severity, "mask-not-of-scores", f"{message}: it is judged without", hint, **about)
+    message = f"{message}{_read_at(described, name)}: {_WITHOUT}"
+    return _finding(severity, "mask-not-of-scores", message, hint, **about)
 
 
 def _listed(sizes: tuple[int, ...]) -> str:

@@ -163,14 +163,20 @@ def without_positions(module: LiveModule, x: Array) -> Iterator[tuple[LiveModule
 
 def turned_otherwise(module: LiveModule) -> Iterator[LiveModule]:
     """The same, given other numbers of the same size for angles: each at two features side by side, as a module takes
-    them that turns those together, or its cosine and its sine there."""
+    them that turns those together, or its cosine and its sine there; or each once, of heads of twice as many features.
+    """
     beside = module.signature.arrangement.beside
     turned = {name: each for name, each in beside.items() if each.kind == "turning" and each.axes.endswith("d")}
     in_pairs = {name: replace(each, in_pairs=True) for name, each in turned.items() if not each.in_pairs}
     stacked = {
         name: replace(each, axes=f"{each.axes[:-1]}e2", what=STACKED) for name, each in turned.items() if not each.what
     }
-    for way in filter(None, (in_pairs, stacked)):
+    of_more = {
+        name: replace(each, axes=f"{each.axes[:-1]}e", number=2 * each.number)
+        for name, each in turned.items()
+        if not each.in_pairs
+    }
+    for way in filter(None, (in_pairs, stacked, of_more)):
         if (other := module.giving(way)) is not None:
             yield other
 

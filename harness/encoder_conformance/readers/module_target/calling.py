@@ -38,7 +38,7 @@ _EVALUATION: Mapping[str, bool] = {
     **dict.fromkeys(("train", TRAINING, "is_training", "enable_dropout"), False),
 }
 """What an argument that turns dropout off is given."""
-RANDOM = ("key", "rng", "rngs", "prng_key")
+_RANDOM = re.compile(r"((dropout|drop|random|rng|prng)_)?key|(\w+_)?p?rngs?")
 """Names of what random numbers are drawn of."""
 
 
@@ -58,13 +58,13 @@ def signature_of(forward: Callable[..., Any], name: str, *, skipped: int = 0, ke
     first = _x_of(parameters)
     others = [p for p in parameters if p is not first]
     by_name = first.kind == first.KEYWORD_ONLY or first is not parameters[0]
-    arrays = [p.name for p in others if _takes_array(p) and not (keys and p.name in RANDOM)]
+    arrays = [p.name for p in others if _takes_array(p) and not (keys and is_random(p.name))]
     masks = tuple(name for name in arrays if may_be_mask(name))
     places = {p.name: place for place, p in enumerate(parameters) if p.kind != p.KEYWORD_ONLY}
     flags = (p for p in others if p.name in _EVALUATION)
     told = {p.name: _EVALUATION[p.name] for p in flags if keys or p.name == TRAINING or p.default is p.empty}
     needed = [p.name for p in others if _has_no_default(p) and p.name not in told]
-    random = [each for each in needed if keys and each in RANDOM]
+    random = [each for each in needed if keys and is_random(each)]
     seconds = (each for each in needed if _SECOND.fullmatch(each) and each not in random)
     second = next((Second(each, name, _line_of(forward)) for each in seconds), None)
     left = tuple(name for name in arrays if name not in masks)
@@ -106,7 +106,7 @@ def in_training(forward: Callable[..., Any], key: object = None) -> dict[str, An
     """The arguments that turn dropout on, and what it is drawn from: `key`, where there is one."""
     names = inspect.signature(forward).parameters
     told = {name: not value for name, value in _EVALUATION.items() if name in names}
-    return told | ({} if key is None else {name: key for name in RANDOM if name in names})
+    return told | ({} if key is None else {name: key for name in names if is_random(name)})
 
 
 def turned_to_training(signature: Signature) -> Signature:
@@ -125,6 +125,11 @@ def drops_unless_told(signature: Signature, called: Callable[[Signature], LiveMo
     except ExecutionError:  # it has to be told
         return False
     return not np.array_equal(told, untold)
+
+
+def is_random(name: str) -> bool:
+    """Whether by its name an argument is what random numbers are drawn of, where a framework draws them of keys."""
+    return _RANDOM.fullmatch(name) is not None
 
 
 def may_have_any_name(name: str) -> bool:

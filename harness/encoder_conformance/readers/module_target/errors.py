@@ -4,6 +4,7 @@ import re
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import NamedTuple
 
 from encoder_conformance.platform.paths import PACKAGE, ROOT
 from encoder_conformance.protocol.finding_kinds import FindingKind
@@ -28,6 +29,23 @@ class BadTarget(Exception):
     def as_problem(self) -> Problem:
         """As the harness is told it."""
         return Problem(message=self.problem, hint=self.hint, kind=self.kind, about=self.about)
+
+
+class LineReached(NamedTuple):
+    """A line of a function."""
+
+    function: tuple[str, str]
+    line: int
+
+
+def places_of(error: BaseException) -> tuple[LineReached, ...]:
+    """The lines of the user's source that an error went through, the outermost first."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return tuple(
+        LineReached((each.filename, each.name), each.lineno or 0)
+        for each in frames
+        if not _is_in(each, _OURS) and not _is_in(each, _OTHERS)
+    )
 
 
 def error_line(error: BaseException) -> str:

@@ -3,60 +3,94 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from encoder_conformance.readers.module_target.arranging import Arrangement
+from encoder_conformance.readers.module_target.errors import LineReached, places_of
 from encoder_conformance.readers.module_target.forms_of_x import Arrays
 from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.spec.axes import Array
 
 
+class Reached(NamedTuple):
+    """How far a module's call came: the lines of the user's source that it was in, the outermost first, and how many
+    functions it had called. `answered`: it came to its end, and gave another shape."""
+
+    places: tuple[LineReached, ...] = ()
+    calls: int = 0
+    answered: bool = False
+
+    def is_beyond(self, other: "Reached") -> bool:
+        """A later line of one function is further, and so is one in a function that it calls. Else the calls tell."""
+        if self.answered != other.answered:
+            return self.answered
+        for one, another in zip(self.places, other.places, strict=False):
+            if one != another:
+                return one.line > another.line if one.function == another.function else self.calls > other.calls
+        if len(self.places) != len(other.places):
+            return len(self.places) > len(other.places)
+        return self.calls > other.calls
+
+
 @dataclass(frozen=True)
 class Failed:
-    """A call that raised: how it was called, with which x, after how many calls inside it raised, and what."""
+    """A call that raised: how it was called, with which x, how far it came, and what it raised."""
 
     arrangement: Arrangement
     x: Array
-    calls: int
+    reached: Reached
     problem: str
 
 
 @dataclass(frozen=True)
-class _Counting(Arrangement):
-    """Notes how many functions are called before the module answers or raises."""
+class _Watched(Arrangement):
+    """Notes how far the module came before it raised."""
 
-    counts: list[int] = field(default_factory=list, compare=False)
+    reached: list[Reached] = field(default_factory=list, compare=False)
 
     def call(
         self, module: Callable[..., Any], x_name: str, x: Any, given: Mapping[str, Any], arrays: Arrays
     ) -> tuple[Any, Any]:
-        count, before = 0, sys.getprofile()
+        def watched(*inputs: Any, **named: Any) -> Any:
+            calls, before = 0, sys.getprofile()
 
-        def called(frame: object, event: str, argument: object) -> None:
-            nonlocal count
-            count += event in ("call", "c_call")
+            def called(frame: object, event: str, argument: object) -> None:
+                nonlocal calls
+                calls += event in ("call", "c_call")
 
-        sys.setprofile(called)
-        try:
-            return super().call(module, x_name, x, given, arrays)
-        finally:
-            sys.setprofile(before)
-            self.counts.append(count)
+            sys.setprofile(called)
+            try:
+                return module(*inputs, **named)
+            except Exception as error:
+                sys.setprofile(before)
+                self.reached.append(Reached(places_of(error), calls))
+                raise
+            finally:
+                sys.setprofile(before)
+
+        return super().call(watched, x_name, x, given, arrays)
+
+
+def watched(arrangement: Arrangement) -> tuple[Arrangement, list[Reached]]:
+    """The same call, which notes how far the module came, each time that it raises."""
+    reached = list[Reached]()
+    held = {each.name: getattr(arrangement, each.name) for each in fields(Arrangement)}
+    return _Watched(**held, reached=reached), reached
 
 
 def furthest(module: LiveModule, tries: Iterable[tuple[Arrangement, Array]]) -> Failed | None:
     """Of these calls that which came furthest, of several the first; None where none of them fails."""
     best: Failed | None = None
     for arrangement, x in tries:
-        counts = list[int]()
-        held = {each.name: getattr(arrangement, each.name) for each in fields(Arrangement)}
-        if (other := module.arranged(_Counting(**held, counts=counts))) is None:
+        noted, reached = watched(arrangement)
+        if (other := module.arranged(noted)) is None:
             return None
         try:
             other.run({"x": x})
         except ExecutionError as error:
-            calls = sum(counts)
-            if best is None or calls > best.calls:
-                best = Failed(arrangement, x, calls, str(error))
+            found = reached[-1] if reached else Reached(answered=isinstance(error, OtherShape))
+            if best is None or found.is_beyond(best.reached):
+                best = Failed(arrangement, x, found, str(error))
     return best

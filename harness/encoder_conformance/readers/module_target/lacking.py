@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from encoder_conformance.readers.module_target.calling import is_random
 from encoder_conformance.readers.module_target.live import LiveModule, Signature
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.probing import OF_NONE, is_about
@@ -13,6 +14,8 @@ _LACKING = re.compile(r"missing \d+ required (positional|keyword-only) arguments
 """What Python raises for a call without them."""
 _NO_KEY = re.compile(r"KeyError: '(\w+)'")
 """What it raises where one is read off `**kwargs`."""
+_NO_RANDOM_KEY = "unexpected PRNG key type <class 'NoneType'>"
+"""What JAX raises that splits a key, or draws of it, in evaluation too."""
 
 
 def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tuple[str, ...]:
@@ -26,6 +29,8 @@ def missed_in(problem: str, signature: Signature, needed: tuple[str, ...]) -> tu
         return tuple(name for name in re.findall(r"'(\w+)'", lacking[0]) if name not in known)
     if not any(words in problem for words in OF_NONE):
         return ()
+    if _NO_RANDOM_KEY in problem:
+        return tuple(name for name in signature.names if is_random(name) and name not in known)
     left = (name for name in (*signature.arrays, *signature.masks) if name not in known)
     named = tuple(name for name in left if is_about(name, problem))
     if not named and signature.hands_on:  # it hands on what it is given: a part of it reads angles

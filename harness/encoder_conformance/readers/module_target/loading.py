@@ -21,6 +21,7 @@ from encoder_conformance.readers.module_target.frameworks import ModuleFramework
 from encoder_conformance.readers.module_target.importing import classes_of, imported, without_input
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.module_target.making import UNKNOWN, is_known, supposed, value_of
+from encoder_conformance.readers.module_target.making_again import keep_maker
 from encoder_conformance.readers.module_target.model_sizes import narrowed, said_of
 
 _NAMED = 8
@@ -117,6 +118,7 @@ def _made(
     except BadTarget as error:
         raise _told_of(error, chosen) from None
     if framework := framework_of(made):
+        keep_maker(made, lambda: without_input(lambda: found(**values)))
         return Loaded(framework, made, chosen)
     hint = "name a function that gives its .module()" if callable(getattr(made, "module", None)) else ""
     raise BadTarget(f"{name} makes {type(made).__name__}, and no module of PyTorch, Keras, Flax, Equinox or JAX", hint)

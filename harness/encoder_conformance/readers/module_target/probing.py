@@ -22,6 +22,8 @@ from encoder_conformance.spec.axes import Array
 
 OF_NONE = "NoneType", "is not None", "Got 'None'", "None values not supported"
 """In what a module raises that computes with an argument which was left at None, or asserts that it was not."""
+AS_MUCH = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
+"""What is to be known where none of it does."""
 _OTHER_LENGTHS = (8, 16, 64, 128, 512)
 """Numbers of positions that are tried where 5 are refused: blocks and landmarks divide them."""
 _ASLEEP = 1e-3
@@ -94,12 +96,11 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     if "cuda" in said.lower():
         hint = "have it compute where x is: on x.device, and without kernels for the GPU alone"
         return BadTarget(f"it needs CUDA, and is called on the CPU: {said}", hint, "takes-no-x")
-    hint = "an encoder layer takes x [batch, sequence, d_model] and gives as much; --at names a part of a model"
     if answers:
-        return BadTarget(f"it takes x and gives nothing of its shape: {said}", hint, "takes-no-x")
-    if runner.signature.arrays:
-        hint += f"; {', '.join(runner.signature.arrays)} had no value"
-    return BadTarget(f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones: {said}", hint, "takes-no-x")
+        return BadTarget(f"it takes x and gives nothing of its shape: {said}", AS_MUCH, "takes-no-x")
+    unset = f"; {', '.join(signature.arrays)} had no value" if signature.arrays else ""
+    problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones: {said}"
+    return BadTarget(problem, AS_MUCH + unset, "takes-no-x")
 
 
 def not_given(signature: Signature) -> list[str]:

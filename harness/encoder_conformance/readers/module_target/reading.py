@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from encoder_conformance.protocol.arguments import Layout
 from encoder_conformance.protocol.description import Fact
 from encoder_conformance.readers.module_target.errors import BadTarget
@@ -75,10 +77,14 @@ def _of_less(module: LiveModule, semantics: InputSemantics, exported: Exported) 
 
 def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported) -> Exported:
     """Where the graph is no layer's for a reason without a name, what the module is seen to do gives it one."""
+    conditions = [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]
+    if conditions and "second_gain" in exported.features:
+        return _modulated(exported, f"of {', '.join(conditions)}", exported.where)
     if exported.unplaced and not exported.problem:
         several = ", ".join(exported.unplaced)
-        if given := [name for name, each in module.signature.arrangement.beside.items() if each.kind == "condition"]:
-            return _modulated(exported, given)
+        if conditions:
+            made = f"{several}, of {', '.join(conditions)}"
+            return _modulated(exported, made, exported.lines.get("norm.kind", ""))
         problem = f"{several} is computed of several of its parameters, and is none of them: it cannot be set"
         if exported.rounded_to:
             problem = (
@@ -88,6 +94,9 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
         if several.endswith(TABLE):
             problem = "what it adds to its scores by position is computed from tables, and is none of their rows (E-23)"
         return replace(exported, problem=problem)
+    if exported.layer is None and (keys := _draws_of(module, x)):
+        problem = f"{SENTENCES['drawn'][0]} ({', '.join(keys)})"
+        return replace(exported, problem=problem, where="", features=("drawn",))
     if exported.layer is not None or {*exported.features} - _LESS_TELLING:
         return exported
     one = x[:, :1] if layout == "SBD" else x[:1]  # a loop over items takes more products of two
@@ -103,6 +112,15 @@ def with_a_name(module: LiveModule, x: Array, layout: Layout, exported: Exported
     return replace(exported, problem=problem, where=where or exported.where, features=(feature,))
 
 
+def _draws_of(module: LiveModule, x: Array) -> list[str]:
+    """The keys of random numbers, if its output is another for others."""
+    beside = module.signature.arrangement.beside
+    keys = {name: replace(each, number=1.0) for name, each in beside.items() if each.kind == "seed"}
+    other = module.giving(keys) if keys else None
+    drawn = other is not None and not np.array_equal(other.run({"x": x})["output"], module.run({"x": x})["output"])
+    return [*keys] if drawn else []
+
+
 def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
     """Whether no position changes another."""
     other = x.copy()
@@ -114,11 +132,9 @@ def _are_apart(module: LiveModule, x: Array, layout: Layout) -> bool:
     return not changed.any()
 
 
-def _modulated(exported: Exported, given: list[str]) -> Exported:
-    """What a layer computes from another input has no number of its own."""
+def _modulated(exported: Exported, made: str, where: str) -> Exported:
+    """What a layer computes from another input has no number of its own. `made`: what is, and of which."""
     problem = f"{NO_LAYER}{SENTENCES['modulated'][0]}"
-    made = f"{', '.join(exported.unplaced)}, of {', '.join(given)}"
-    where = exported.lines.get("norm.kind", "")
     return replace(exported, problem=f"{problem} ({made})", where=where, features=("modulated",))
 
 

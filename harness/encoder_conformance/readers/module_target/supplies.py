@@ -100,7 +100,7 @@ class Supply:
             case "start":
                 return 0
             case "seed":
-                return np.zeros(2, np.uint32)
+                return np.full(2, int(self.number), np.uint32)
             case "condition":
                 drawn = np.random.default_rng(6).normal(size=int(self.number))
                 return np.broadcast_to(drawn, self._shape(batch, sequence)).astype(self.dtype)

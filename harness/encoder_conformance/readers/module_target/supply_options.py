@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import product, zip_longest
 
-from encoder_conformance.readers.module_target.calling import RANDOM, may_be_mask
+from encoder_conformance.readers.module_target.calling import is_random, may_be_mask
 from encoder_conformance.readers.module_target.supplies import BIAS, PAIR, STACKED, TURNS, Supply
 
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
     "longest": ("max_seq", "max_len", "maxlen"),
+    "batch": ("batch_size", "bsz", "n_batch"),
     "height": ("height", "h"),
     "width": ("width", "w"),
     "height and width": (
@@ -75,7 +76,7 @@ def options_of(
     for kind in kinds:
         made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
         named += sorted(made, key=lambda each: "cis" in name.lower() and each.what not in (TURNS, STACKED))
-    if keys and name in RANDOM:
+    if keys and is_random(name):
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
         of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
@@ -93,6 +94,8 @@ def _of_kind(kind: str, widths: Iterable[int], *, packed: bool = False) -> list[
             return [Supply("cumulative", "B", dtype) for dtype in ("int32", "int64")]
         case "longest":
             return [Supply("size", "S")]
+        case "batch":
+            return [Supply("size", "B")]
         case "height" | "width":
             return [Supply("size", kind[0].upper())]
         case "height and width":

@@ -28,6 +28,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.missing import missed_by
 from encoder_conformance.readers.module_target.of_ids import RefusedWays, of_ids, takes_ids
 from encoder_conformance.readers.module_target.probing import (
+    AS_MUCH,
     drawn,
     first_x,
     is_one_number,
@@ -186,6 +187,9 @@ def likeliest_problem(module: LiveModule) -> BadTarget | None:
     if (found := furthest(module, tries)) is None:
         return None
     given = ", ".join(f"{name} {supply.said}" for name, supply in found.arrangement.beside.items())
+    if found.reached.answered:
+        problem = f"it gives nothing of the shape of {module.signature.x}; given {given}: {found.problem}"
+        return BadTarget(problem, AS_MUCH, "takes-no-x")
     left = [name for name in left_out(module.signature) if name not in found.arrangement.beside]
     missed = missed_by(module, found.arrangement, found.x, left)
     needed += [name for name in missed if name not in needed]

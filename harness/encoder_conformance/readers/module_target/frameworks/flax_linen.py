@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax.errors import ModifyScopeVariableError
 
-from encoder_conformance.readers.module_target.argument_names import feed_forward_last
+from encoder_conformance.readers.module_target.argument_names import WIDTH, feed_forward_last
 from encoder_conformance.readers.module_target.calling import in_training, refuse_uncalled, signature_of
-from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
+from encoder_conformance.readers.module_target.errors import BadTarget, last_frames, places_of
 from encoder_conformance.readers.module_target.frameworks.jax_framework import JaxFramework
 from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     ARRAYS,
@@ -26,6 +26,7 @@ from encoder_conformance.readers.module_target.frameworks.jax_tree import (
     JaxModule,
     Keep,
 )
+from encoder_conformance.readers.module_target.furthest import Reached
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, LiveModule, Signature
 from encoder_conformance.readers.module_target.parts import Tree
@@ -43,6 +44,13 @@ _MOST_LONG = 2
 """Those that are tried at each other length."""
 _OF_SEQUENCE = re.compile(rf"\b{SEQUENCE}\b")
 """What stands in a problem that is about the number of positions."""
+
+
+class _Problem(NamedTuple):
+    """What a call raised, and how far it came."""
+
+    reached: Reached
+    said: str
 
 
 class _Part(tuple[nn.Module, Mapping[str, Any]]):
@@ -209,21 +217,23 @@ def _call_of(module: nn.Module) -> Signature:
 def _initialised(module: nn.Module, signature: Signature) -> Mapping[str, Any]:
     """Its variables, for the first width that it takes and gives, called in the first way that it takes: with its
     masks, too, where it does not do without. x has another number of positions where what it raises for 5 is about
-    them. Raises BadTarget, with what the first that made sense raises."""
-    problems: list[str] = []
+    them. Raises BadTarget, with what is raised where it comes furthest."""
+    problems: list[_Problem] = []
     lengths = dict.fromkeys((*lengths_said(_modules(module)), *LENGTHS))
     for length, most in ((SEQUENCE, _MOST_WAYS), *((each, _MOST_LONG) for each in lengths)):
-        if length != SEQUENCE and not any(map(_OF_SEQUENCE.search, problems)):
+        if length != SEQUENCE and not any(_OF_SEQUENCE.search(each.said) for each in problems):
             break
         if (variables := _variables_of(module, signature, length, most, problems)) is not None:
             return variables
     hint = "name a pair of the module and its variables, or a function that makes one"
-    problem = problems[0] if problems else "it has none"
-    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {problem}", to_be_said(signature, hint))
+    best = problems[0] if problems else _Problem(Reached(), "it has none")
+    for each in problems:
+        best = each if each.reached.is_beyond(best.reached) else best
+    raise BadTarget(f"it cannot be initialised with x [3, 5, d_model]: {best.said}", to_be_said(signature, hint))
 
 
 def _variables_of(
-    module: nn.Module, signature: Signature, length: int, most: int, problems: list[str]
+    module: nn.Module, signature: Signature, length: int, most: int, problems: list[_Problem]
 ) -> Mapping[str, Any] | None:
     """Its variables for an x of this length; None where it takes none in `most` ways. `problems` are told what it
     raises."""
@@ -238,16 +248,20 @@ def _variables_of(
             except jax.errors.JAXTypeError:  # where numbers decide, which are not known
                 pass
             except Exception as error:  # whatever a module does with what is not its own
-                problems.append(last_frames(error))
+                problems.append(_problem_of(error))
                 continue
             try:
                 variables = made(x)
             except Exception as error:
-                problems.append(last_frames(error))
+                problems.append(_problem_of(error))
                 continue
             if variables.get("params"):
                 return variables
     return None
+
+
+def _problem_of(error: Exception) -> _Problem:
+    return _Problem(Reached(places_of(error)), last_frames(error))
 
 
 def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str, Any]:
@@ -264,9 +278,24 @@ def _made(module: nn.Module, signature: Signature, x: jax.Array) -> Mapping[str,
 
 
 def _widths(module: nn.Module) -> Iterable[int]:
-    """Widths of x: the numbers among its fields and those of its parts, the largest first, and d_ff last."""
-    fields = [each for part in _modules(module) for each in vars(part).items() if type(each[1]) is int and each[1] > 1]
-    return feed_forward_last(fields, sorted((size for _, size in fields), reverse=True), USUAL_WIDTHS)
+    """Widths of x: what its configuration calls so, then the numbers among its fields and those of its parts, the
+    largest first, and d_ff last."""
+    held = [each for part in _modules(module) for each in vars(part).items()]
+    fields = [each for each in held if _is_size(each[1])]
+    said = [size for _, value in held for name, size in _kept_in(value) if WIDTH.fullmatch(name) and _is_size(size)]
+    return feed_forward_last(fields, [*said, *sorted((size for _, size in fields), reverse=True)], USUAL_WIDTHS)
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and value > 1
+
+
+def _kept_in(value: object) -> Iterable[tuple[str, Any]]:
+    """What a field that is a configuration has by name, as a mapping or an object of plain attributes."""
+    if isinstance(value, Mapping):
+        return [(str(name), each) for name, each in value.items()]
+    plain = hasattr(value, "__dict__") and not (isinstance(value, (type, nn.Module)) or callable(value))
+    return vars(value).items() if plain else ()
 
 
 def _modules(module: nn.Module) -> Iterator[nn.Module]:

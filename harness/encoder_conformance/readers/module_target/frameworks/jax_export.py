@@ -13,6 +13,7 @@ from jax.interpreters import partial_eval as pe
 
 from encoder_conformance.impls.bases.jax_layers.exporter import exporter
 from encoder_conformance.readers.module_target.frameworks.jax_complex import has_complex, without_complex
+from encoder_conformance.readers.module_target.frameworks.jax_plainer import may_be_plainer, plainer
 from encoder_conformance.readers.module_target.frameworks.kept_exports import recalled_or
 from encoder_conformance.readers.module_target.installing import install
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
@@ -29,6 +30,8 @@ def exported(function: Callable[[jax.Array], jax.Array], x_shape: tuple[int, ...
     program, held = _needed(jax.make_jaxpr(function)(given))
     if any(map(jnp.iscomplexobj, held)) or has_complex(program):
         program, held = _needed(without_complex(program, held, given))
+    if may_be_plainer(program):
+        program, held = _needed(plainer(program, held, given))
 
     def export() -> onnx.ModelProto:
         try:

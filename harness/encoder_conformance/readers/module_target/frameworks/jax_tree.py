@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
+from jax.sharding import reshard
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from encoder_conformance.protocol.arguments import Layout
@@ -98,7 +99,9 @@ class Functional:
             def output(tree: Tree, x: jax.Array) -> Any:
                 return self.output(tree, {**feeds, "x": x})
 
-            return jax.vjp(output, tree, feeds["x"])[1](cotangent)
+            answer, pulled_back = jax.vjp(output, tree, feeds["x"])
+            lies = jax.typeof(answer).sharding
+            return pulled_back(cotangent if jax.typeof(cotangent).sharding == lies else reshard(cotangent, lies))
 
         return Compiled(gradients)
 

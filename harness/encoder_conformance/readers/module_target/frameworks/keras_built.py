@@ -1,7 +1,8 @@
 """Has a layer of Keras make its weights, called as it takes."""
 
 import inspect
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice, product
@@ -14,10 +15,12 @@ from encoder_conformance.readers.module_target.arranging import Arrangement
 from encoder_conformance.readers.module_target.bundles import ReadOf, unpacked
 from encoder_conformance.readers.module_target.calling import signature_of
 from encoder_conformance.readers.module_target.errors import BadTarget, last_frames
-from encoder_conformance.readers.module_target.forms_of_x import Arrays
+from encoder_conformance.readers.module_target.forms_of_x import Arrays, Shape
+from encoder_conformance.readers.module_target.furthest import Reached, watched
 from encoder_conformance.readers.module_target.lacking import missed_in
 from encoder_conformance.readers.module_target.lengths import LENGTHS, lengths_said
 from encoder_conformance.readers.module_target.live import USUAL_WIDTHS, Signature
+from encoder_conformance.readers.module_target.making_again import made_again
 from encoder_conformance.readers.module_target.probing import to_be_said
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import ToldOf, no_words
@@ -35,6 +38,10 @@ _ROUNDS, _MOST_CALLS = 2, 150
 """Times that it is tried, each time with more arguments, and the calls at each."""
 _MOST_LENGTHS, _MOST_LONG = 12, 2
 """Numbers of positions that are tried where 5 are refused, and widths at each."""
+_MOST_COMPARED = 12
+"""Errors of which the one is told that comes after most."""
+_Failed = tuple[ExecutionError, Arrangement, Shape]
+"""What was raised, and the way to call it and the shape of x for which."""
 
 
 def call_of(layer: Any) -> Signature:
@@ -51,24 +58,38 @@ def build(layer: Any, told: ToldOf = no_words) -> Arrangement:
         return bundled
     widths = feed_forward_last(_fields_of(layer), _likely(layer), USUAL_WIDTHS)
     signature = with_told(replace(signature, arrangement=bundled), told(signature.x))
-    problems, missed = list[ExecutionError](), tuple[str, ...]()
+    failed, missed = list[_Failed](), tuple[str, ...]()
     for _ in range(_ROUNDS):
         for way, shape in islice(_calls(layer, signature, widths, missed), _MOST_CALLS):
             if (problem := _problem_with(layer, replace(signature, arrangement=way), shape)) is None:
                 return bundled
-            problems.append(problem)
-        missed = next(filter(None, (missed_in(str(problem), signature, missed) for problem in problems)), ())
+            failed.append((problem, way, shape))
+        missed = next(filter(None, (missed_in(str(problem), signature, missed) for problem, *_ in failed)), ())
         if not missed:
             break
-    raised = (each for each in problems if not isinstance(each, OtherShape))  # at a width of its own
-    first = next(raised, problems[0] if problems else "it gives another width than it takes")
-    refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {first}"
+    raised = [each for each in failed if not isinstance(each[0], OtherShape)]  # at a width of its own
+    said = _furthest(layer, signature, raised or failed) if failed else "it gives another width than it takes"
+    refused = f"it cannot be built with x [{BATCH}, {SEQUENCE}, d_model]: {said}"
     raise BadTarget(refused, to_be_said(signature, "name a function that builds it", *missed))
+
+
+def _furthest(layer: Any, signature: Signature, failed: Iterable[_Failed]) -> str:
+    """What it raises where it comes furthest: of a width or a form of angles that is not its own it raises sooner."""
+    kinds: dict[str, tuple[Arrangement, Shape]] = {}
+    for problem, way, shape in failed:
+        kinds.setdefault(str(problem), (way, shape))
+    best, said = Reached(), next(iter(kinds))
+    for each, (way, shape) in islice(kinds.items(), _MOST_COMPARED):
+        noted, reached = watched(way)
+        _problem_with(layer, replace(signature, arrangement=noted), shape)
+        if reached and reached[0].is_beyond(best):
+            best, said = reached[0], each
+    return said
 
 
 def _calls(
     layer: Any, signature: Signature, widths: list[int], missed: tuple[str, ...]
-) -> Iterator[tuple[Arrangement, tuple[int, int, int]]]:
+) -> Iterator[tuple[Arrangement, Shape]]:
     """Ways to call it, each with a shape of x: of 5 positions in all ways, then of those that it may take in place of
     any, in the first. `missed`: arguments that have a default, and are given nevertheless."""
     ways = list(islice(ways_to_call(signature, widths, missed), _MOST_WAYS))
@@ -82,7 +103,7 @@ def _calls(
         yield ways[0], (BATCH, length, width)
 
 
-def _problem_with(layer: Any, signature: Signature, shape: tuple[int, int, int]) -> ExecutionError | None:
+def _problem_with(layer: Any, signature: Signature, shape: Shape) -> ExecutionError | None:
     """What is raised where it is called with zeros of this shape, and before it a copy of it, which a wrong width
     leaves built; None where nothing is, and its weights are made."""
     tried, x = _another(layer), keras.KerasTensor(shape, layer.compute_dtype or "float32")
@@ -140,6 +161,8 @@ def _another(layer: Any) -> Any:
             return type(layer)(**{name: value for name, value in config.items() if name in taken})
         with suppress(Exception):  # one whose get_config is wrong: Keras keeps plain arguments, too
             return type(layer)(**layer._auto_config.config)
+        with suppress(Exception):  # one of keras.Model, of which it keeps none
+            return made_again(layer)
         return layer
     finally:
         keras.config.set_dtype_policy(before)
@@ -175,16 +198,17 @@ ARRAYS = Arrays(
 
 
 def _likely(layer: Any) -> Iterator[int]:
-    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones. Many
-    give each head all features, as many as the network's last map gives."""
+    """Widths, the likeliest first: a wrong one may leave parts of it built. Attention's first, then named ones and that
+    of most of its maps. Many give each head all features, as many as the network's last map gives."""
     parts = [layer, *layer._flatten_layers()]
-    mapped = {part.units for part in parts if isinstance(part, keras.layers.Dense)}
+    mapped = Counter(part.units for part in parts if isinstance(part, keras.layers.Dense))
     for part in parts:
         if isinstance(part, keras.layers.MultiHeadAttention):
-            yield from (part.key_dim for _ in mapped & {part.key_dim})
+            yield from (part.key_dim for _ in mapped.keys() & {part.key_dim})
             yield part.num_heads * part.key_dim
     own = dict(_fields_of(layer))
     yield from (own[name] for name in _NAMED if name in own)
+    yield from (units for units, times in mapped.most_common(1) if times > 1)
     yield from sorted(value for value in own.values() if value >= _LEAST)
 
 

@@ -49,6 +49,8 @@ def instead(found: Operation, step: Step) -> Feature | None:
         return "unmapped"
     if step.form == "projection" and isinstance(found, TracedInput):
         return "no_projection"
+    if step.form == "linear" and isinstance(found, TracedInput):
+        return "sums"  # x is added to a sum that is there already
     if isinstance(found, Activation) and isinstance(found.of.operation, Linear):
         return "activated"
     return "parallel" if is_side_by_side(found) else None

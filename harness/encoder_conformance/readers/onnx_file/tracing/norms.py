@@ -19,6 +19,8 @@ FAR = 2.0**23
 OF_A_CLAMP = 1e-24
 """The epsilon of a norm that divides by the larger of a row's length and a small number, as `F.normalize` does: it
 changes no row that is longer, and gives zeros for zeros, as the clamp does."""
+_LARGEST = 1 << 16
+"""Of an epsilon, which is none but by mistake."""
 _NONE = "none is added"
 """The evidence of a norm without an epsilon: one that is exactly that, as other functions are near it."""
 Function = Callable[[Array, Mapping[str, Array]], Array]
@@ -89,7 +91,7 @@ def _norm_with(
         factor = float(np.vdot(observed, expected) / np.vdot(expected, expected))
         if factor > 0 and distance(observed, factor * expected) <= CLOSE:
             return replace(found, factor=factor)
-        if epsilon == OF_A_CLAMP or evidence == _NONE:
+        if epsilon == OF_A_CLAMP or epsilon >= 1 or evidence == _NONE:
             continue
         forms = ((each, at(standardised(rows, kind, epsilon, each) * g + s)) for each in BY_DEVIATION[kind] if each)
         form = next((each for each, other in forms if distance(observed, other) <= CLOSE), "")
@@ -107,9 +109,10 @@ def _cancels(of: Function, shape: tuple[int, ...]) -> bool:
 
 
 def _epsilons(scalars: list[NormOperand]) -> list[tuple[float, str]]:
-    """What may be the epsilon, and the evidence."""
+    """What may be the epsilon, and the evidence; last a size, as of a norm whose first argument is the epsilon."""
     values = [(float(each.source.value.reshape(())), each.evidence) for each in scalars]
-    return [(value, evidence) for value, evidence in values if 0 <= value < 1] or [(0.0, _NONE)]
+    usual = [each for each in values if 0 <= each[0] < 1] or [(0.0, _NONE)]
+    return [*usual, *(each for each in values if 1 <= each[0] <= _LARGEST)]
 
 
 def distance(observed: Elementwise, expected: Elementwise) -> float:

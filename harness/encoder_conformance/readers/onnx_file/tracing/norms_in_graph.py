@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import chain, permutations
 
 import numpy as np
 
@@ -42,6 +43,8 @@ def norm_view(table: ValueTable, name: str, expression: Expression, function: Fu
         _refuse_shifted(expression, function, shape, operands)
         if expression.width and _has_gain_of_each_head(table, name, expression, function, shape):
             raise UnsupportedPattern(f"at {name!r}", "head_gains") from None
+        if _has_second_gain(expression, function, shape, operands):
+            raise UnsupportedPattern(f"at {_before_moves(table, name)!r}", "second_gain") from None
         made = _before_moves(table, name)
         last = table.graph.producers[made].op_type if made in table.graph.producers else ""
         feature: Feature | None = "softmax_of_features" if last == "Softmax" else reason.feature
@@ -104,6 +107,27 @@ def _has_gain_of_each_head(
     except UnsupportedPattern:
         return False
     return True
+
+
+def _has_second_gain(
+    expression: Expression, function: Function, shape: tuple[int, int], operands: list[NormOperand]
+) -> bool:
+    """Whether it is a norm but for a vector that it is multiplied by once more, and one that is added to that."""
+    vectors = [each for each in operands if each.name and each.source.value.size == shape[1]]
+
+    def is_norm_with(known: Mapping[str, Array]) -> bool:
+        def of(values: Elementwise, put: Mapping[str, Array] = {}) -> Elementwise:
+            return function(values, {**put, **known})
+
+        others = [each for each in operands if each.name not in known]
+        with suppress(UnsupportedPattern):
+            return not norm_of(of, lambda values: values.reshape(-1)[expression.index], shape, others).error
+        return False
+
+    without = ({gain.name: np.ones(gain.shape)} for gain in vectors)
+    pairs = permutations(vectors, 2)
+    without_both = ({gain.name: np.ones(gain.shape), shift.name: np.zeros(shift.shape)} for gain, shift in pairs)
+    return any(map(is_norm_with, chain(without, without_both)))
 
 
 def _repeated_vector(source: WeightSource, F: int) -> WeightSource | None:

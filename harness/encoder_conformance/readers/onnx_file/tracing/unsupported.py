@@ -18,7 +18,7 @@ Feature = Literal[
     "overwritten", "keys_overwritten", "second_bias", "second_softmax", "activated",
     "side_by_side", "limited", "turned_first", "attention_alone", "network_alone", "softmax_of_features", "grouped_map",
     "map_of_positions", "unmapped", "weights_scaled", "late_division", "heads_beside", "heads_cut", "no_projection",
-    "one_map", "subtracted", "of_a_branch", "skip_of_first",
+    "one_map", "subtracted", "of_a_branch", "skip_of_first", "second_gain", "drawn",
 ]  # fmt: skip
 
 NO_LAYER = "not an encoder layer as the specification knows it: "
@@ -82,6 +82,15 @@ SENTENCES: dict[Feature, tuple[str, str]] = {
     "second_bias": (
         "a second bias is added to a linear map that has one; in the specification a map has one (E-2)",
         _SOURCE,
+    ),
+    "drawn": (
+        "it draws random numbers in evaluation, too, and gives another output for another key",
+        "make it with a rate of 0, or with an argument that turns it off",
+    ),
+    "second_gain": (
+        "what a norm gives is multiplied by a second vector; in the specification a norm has one gain and one shift "
+        "(E-1)",
+        f"multiply it into the norm's own gain and shift, which computes the same, or {_SOURCE}",
     ),
     "second_softmax": (
         "the weights of attention are normalised twice, as by a softmax of a softmax, or with an attention sink beside "
@@ -343,6 +352,7 @@ BEYOND: tuple[Feature, ...] = (
     *("second_bias", "second_softmax", "activated", "side_by_side", "limited", "turned_first"),
     *("attention_alone", "network_alone", "softmax_of_features", "grouped_map", "map_of_positions"),
     *("unmapped", "heads_beside", "no_projection", "one_map", "subtracted"),
+    *("second_gain", "drawn"),
 )
 """What no layer can be stated to have: to name a layer helps nobody there."""
 OPERATORS: dict[str, Feature] = {

@@ -1,0 +1,88 @@
+"""Takes out of a program of JAX, before it is exported, what JAX alone has: steps that say where an array lies, keys of
+random numbers, and products of whole numbers with others, as of positions with frequencies in
+`einsum("i,j->ij", positions, frequencies)`."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from encoder_conformance.readers.module_target.frameworks.jax_programs import (
+    answers_of,
+    called_program,
+    followed,
+    steps_inside,
+)
+
+_PRODUCT = "dot_general"
+_SAYING_WHERE = ("reshard", "mesh_cast", "sharding_constraint", "optimization_barrier", "pvary")
+"""Steps that give what they take."""
+_OF_KEYS = (
+    "random_seed",
+    "random_wrap",
+    "random_unwrap",
+    "random_split",
+    "random_fold_in",
+    "random_bits",
+    "threefry2x32",
+)
+"""Steps that draw, or make keys of which is drawn."""
+
+
+class _Known(NamedTuple):
+    """A number that stands in the program, or what is `drawn` and made of such alone: computed here."""
+
+    value: Any
+    drawn: bool
+
+
+def may_be_plainer(program: Any) -> bool:
+    """Whether a step of the traced program, or of what it calls, is one of these."""
+    odd = (*_SAYING_WHERE, *_OF_KEYS)
+    return any(_is_mixed(step) or step.primitive.name in odd for step, _ in steps_inside(program))
+
+
+def plainer(program: Any, constants: Sequence[Any], given: jax.ShapeDtypeStruct) -> Any:
+    """The traced program of x, with the numbers that are drawn in the place of their keys, and each side of such a
+    product first brought to the format of the result."""
+    return jax.make_jaxpr(lambda x: _plain(_evaluated(program, constants, [x])[0]))(given)
+
+
+def _is_mixed(step: Any) -> bool:
+    return step.primitive.name == _PRODUCT and len({each.aval.dtype for each in step.invars}) > 1
+
+
+def _evaluated(program: Any, constants: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    return followed(program, [*constants, *given], lambda number: _Known(number, drawn=False), _answers)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, _Known) else value
+
+
+def _answers(step: Any, given: list[Any]) -> list[Any]:
+    name, drawn = step.primitive.name, any(isinstance(each, _Known) and each.drawn for each in given)
+    if name in _SAYING_WHERE:
+        return given
+    if (called := called_program(step)) is not None and (drawn or may_be_plainer(called[0])):
+        return _evaluated(*called, given)
+    plain = [*map(_plain, given)]
+    if name in _OF_KEYS or (given and all(isinstance(each, _Known) for each in given)):
+        with jax.ensure_compile_time_eval():
+            return [_Known(each, drawn or name in _OF_KEYS) for each in answers_of(step, plain)]
+    if name == "mul" and (kept := [each for each in given if not _keeps_all(each)]) and len(kept) < len(given):
+        return kept
+    if _is_mixed(step):
+        plain = [jax.lax.convert_element_type(each, step.outvars[0].aval.dtype) for each in plain]
+    return answers_of(step, plain)
+
+
+def _keeps_all(value: Any) -> bool:
+    """Whether it is what is kept where nothing is dropped."""
+    return (
+        isinstance(value, _Known)
+        and value.drawn
+        and value.value.ndim > 0
+        and bool((np.asarray(value.value) == 1).all())
+    )
