@@ -211,8 +211,8 @@ def _rope(layer: EncoderLayer, where: str) -> Iterator[Fact]:
     if not forms:
         return
     if len(forms) < 2:
-        alone, other = sorted(steps, key=lambda name: not isinstance(steps[name], RowMap))
-        reason = f"{where}{alone} is turned by its position, and {other} is not, at {turned[0].name!r}"
+        alone, left = sorted(steps, key=lambda name: not isinstance(steps[name], RowMap))
+        reason = f"{where}{alone} is turned by its position, and {left} is not, at {turned[0].name!r}"
         raise UnsupportedPattern(reason, "rope")
     one, other = forms
     if one != other:
