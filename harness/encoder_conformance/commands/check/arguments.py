@@ -75,6 +75,10 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
             about = {"argument": name, "form": mask.form, "raising": mask.raising, "taken": mask.taken}
             kind: FindingKind = "mask-refused" if mask.kind == "refused" else "mask-refused-at-sizes"
             return _finding("error", kind, message, mask.where, **about)
+        case "object":
+            message = f"{name} takes a {mask.form}, and no array: it was not given"
+            hint = f"what a {mask.form} hides is not asked"
+            return _finding("warning", "mask-of-a-class", message, hint, argument=name, form=mask.form)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             severity: Severity = "error" if stated else "warning"
