@@ -222,6 +222,18 @@ class MaskAmongBiases(Plain):
         return self.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
+class WideHeads(PlainPost):
+    """Heads of 12 features where 3 of 8 are as wide as x; their maps have no biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(self.D, 36, bias=False) for _ in range(3))
+        self.o = nn.Linear(36, self.D)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.H, -1)).transpose(1, 2)
+
+
 class _ByDeviation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)

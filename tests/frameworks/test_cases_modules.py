@@ -672,3 +672,13 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
     assert "(gelu-tanh" in printed, printed
     assert "it has no feed_forward.output.bias" not in printed, printed
     assert "Cause unknown" not in printed, printed
+
+
+def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_path: Path) -> None:
+    """Their own parameters fit no case of the stated layer; of biases that they lack there were some, of other sizes."""
+    target = HERE / "cases_written.py:WideHeads"
+    ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join((ended.stdout + ended.stderr).split())
+    assert ended.status == 1, printed
+    assert "attention.head_dim is 12 in the module (cases_written.py:" in printed, printed
+    assert "failed" not in printed, printed
