@@ -675,10 +675,10 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
 
 
 def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_path: Path) -> None:
-    """Their own parameters fit no case of the stated layer; of biases that they lack there were some, of other sizes."""
+    """Their own parameters fit no case of the stated layer, which has biases that they lack, of other sizes."""
     target = HERE / "cases_written.py:WideHeads"
     ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "--out", tmp_path / "out")
     printed = " ".join((ended.stdout + ended.stderr).split())
     assert ended.status == 1, printed
-    assert "attention.head_dim is 12 in the module (cases_written.py:" in printed, printed
+    assert "attention.head_dim is 12 in the module (cases_plain.py:" in printed, printed
     assert "failed" not in printed, printed
