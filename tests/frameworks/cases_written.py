@@ -206,6 +206,20 @@ class OfPatchesAlone(PlainPost):
         return self.layer(x.unflatten(1, (14, 14)).flatten(1, 2))
 
 
+class MaskThrownAwayInATuple(PlainPost):
+    """Its mask comes in a tuple with x, and is never used."""
+
+    def forward(self, given: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
+        x, seen = given
+        return self.layer(x, seen), seen
+
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores.masked_fill(ignore == 0, -1e9)
+        return scores.softmax(-1) @ v
+
+
 class MaskAmongBiases(Plain):
     """`mask` 1 = attend, of numbers; the biases are for another way to compute the scores."""
 

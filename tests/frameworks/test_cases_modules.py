@@ -582,6 +582,9 @@ DUE: dict[str, dict[str, Due]] = {
         "MaskBesideWhatIsUnread": right("pre-norm", "mask: a mask that hides nothing", "with mask (true = attend)"),
         "OfRowsWithAMask": right("x is given as [batch, 1, sequence, d_model]", "with attention_mask"),
         "OfPatchesAlone": Due(0, ("This is a correct post-norm", "up to 196 positions"), ("✗",)),
+        "MaskThrownAwayInATuple": right(
+            "x is the first of a tuple of 2", "masked_fill gives a new tensor, which is thrown away", masks=False
+        ),
         "MaskAmongBiases": right("pre-norm", "with mask (true = attend)"),
         "NormedByDeviation": Due(
             2, ("norm1 adds an epsilon of 0", "norm1 is no layer_norm exactly"), ("multiplied by",)
