@@ -220,6 +220,14 @@ class MaskThrownAwayInATuple(PlainPost):
         return scores.softmax(-1) @ v
 
 
+class MaskInATuple(MaskThrownAwayInATuple):
+    def core(self, q: Tensor, k: Tensor, v: Tensor, ignore: Tensor | None) -> Tensor:
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if ignore is not None:
+            scores = scores.masked_fill(ignore[:, None, None] == 0, -torch.inf)
+        return scores.softmax(-1) @ v
+
+
 class MaskAmongBiases(Plain):
     """`mask` 1 = attend, of numbers; the biases are for another way to compute the scores."""
 

@@ -585,6 +585,7 @@ DUE: dict[str, dict[str, Due]] = {
         "MaskThrownAwayInATuple": right(
             "x is the first of a tuple of 2", "masked_fill gives a new tensor, which is thrown away", masks=False
         ),
+        "MaskInATuple": right("x is the first of a tuple of 2", "with item 1 of given (true = attend) and without"),
         "MaskAmongBiases": right("pre-norm", "with mask (true = attend)"),
         "NormedByDeviation": Due(
             2, ("norm1 adds an epsilon of 0", "norm1 is no layer_norm exactly"), ("multiplied by",)
