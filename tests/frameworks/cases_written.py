@@ -105,7 +105,7 @@ class _OverTime(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.out, self.qkv = nn.Linear(width, width), nn.Linear(width, 3 * width)
 
     def forward(self, x: Tensor, frames: int = 1) -> Tensor:
         q, k, v = self.qkv(x.unflatten(0, (-1, frames)).transpose(1, 2)).chunk(3, -1)
