@@ -98,7 +98,7 @@ def _with_masks(module: LiveModule, x: Array) -> LiveModule:
         if supply.kind != "zeros" or not may_be_mask(name):
             continue
         for mask in MASKS:
-            other = module.arranged(_with(module, {name: mask}))
+            other = module.giving({name: mask})
             if other is not None and other.takes(x) and np.isfinite(other.run({"x": x})["output"]).all():
                 module = other
                 break
