@@ -20,7 +20,7 @@ FindingKind = Literal[
     "positions-out-of-order", "argument-not-given", "argument-not-taken", "reference-without-argument",
     # Masks.
     "no-mask", "mask-missing", "mask-refused", "mask-refused-at-sizes", "mask-refused-beside-others",
-    "mask-ignored-beside-others", "mask-replaces-window", "mask-of-a-class",
+    "mask-ignored-beside-others", "mask-of-a-class", "mask-replaces-window",
     "mask-hides-in-part", "mask-hides-nothing", "mask-ignored", "mask-after-softmax", "mask-not-of-scores",
     "mask-sign-flipped", "mask-counted", "mask-sizes-only", "mask-meaning-unexpected", "mask-name-reversed",
     "mask-keys-first", "mask-form-hides-nothing", "mask-forms-disagree", "mask-one-for-all", "padding-mask-by-query",
