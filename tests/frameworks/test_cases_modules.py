@@ -604,6 +604,32 @@ DUE: dict[str, dict[str, Due]] = {
         "OfOneItemWithItsMask": right("[sequence, d_model], item by item", "with padding (true = ignore)"),
         "OfOneItemOverQueries": refused("the softmax of the scores is over the queries", "At: cases_items.py:"),
     },
+    "cases_written": {
+        "MaskOfAClass": Due(0, ("This is a correct post-norm", "attn_mask takes a WholeMask, and no array"), ("✗",)),
+        "CausalByIndices": Due(0, ("This is a correct pre-norm", "no position sees a later one"), ("✗",)),
+        "BucketsOneWay": Due(1, ("read as post-norm", "(buckets-one-way,"), ("Cause unknown",)),
+        "BucketsByGroups": right("post-norm", "position bias in 32 buckets", masks=False),
+        "SlopesByGroups": beyond(*DISTANCE, "cases_written.py:"),
+        "OverTimeToo": without("Linear.forward()", "cases_written.py:"),
+        "KeepsGradientsOfWeights": refused(
+            "it fails where no gradients are computed", "weights.register_hook(self._keep)"
+        ),
+        "HalvesInside": refused("its parameters are in float16 and float32, and a copy in one of these fails"),
+        "TurnedBySinusoids": right("rope θ 10000 interleaved", "sines and cosines of theta 10000", masks=False),
+        "TurnedBySinusoidsInOne": right("interleaved", "sines, then cosines of theta 10000", masks=False),
+        "MaskBesideWhatIsUnread": right("pre-norm", "mask: a mask that hides nothing", "with mask (true = attend)"),
+        "OfRowsWithAMask": right("x is given as [batch, 1, sequence, d_model]", "with attention_mask"),
+        "OfPatchesAlone": Due(0, ("This is a correct post-norm", "up to 196 positions"), ("✗",)),
+        "MaskThrownAwayInATuple": right(
+            "x is the first of a tuple of 2", "masked_fill gives a new tensor, which is thrown away", masks=False
+        ),
+        "MaskInATuple": right("x is the first of a tuple of 2", "with item 1 of given (true = attend) and without"),
+        "MaskAmongBiases": right("pre-norm", "with mask (true = attend)"),
+        "NormedByDeviation": Due(
+            2, ("norm1 adds an epsilon of 0", "norm1 is no layer_norm exactly"), ("multiplied by",)
+        ),
+        "precision_told_twice": right("pre-norm"),
+    },
     "cases_wrapped": {
         "compiled": right(*COMPILED),
         "compiled_in_place": right(*COMPILED),
@@ -691,3 +717,13 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
     assert "(gelu-tanh" in printed, printed
     assert "it has no feed_forward.output.bias" not in printed, printed
     assert "Cause unknown" not in printed, printed
+
+
+def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_path: Path) -> None:
+    """Their own parameters fit no case of the stated layer, which has biases that they lack, of other sizes."""
+    target = HERE / "cases_written.py:WideHeads"
+    ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "--out", tmp_path / "out")
+    printed = " ".join((ended.stdout + ended.stderr).split())
+    assert ended.status == 1, printed
+    assert "attention.head_dim is 12 in the module (cases_plain.py:" in printed, printed
+    assert "failed" not in printed, printed

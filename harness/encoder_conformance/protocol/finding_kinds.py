@@ -20,7 +20,7 @@ FindingKind = Literal[
     "positions-out-of-order", "argument-not-given", "argument-not-taken", "reference-without-argument",
     # Masks.
     "no-mask", "mask-missing", "mask-refused", "mask-refused-at-sizes", "mask-refused-beside-others",
-    "mask-ignored-beside-others", "mask-replaces-window",
+    "mask-ignored-beside-others", "mask-of-a-class", "mask-replaces-window",
     "mask-hides-in-part", "mask-hides-nothing", "mask-ignored", "mask-after-softmax", "mask-not-of-scores",
     "mask-sign-flipped", "mask-counted", "mask-sizes-only", "mask-meaning-unexpected", "mask-name-reversed",
     "mask-keys-first", "mask-form-hides-nothing", "mask-forms-disagree", "mask-one-for-all", "padding-mask-by-query",
@@ -120,6 +120,7 @@ KIND_MEANINGS: Mapping[FindingKind, str] = {
     "mask-refused-at-sizes": "a mask is refused at some batch sizes",
     "mask-refused-beside-others": "a mask is refused beside the other masks",
     "mask-ignored-beside-others": "a mask hides nothing where another mask is given, whatever that hides",
+    "mask-of-a-class": "a mask is taken as an object of a class of its author's, and not as an array: it was not given",
     "mask-replaces-window": "a form of a mask takes the layer's window away; the mask is given in another form",
     "mask-hides-in-part": "a hidden position keeps a part of its influence",
     "mask-hides-nothing": "a mask is taken, and hides no position",

@@ -164,9 +164,12 @@ def module_cases(described: ModuleDescription, layer: Layer, level: Level = "cor
 def own_cases(
     described: ModuleDescription, layer: Layer, own: Mapping[str, Array], level: Level = "core"
 ) -> Iterator[Case]:
-    """With the module's own parameters; none if it lacks some that the layer has no way to do without."""
-    renamed = layer.model_copy(update={"layer": f"{layer.layer}-own"})
-    held = CaseParameters.of({**neutral(layer_parameters(layer, {}), described.absent), **own})
+    """With the module's own parameters; none if it lacks some that the layer has no way to do without, or has them in
+    other sizes, as of wider heads than the layer states."""
+    renamed, portable = layer.model_copy(update={"layer": f"{layer.layer}-own"}), layer_parameters(layer, {})
+    if any(value.shape != portable[name].shape for name, value in own.items() if name in portable):
+        return
+    held = CaseParameters.of({**neutral(portable, described.absent), **own})
     for case in _at_lengths(pool(renamed, [InputLimits.of_module(described)], level, described.dtypes), described):
         if case.situation.situation in OWN:
             yield replace(_in_formats(case, described), held=held)

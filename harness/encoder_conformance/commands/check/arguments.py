@@ -68,14 +68,11 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
     name = mask.argument
     match mask.kind:
         case "refused" | "sized":
-            some = mask.raising and mask.taken
-            at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
-            taken = f"; it is taken{only} alone" if some else ""
-            forms = " in every form that was tried" if mask.kind == "refused" else ""
-            message = f"{name} is refused{forms}: {mask.form}{at}: {mask.problem}{taken}"
-            about = {"argument": name, "form": mask.form, "raising": mask.raising, "taken": mask.taken}
-            kind: FindingKind = "mask-refused" if mask.kind == "refused" else "mask-refused-at-sizes"
-            return _finding("error", kind, message, mask.where, **about)
+            return _of_refused(mask)
+        case "object":
+            message = f"{name} takes a {mask.form}, and no array: it was not given"
+            hint = f"what a {mask.form} hides is not asked"
+            return _finding("warning", "mask-of-a-class", message, hint, argument=name, form=mask.form)
         case "leaks":
             message = f"{name} hides in part: {mask.form} leaves {mask.leakage:.2g} of a position's influence"
             severity: Severity = "error" if stated else "warning"
@@ -107,6 +104,17 @@ def _of_unusable(mask: UnusableMask, described: ModuleDescription, *, stated: bo
 def _read_at(described: ModuleDescription, name: str) -> str:
     line = described.line_of_argument(name)
     return f" ({line})" if line else ""
+
+
+def _of_refused(mask: UnusableMask) -> Finding:
+    some = mask.raising and mask.taken
+    at, only = (f" at batch {_listed(sizes)}" if some else "" for sizes in (mask.raising, mask.taken))
+    taken = f"; it is taken{only} alone" if some else ""
+    forms = " in every form that was tried" if mask.kind == "refused" else ""
+    message = f"{mask.argument} is refused{forms}: {mask.form}{at}: {mask.problem}{taken}"
+    about = {"argument": mask.argument, "form": mask.form, "raising": mask.raising, "taken": mask.taken}
+    kind: FindingKind = "mask-refused" if mask.kind == "refused" else "mask-refused-at-sizes"
+    return _finding("error", kind, message, mask.where, **about)
 
 
 def _of_elsewhere(mask: UnusableMask, described: ModuleDescription, *, stated: bool) -> Finding:

@@ -173,7 +173,7 @@ def _but(part: PartResult) -> str:
 
 
 def _given(part: PartResult) -> str:
-    named = [_named(mask, part.described.framework) for mask in part.described.masks]
+    named = [_named(mask, part.described) for mask in part.described.masks]
     masks = named if any(each.longest_masked for each in part.asked) else []
     given = f"with {listed(masks)} and without" if masks else "without masks"
     attention = f", by {part.described.attention} attention" if part.described.attention else ""
@@ -182,10 +182,13 @@ def _given(part: PartResult) -> str:
     return f"{given}{attention}{back}{dropout}"
 
 
-def _named(mask: MaskArgument, framework: str) -> str:
-    """Its name, and the meaning that it was found to have, where that is known of no mask of this name."""
-    is_known = mask.counted or mask.meaning == "additive" or conventional_meaning(mask.argument, framework) is not None
-    return mask.argument if is_known else f"{mask.argument} ({MEANINGS[mask.meaning]})"
+def _named(mask: MaskArgument, described: ModuleDescription) -> str:
+    """Its name, or its place in a tuple with x, and the meaning that it was found to have, where that is known of no
+    mask of this name."""
+    conventional = conventional_meaning(mask.argument, described.framework)
+    name = f"item {mask.argument} of {described.x.argument}" if mask.argument.isdigit() else mask.argument
+    is_known = mask.counted or mask.meaning == "additive" or conventional is not None
+    return name if is_known else f"{name} ({MEANINGS[mask.meaning]})"
 
 
 def causes(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[str]:

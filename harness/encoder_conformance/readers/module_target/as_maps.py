@@ -27,8 +27,9 @@ def row_by_row(module: LiveModule, d_model: int) -> LiveModule:
     other[:, 0] = -x[:, 0]
     try:
         before, after = (module.run({"x": each})["output"] for each in (x, other))
-    except ExecutionError:
-        return module
+    except ExecutionError:  # as of a mask that is as wide as one row
+        of_a_row = module.arranged(replace(known, form="BRSD"))
+        return of_a_row if of_a_row is not None and of_a_row.takes(x) else module
     changed = (before != after).any((0, 2)).reshape(height_of(_OF_A_MAP), -1)
     in_row, in_column = changed[0, 1:].any(), changed[1:, 0].any()
     if changed[1:, 1:].any() or in_row == in_column:

@@ -12,6 +12,7 @@ from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.probing import drawn, is_one_number
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.module_target.supplies import MEMORY, STACKED, Supply
+from encoder_conformance.readers.module_target.supply_options import MASKS
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.probe_runs import BATCH, SEQUENCE
 from encoder_conformance.spec.axes import Array
@@ -20,6 +21,7 @@ _ZEROS, _NONE = Supply("zeros"), Supply("none")
 _PERHAPS_ADDED = ("x", "count", "size", "condition")
 """Kinds of what an argument is given by its name, that may be positions which are added."""
 _OF_ENCODERS = "the layers of encoders are judged, which take one sequence"
+_OPEN = tuple(each for each in MASKS if each.axes in ("BS", "B1S", "BSS", "B11S", "B1SS"))
 _MOST = 4
 """Arguments of which each is tried as each of these."""
 _ROUNDED = 1e-5
@@ -83,10 +85,24 @@ def called_by_effect(
                 return None
             if other.takes(x) and not is_one_number(other.run({"x": x})["output"]):
                 _refuse_another_sequence(other, x)
-                return other, x
+                return _with_masks(other, x), x
             if of := _gives_a_row_each(other, x):
                 raise _of_two(module.signature.x, of)
     return None
+
+
+def _with_masks(module: LiveModule, x: Array) -> LiveModule:
+    """The same, given a mask that hides nothing in the place of zeros of x's shape, which may hide every key, where it
+    takes one."""
+    for name, supply in module.signature.arrangement.beside.items():
+        if supply.kind != "zeros" or not may_be_mask(name):
+            continue
+        for mask in MASKS:
+            other = module.giving({name: mask})
+            if other is not None and other.takes(x) and np.isfinite(other.run({"x": x})["output"]).all():
+                module = other
+                break
+    return module
 
 
 def _gives_a_row_each(module: LiveModule, x: Array) -> str:
@@ -111,7 +127,8 @@ def _of_two(x_name: str, second: str) -> BadTarget:
 def _ways(names: list[str], width: int) -> Iterator[dict[str, Supply]]:
     """Each argument as zeros, None or another sequence: the most of the latter first, which is no length of x."""
     memory = Supply("memory", "", "float32", width)
-    kinds = [(_NONE, _ZEROS, memory) if may_be_mask(name) else (_ZEROS, _NONE, memory) for name in names]
+    masks = (*_OPEN, _ZEROS) if sum(map(may_be_mask, names)) == 1 else (_ZEROS,)
+    kinds = [(_NONE, *masks, memory) if may_be_mask(name) else (_ZEROS, _NONE, memory) for name in names]
     ways = sorted(product(*kinds), key=lambda way: -sum(each is memory for each in way))
     yield from (dict(zip(names, way, strict=True)) for way in ways)
 

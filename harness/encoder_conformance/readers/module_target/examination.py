@@ -110,5 +110,7 @@ class Examination:
         return Bench(self.read.in_dtype(dtype), self.semantics, dtype, self.always_causal)
 
     def long_bench(self, dtype: DtypeName, layer: Layer) -> Bench:
-        """The same, with so many positions that the layer's window shows."""
-        return replace(self.bench(dtype), semantics=long_enough(self.semantics, layer))
+        """The same, with so many positions that the layer's window shows, and its buckets, where it takes them."""
+        bench = self.bench(dtype)
+        longer = replace(bench, semantics=long_enough(self.semantics, layer))
+        return longer if longer.semantics.S == self.semantics.S or longer.module.takes(longer.x()) else bench

@@ -24,7 +24,7 @@ from encoder_conformance.readers.module_target.heads import head_counts
 from encoder_conformance.readers.module_target.keeping_masks import offered_from_the_first
 from encoder_conformance.readers.module_target.lengths import lengths_taken, lengths_up_to_most
 from encoder_conformance.readers.module_target.lengths_of_items import without_lengths
-from encoder_conformance.readers.module_target.live import LiveModule
+from encoder_conformance.readers.module_target.live import Feeds, LiveModule
 from encoder_conformance.readers.module_target.local import long_enough
 from encoder_conformance.readers.module_target.map_choice import choose_map
 from encoder_conformance.readers.module_target.mapping import separated
@@ -87,11 +87,21 @@ def _notes(framework: ModuleFramework, given: object, module: LiveModule, x: Arr
     """What is to be known of it, and of what it returns."""
     with lists_noted() as lengths:
         module.run({"x": x})
-    notes = (*framework.notes(given), *framework.thrown_away(module, {"x": x}))
+    thrown = (each for feeds in _with_each_mask(module, x) for each in framework.thrown_away(module, feeds))
+    notes = (*framework.notes(given), *{each.message: each for each in thrown}.values())
     if not lengths:
         return notes
     said = f"it gives a list of {lengths[0]} tensors of the shape of x, as of all its layers: the last is asked"
     return (*notes, noted("output-chosen", said, listed=lengths[0]))
+
+
+def _with_each_mask(module: LiveModule, x: Array) -> Iterator[Feeds]:
+    """x alone, and beside it each argument that may be a mask, in shapes of which one is taken."""
+    yield {"x": x}
+    batch, sequence = x.shape[:2]
+    for name in dict.fromkeys((*module.signature.masks, *module.signature.arrays)):
+        for shape in ((batch, sequence), (sequence, sequence), (batch, 1, 1, sequence)):
+            yield {"x": x, name: np.ones(shape, np.bool_)}
 
 
 def _of_rows(module: LiveModule, x: Array) -> Iterator[Finding]:

@@ -11,8 +11,9 @@ from encoder_conformance.spec.axes import Array
 LENGTHS = (
     8, 16, 4, 32, 64, 7, 49, 6, 12, 24, 48, 9, 36, 10, 20,
     40, 50, 14, 28, 56, 60, 25, 30, 18, 27, 54, 63, 17, 65,
+    196, 197, 256, 257,
 )  # fmt: skip
-"""Numbers of positions that are tried where 5 are refused."""
+"""Numbers of positions that are tried where 5 are refused; the last are the patches of usual images, and a token."""
 LONGEST_TRIED = 65
 _OF_LENGTH = ("resolution", "size", "len", "seq", "patches", "tokens", "positions", "context")
 """Words in the names of attributes that say how many positions it takes."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from encoder_conformance.oracle.forms import steps_of, variant_of
 from encoder_conformance.oracle.forms.norm import ANOTHER_DEVIATION
+from encoder_conformance.oracle.forms.position_bias import WRONG_BUCKETS
 from encoder_conformance.protocol.findings import SourceLine
 from encoder_conformance.protocol.module_description import LiveProof
 from encoder_conformance.readers.module_target.examination import Examination
@@ -97,7 +98,7 @@ def _is_misread(examination: Examination) -> bool:
     proof = examination.proof
     if proof is None or proof.holds or examination.read_twice or examination.unread or examination.tied:
         return False
-    if _has_norms_of_its_own(examination):
+    if _has_norms_of_its_own(examination) or _has_buckets_of_its_own(examination):
         return False
     assert examination.map is not None
     live = changing(examination.bench("float32"), examination.map)
@@ -160,6 +161,21 @@ def _has_norms_of_its_own(examination: Examination) -> bool:
             continue
         bench = examination.long_bench(examination.dtypes[0], layer)
         found = prove(replace(bench, variants=variants), map, layer, examination.absent)
+        if found.holds:
+            examination.proof = found
+            return True
+    return False
+
+
+def _has_buckets_of_its_own(examination: Examination) -> bool:
+    """Whether it is what was read off it but for the distances that share a row of its table, as of T5's decoder. It is
+    proved so then, and its cases tell which do."""
+    layer, map = examination.layer, examination.map
+    if layer is None or map is None or layer.attention.position_bias is None:
+        return False
+    bench = examination.long_bench(examination.dtypes[0], layer)
+    for form in WRONG_BUCKETS:
+        found = prove(replace(bench, variants={"position_biased": form}), map, layer, examination.absent)
         if found.holds:
             examination.proof = found
             return True

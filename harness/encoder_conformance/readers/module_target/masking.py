@@ -10,6 +10,7 @@ from encoder_conformance.protocol.arguments import MaskForm, MaskMeaning, Unusab
 from encoder_conformance.protocol.description import Port
 from encoder_conformance.readers.module_target.live import LiveModule
 from encoder_conformance.readers.module_target.mask_effects import effect_of
+from encoder_conformance.readers.module_target.objects_made import class_in_place_of
 from encoder_conformance.readers.module_target.probing import drawn, probe_of
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -344,8 +345,10 @@ def _unusable(runner: LiveModule, found: InputSemantics, name: str, tried: _Trie
 def _refused(
     runner: LiveModule, found: InputSemantics, name: str, refused: Mapping[tuple[str, str], str], num_heads: int
 ) -> UnusableMask:
-    """The form that is taken at most sizes of the batch, else that of padding, with what it raises at that of the
-    probe."""
+    """That it is no array; or the form that is taken at most sizes of the batch, else that of padding, with what it
+    raises at that of the probe."""
+    if made := class_in_place_of(name, runner, {"x": drawn(found.x_shape(found.B, found.S))}):
+        return UnusableMask(argument=name, kind="object", form=made)
     batches = sorted({*_BATCHES, num_heads} - {found.S}) if found.layout != "SD" else [found.B]
     order = [(dtype, axes) for axes in reversed(_USUAL) for dtype in _DTYPES]
     taken = {

@@ -13,6 +13,7 @@ from encoder_conformance.readers.module_target.errors import BadTarget
 from encoder_conformance.readers.module_target.furthest import furthest
 from encoder_conformance.readers.module_target.live import LiveModule, Signature, joined, pieces
 from encoder_conformance.readers.module_target.missing import missed_by
+from encoder_conformance.readers.module_target.otherwise_called import not_as_given
 from encoder_conformance.readers.module_target.returned import OtherShape
 from encoder_conformance.readers.onnx_file.graph.execution import ExecutionError
 from encoder_conformance.readers.onnx_file.interface.input_semantics import InputSemantics, semantics_of
@@ -62,6 +63,8 @@ def first_x(runner: LiveModule) -> Array:
             f"{runner.type_name} has no parameters", "an encoder layer has norms and weights", "no-parameters"
         )
     found = None if returned else furthest(runner, tried)
+    if found and (refused := not_as_given(runner, found)):
+        raise refused
     missed = missed_by(runner, found.arrangement, found.x, left_out(runner.signature)) if found else []
     said = returned or (found.problem if found else problems[0])
     raise _taking_none(runner, said, missed, answers=bool(returned))
@@ -83,7 +86,7 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
         problem = f"it needs {', '.join(missing)} beside {signature.x}, and {refused}: {said}"
         return BadTarget(problem, to_be_said(signature), "needs-arguments", arguments=missing)
     if given := "; ".join(f"{name}: {each.said}" for name, each in signature.arrangement.beside.items()):
-        problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones, with {given}: {said}"
+        problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor of other lengths tried, with {given}: {said}"
         return BadTarget(problem, to_be_said(signature), "takes-no-x")
     if runner.called_with:
         problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model]: its model calls it with {runner.called_with}"
@@ -99,7 +102,7 @@ def _taking_none(runner: LiveModule, said: str, missed: list[str], *, answers: b
     if answers:
         return BadTarget(f"it takes x and gives nothing of its shape: {said}", AS_MUCH, "takes-no-x")
     unset = f"; {', '.join(signature.arrays)} had no value" if signature.arrays else ""
-    problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor longer ones: {said}"
+    problem = f"it takes no x [{BATCH}, {SEQUENCE}, d_model], nor of other lengths tried: {said}"
     return BadTarget(problem, AS_MUCH + unset, "takes-no-x")
 
 

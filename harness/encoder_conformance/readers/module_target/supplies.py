@@ -15,6 +15,9 @@ MEMORY = 7
 """Positions of another sequence, which is as long as none of x that it is tried with."""
 PAIR = "cosines and sines"
 TURNS = "turns"
+SINES_FIRST = "sines and cosines"
+SINES_THEN = "sines, then cosines"
+"""A pair the other way round; and both in one array, of which each is half of the features, as RoFormer has them."""
 STACKED = "cosines beside sines"
 BIAS = "bias that adds"
 _SIZES = {
@@ -123,9 +126,13 @@ class Supply:
         in float64 would be given the noise of float32."""
         d = int(self.number)
         angles = np.arange(sequence)[:, None] * THETA ** (-np.arange(0, d, 2) / d)
+        if self.what == SINES_THEN:
+            return self._shaped(np.concatenate([np.sin(angles), np.cos(angles)], -1), batch, sequence)
         if self.axes.endswith("d"):
             angles = np.repeat(angles, 2, -1) if self.in_pairs else np.concatenate([angles, angles], -1)
         turned = {"cosines": np.cos(angles), "sines": np.sin(angles), TURNS: np.exp(1j * angles)}
+        if self.what == SINES_FIRST:
+            return self._shaped(turned["sines"], batch, sequence), self._shaped(turned["cosines"], batch, sequence)
         turned[STACKED] = np.stack([turned["cosines"], turned["sines"]], -1)
         if self.what == PAIR:
             return self._shaped(turned["cosines"], batch, sequence), self._shaped(turned["sines"], batch, sequence)

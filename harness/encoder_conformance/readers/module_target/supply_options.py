@@ -5,7 +5,15 @@ from dataclasses import replace
 from itertools import product, zip_longest
 
 from encoder_conformance.readers.module_target.calling import is_random, may_be_mask
-from encoder_conformance.readers.module_target.supplies import BIAS, PAIR, STACKED, TURNS, Supply
+from encoder_conformance.readers.module_target.supplies import (
+    BIAS,
+    PAIR,
+    SINES_FIRST,
+    SINES_THEN,
+    STACKED,
+    TURNS,
+    Supply,
+)
 
 SPOKEN: Mapping[str, tuple[str, ...]] = {
     "cumulative": ("cu_seq", "cu_len", "cumulative", "cumsum", "offsets", "indptr"),
@@ -19,6 +27,7 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
     ),
     "cosines": ("cos",),
     "sines": ("sin",),
+    "sinusoids": ("sinusoid", "sin_cos", "sincos"),
     "turning": ("freq", "rope", "rotary", "angle", "theta", "cis"),
     "start": ("start_pos", "start_idx", "start_index", "cur_pos", "past_len", "cache_len"),
     "pair": ("position_emb", "pos_emb", "cos_sin", "freq", "rope", "rotary"),
@@ -31,11 +40,12 @@ SPOKEN: Mapping[str, tuple[str, ...]] = {
 """What an argument is given first, by words in its name; one letter is the whole name."""
 _COUNT = tuple(Supply("count", axes) for axes in ("BS", "S", "1S"))
 _LENGTHS = (Supply("lengths", "B"), Supply("size", "S"), Supply("size", "B"))
-_MASKS = tuple(
+MASKS = tuple(
     Supply("full", axes, dtype, number)
     for axes in ("BS", "B11S", "B1SS", "SS", "BSS", "SSB", "11SS", "B1S", "S", "BS1")
     for dtype, number in (("bool", 1.0), ("bool", 0.0), ("float32", 0.0), ("int64", 1.0))
 )
+"""Those that a mask is given first, in every usual shape: all ones or zeros, of which one hides nothing."""
 _OF_EACH_HEAD = tuple(
     Supply("full", "XSS", dtype, number) for dtype, number in (("bool", 0.0), ("float32", 0.0), ("bool", 1.0))
 )
@@ -43,12 +53,12 @@ _OF_EACH_HEAD = tuple(
 _HEADS = (4, 8, 2, 12, 16, 1)
 """Numbers of heads, the likeliest first."""
 _OF_ATTENTION = tuple(
-    sorted(_MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
+    sorted(MASKS, key=lambda mask: ("BSS", "SS").index(mask.axes) if mask.axes in ("BSS", "SS") else 2)
 )
 """The same, those of each query first: [batch, sequence, sequence] and [sequence, sequence]."""
 _ANGLE_AXES = ("Sd", "Se", "1Sd", "BSd", "11Sd", "B1Sd", "S11d", "1S1d", "1Se", "BSe", "11Se", "S11e", "1S1e")
 _PAIR_AXES = ("BSd", "Sd", "1Sd", "11Sd", "B1Sd", "S11d", "1S1d", "BSe", "Se", "1Se", "11Se", "S11e", "1S1e")
-_TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR}
+_TURNS = {"turning": "", "cosines": "cosines", "sines": "sines", "pair": PAIR, "sinusoids": SINES_FIRST}
 """Kinds of angles → the function of them."""
 _HEAD_SIZES = (64, 32, 128, 80)
 """Features of a head that published encoders have, whatever the number of heads."""
@@ -73,6 +83,8 @@ def options_of(
     kinds = [kind for kind in SPOKEN if speaks(name, kind)]
     if {"cosines", "sines"} <= {*kinds}:
         kinds.sort(key=lambda kind: kind != "pair")
+    if "sinusoids" in kinds:
+        kinds.sort(key=lambda kind: kind != "sinusoids")
     for kind in kinds:
         made = _angles(kind, sizes, packed=packed) if kind in _TURNS else _of_kind(kind, widths, packed=packed)
         named += sorted(made, key=lambda each: "cis" in name.lower() and each.what not in (TURNS, STACKED))
@@ -80,11 +92,11 @@ def options_of(
         named.insert(0, Supply("seed"))
     if may_be_mask(name):
         of_heads = (replace(mask, heads=each) for each in dict.fromkeys((*heads, *_HEADS)) for mask in _OF_EACH_HEAD)
-        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else _MASKS), *of_heads, *named]
+        named = [Supply("none"), *(_OF_ATTENTION if "att" in name.lower() else MASKS), *of_heads, *named]
     named = list(dict.fromkeys(named))
-    others = [Supply("none"), *_COUNT, *_LENGTHS, *_MASKS[:4], *_of_kind("condition", widths)]
+    others = [Supply("none"), *_COUNT, *_LENGTHS, *MASKS[:4], *_of_kind("condition", widths)]
     if name.isdigit():  # the second of a tuple is a mask most often, and positions may be taken for one
-        others = [Supply("none"), *_MASKS, *others]
+        others = [Supply("none"), *MASKS, *others]
     return named, [each for each in dict.fromkeys(others) if each not in named]
 
 
@@ -116,6 +128,8 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
     """Angles of each position and pair of features, or cosines, or sines, or a pair of both. One alone would be
     broadcast to all features, and is none."""
     axes: tuple[str, ...] = _PAIR_AXES if kind == "pair" else _ANGLE_AXES
+    if kind == "sinusoids":
+        return _sinusoids(sizes)
     if packed:
         axes = _PACKED_AXES if kind == "turning" else _PACKED_PAIR_AXES
     whole = [Supply("turning", each, "float32", size, _TURNS[kind]) for size in sizes for each in axes]
@@ -126,6 +140,13 @@ def _angles(kind: str, sizes: list[int], *, packed: bool) -> list[Supply]:
     turns = [replace(each, dtype="complex64", what=TURNS) for each in of_pairs]
     stacked = [replace(each, axes=f"{each.axes}2", what=STACKED) for each in of_pairs]
     return [each for three in zip_longest(angles, turns, stacked) for each in three if each is not None]
+
+
+def _sinusoids(sizes: list[int]) -> list[Supply]:
+    """Sines and cosines of each pair of features, in a pair or one behind the other, as RoFormer's."""
+    forms = [(SINES_FIRST, axes) for axes in ("11Se", "1Se", "Se", "B1Se", "BSe")]
+    forms += [(SINES_THEN, axes) for axes in ("11Sd", "1Sd", "Sd", "B1Sd", "BSd")]
+    return [Supply("turning", axes, "float32", size, what) for size in sizes for what, axes in forms]
 
 
 def cut_sizes(widths: Iterable[int], heads: tuple[int, ...]) -> list[int]:

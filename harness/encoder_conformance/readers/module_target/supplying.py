@@ -98,33 +98,22 @@ def arranged(module: LiveModule) -> tuple[LiveModule, Array] | None:
     widths = widths_of(module)
     if widths and (keyed := bundled(module, drawn((BATCH, SEQUENCE, widths[0])))) is not None:
         module = module.arranged(keyed) or module
+    if module.arranged(module.signature.arrangement) is None:
+        return None
     lengths = dict.fromkeys((*lengths_said(module.objects()), *LENGTHS))
     needed, refused = _optional_needed(module, widths), RefusedWays(module)
-    known, aside = (*not_given(module.signature), *needed), list[tuple[LiveModule, Array]]()
+    known = (*not_given(module.signature), *needed)
     for sequence, most in ((SEQUENCE, MOST), *((length, _MOST_LONG) for length in lengths)):
-        for arrangement in islice(_ways_of(module, widths, needed), most):
-            other = module.arranged(arrangement)
-            if other is None:
-                return None
-            refused.ways.append(arrangement)
-            for d_model in widths:
-                x = drawn((BATCH, sequence, d_model))
-                if (problem := _problem_with(other, x)) is not None:
-                    refused.problems.append(problem)
-                elif _follows_items(other, x):
-                    aside.append((other, x))
-                else:
-                    return _as_it_is_taken(other, x), x
-            if refused.want_integers():
-                raise of_ids(module.signature.x)
-        for other, x in aside[:1]:
+        ways = islice(_ways_of(module, widths, needed), most)
+        if (taken := _first_taken(module, ways, [(BATCH, sequence, width) for width in widths], refused)) is not None:
+            other, x = taken
             return _as_it_is_taken(other, x), x
         if sequence == SEQUENCE and (found := called_by_effect(module, widths, known)) is not None:
-            return found  # numbers of so many positions as there are features may be taken for these
+            return _opened(*found), found[1]  # as many positions as there are features may be taken for these
     others = (name for name in module.signature.arrays if name not in known)  # of which it may not do without one
     for names in ((*known, name) for name in islice(others, _MOST_MISSED)):
         if (found := called_by_effect(module, widths, names)) is not None:
-            return found
+            return _opened(*found), found[1]
     refuse_some_batches(module, widths, islice(_ways_of(module, widths, needed), _FIRST))
     return None
 
@@ -145,6 +134,34 @@ def _follows_items(module: LiveModule, x: Array) -> bool:
     return not np.allclose(before, after, rtol=0, atol=_CHANGED * np.abs(before).max())
 
 
+def _first_taken(
+    module: LiveModule, ways: Iterable[Arrangement], shapes: list[tuple[int, int, int]], refused: RefusedWays
+) -> tuple[LiveModule, Array] | None:
+    """The module called in the first of these ways that it takes, with any number of items, each by itself, if there is
+    one such, and an x of one of these shapes; None if it takes none. Raises BadTarget where ids are wanted in the place
+    of x."""
+    of_this_batch = None
+    for arrangement in ways:
+        other = module.arranged(arrangement) or module
+        refused.ways.append(arrangement)
+        for x in map(drawn, shapes):
+            if (problem := _problem_with(other, x)) is not None:
+                refused.problems.append(problem)
+            elif _takes_fewer_items(other, x) and not _follows_items(other, x):
+                return other, x
+            else:
+                of_this_batch = of_this_batch or (other, x)
+        if refused.want_integers():
+            raise of_ids(module.signature.x)
+    return of_this_batch
+
+
+def _takes_fewer_items(module: LiveModule, x: Array) -> bool:
+    """Whether a mask of items is taken beside another number of them, too: one may be as many as there are heads."""
+    beside = module.signature.arrangement.beside.values()
+    return not any(each.kind == "full" and each.axes[0] in "BX" for each in beside) or module.takes(x[:-1])
+
+
 def _problem_with(module: LiveModule, x: Array) -> str | None:
     """What it raises; "" where it gives no numbers for x, or one for all, as under a mask that hides everything; None
     where it answers."""
@@ -162,7 +179,10 @@ def _optional_needed(module: LiveModule, widths: Iterable[int]) -> tuple[str, ..
         needed, x = tuple[str, ...](), drawn((BATCH, SEQUENCE, d_model))
         for _ in range(_MOST_MISSED):
             ways = (module.arranged(way) for way in islice(_ways_of(module, widths, needed), _FIRST))
-            failed = [(way, _problem_with(way, x) or "") for way in ways if way is not None]
+            asked = [(way, _problem_with(way, x)) for way in ways if way is not None]
+            if any(problem is None for _, problem in asked):
+                break
+            failed = [(way, problem or "") for way, problem in asked]
             problems = [(way.signature, problem) for way, problem in failed]
             more = next((missed for of, problem in problems if (missed := missed_in(problem, of, needed))), ())
             more = more or read_where_it_fails(failed, needed, x)

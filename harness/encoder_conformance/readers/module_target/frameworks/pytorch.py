@@ -220,7 +220,7 @@ class _PyTorch(ModuleFramework):
     @contextmanager
     def undisturbed(self) -> Generator[None]:
         """Without the fused path of nn.TransformerEncoder: it gives shorter outputs where all items end in padding."""
-        fast, precision = torch.backends.mha.get_fastpath_enabled(), torch.get_float32_matmul_precision()
+        fast, precision = torch.backends.mha.get_fastpath_enabled(), _matmul_precision()
         drawn, drawn_by_numpy = random.getstate(), np.random.get_state()
         torch.backends.mha.set_fastpath_enabled(False)
         FLEX_ATTENTION.called = False
@@ -231,7 +231,16 @@ class _PyTorch(ModuleFramework):
             random.setstate(drawn)
             np.random.set_state(drawn_by_numpy)
             torch.backends.mha.set_fastpath_enabled(fast)
-            torch.set_float32_matmul_precision(precision)
+            if precision:
+                torch.set_float32_matmul_precision(precision)
+
+
+def _matmul_precision() -> str:
+    """ "" where the module's file set it in two ways of PyTorch's, of which it then tells neither."""
+    try:
+        return str(torch.get_float32_matmul_precision())
+    except RuntimeError:
+        return ""
 
 
 def _frozen(module: nn.Module) -> Iterator[Finding]:

@@ -110,4 +110,16 @@ def _tried(part: nn.Module, base: nn.Linear) -> nn.Linear | None:
         pairs = zip((one, two, one + two), answers, strict=True)
         if any((linear(x) - answer).abs().max() > _SAME * size for x, answer in pairs):
             return None
-    return linear.to(base.weight.dtype)
+    return linear.to(base.weight.dtype) if _each_counts(wide, one) else None
+
+
+def _each_counts(part: nn.Module, x: Tensor) -> bool:
+    """Whether each number of its matrices changes the output, with others drawn for them all: an adapter's first half
+    changes nothing while its second is zero. Attention over one position is linear, too, by its values alone."""
+    drawn = torch.Generator().manual_seed(1)
+    for value in part.parameters():
+        value.data.normal_(generator=drawn)
+        value.requires_grad_(True)
+    matrices = [value for value in part.parameters() if value.ndim == 2]
+    gradients = torch.autograd.grad(part(x).square().sum(), matrices, allow_unused=True)
+    return all(each is not None and bool(each.ne(0).all()) for each in gradients)

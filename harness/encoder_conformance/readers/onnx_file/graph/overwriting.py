@@ -12,13 +12,15 @@ from encoder_conformance.spec.axes import Array
 
 _WHOLE = b"none"
 """What an operator does with what stands there already: nothing."""
+_HIDING = -100.0
+"""Scores of less hide a key."""
 
 
 def overwritten(node: onnx.NodeProto, parts: Parts) -> bool:
     """Of the last that is written: the rows of all. Of the others: what they are written into, which nothing takes."""
     written = _written_into(node, parts)
     if written is None:
-        return False
+        return _filled(node, parts)
     base, writers = written
     if (rows := _rows_of(base, writers, parts)) is not None:
         _join(node, rows, writers, parts)
@@ -26,6 +28,27 @@ def overwritten(node: onnx.NodeProto, parts: Parts) -> bool:
     if not _is_written_on(node, parts):
         return False
     parts.node("Identity", [base], node.output[0])
+    return True
+
+
+def _filled(node: onnx.NodeProto, parts: Parts) -> bool:
+    """Fixed places that one number is written to which hides, as by `scores[:, :, i, j] = -inf`: that number where a
+    mask says so."""
+    data, places, written = node.input
+    held, numbers, size = parts.tensor(places), parts.tensor(written), _sizes(data, parts)
+    if held is None or numbers is None or size is None or not held.size:
+        return False
+    if attributes_of(node).get("reduction", _WHOLE) != _WHOLE:
+        return False
+    number = numbers.flat[0]
+    if number > _HIDING or (numbers != number).any():
+        return False
+    out, axes = node.output[0], held.shape[-1]
+    mask = np.zeros([*size[:axes], *(1 for _ in size[axes:])], np.bool_)
+    mask[tuple(np.moveaxis(held, -1, 0))] = True
+    named = {"places": mask, "number": number.reshape(())}
+    constants = [parts.constant(f"{out}/{name}", value) for name, value in named.items()]
+    parts.node("Where", [*constants, data], out, name=node.name)
     return True
 
 

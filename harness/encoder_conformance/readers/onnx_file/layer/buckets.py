@@ -59,9 +59,24 @@ def _summed(names: tuple[str, ...], values: Mapping[str, Array], H: int, S: int)
     for name in names:
         value = values.get(name)
         if value is not None and value.ndim >= 2 and value.dtype.kind == "f":
-            first = value[0] if value.ndim == 4 else value[:H] if value.ndim == 3 else value
+            first = _of_first_item(value, H)
             total += np.where(hides(first), -np.inf, first.astype(np.float64))
     return total
+
+
+def _of_first_item(value: Array, H: int) -> Array:
+    """What is added in the first item [S, S] or [1 or H, S, S]; its heads may lie by groups of those that share keys:
+    [batch, groups, heads of a group, S, S], or without a batch."""
+    if value.ndim == 4 and value.shape[1] not in (1, H) and value.shape[0] * value.shape[1] == H:
+        return np.asarray(value.reshape(H, *value.shape[2:]))
+    if value.ndim < 5:
+        return value[0] if value.ndim == 4 else value[:H] if value.ndim == 3 else value
+    item: Array = value[0]
+    groups, each = item.shape[:2]
+    if groups * each == 1:
+        return np.asarray(item[0])
+    full = (groups if groups > 1 else H // each, each if each > 1 else H // groups, *item.shape[2:])
+    return np.asarray(np.broadcast_to(item, full)).reshape(H, *item.shape[2:])
 
 
 def _is_all_of(short: Array, weights: Weights) -> bool:

@@ -88,13 +88,13 @@ def _norm_with(
         expected = at(standardised(rows, kind, epsilon) * g + s)
         if distance(observed, expected) <= CLOSE:
             return found
-        factor = float(np.vdot(observed, expected) / np.vdot(expected, expected))
-        if factor > 0 and distance(observed, factor * expected) <= CLOSE:
-            return replace(found, factor=factor)
-        if epsilon == OF_A_CLAMP or epsilon >= 1 or evidence == _NONE:
-            continue
         forms = ((each, at(standardised(rows, kind, epsilon, each) * g + s)) for each in BY_DEVIATION[kind] if each)
         form = next((each for each, other in forms if distance(observed, other) <= CLOSE), "")
+        factor = float(np.vdot(observed, expected) / np.vdot(expected, expected))
+        if factor > 0 and not form and distance(observed, factor * expected) <= CLOSE:
+            return replace(found, factor=factor)  # by D − 1 it is another norm, and none that is scaled
+        if not form and (epsilon == OF_A_CLAMP or epsilon >= 1 or evidence == _NONE):
+            continue
         error = distance(observed_ordinary, at(standardised(ordinary, kind, epsilon) * g + s))
         if (not form, error) < (not best.form, best.error):
             best = replace(found, error=error, form=form)
