@@ -161,6 +161,8 @@ def attend_in(to: str) -> Form:
 ATTEND: dict[str, Form] = {
     "standard": jnp.matmul,
     "identity": lambda weights, v: v,
+    "scaled-behind": lambda weights, v: weights @ v / v.shape[-1] ** 0.5,
+    "scaled-behind-by-d-model": lambda weights, v: weights @ v / (v.shape[1] * v.shape[-1]) ** 0.5,
     "in-bfloat16": attend_in("bfloat16"),
     "in-float16": attend_in("float16"),
     "in-tf32": attend_in("tf32"),
