@@ -305,3 +305,17 @@ class SkipsBothBranchesPre(Plain):
 class KeyNotTurned(Rope):
     def rotate(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return super().rotate(q, k)[0], k
+
+
+class OneSumAndAnotherEpsilon(PlainPost):
+    """Three things are otherwise than in post-relu: the second sum, the epsilons, and the number that hides."""
+
+    def norm(self) -> nn.Module:
+        return nn.LayerNorm(self.D, eps=1e-6)
+
+    def bias(self, n: int, ignore: Tensor | None) -> Tensor | None:
+        return None if ignore is None else torch.where(ignore[:, None, None, :], -1e9, 0.0)
+
+    def layer(self, x: Tensor, ignore: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.attend(x, ignore))
+        return self.norm2(self.down(self.up(x).relu()))

@@ -685,9 +685,11 @@ def test_what_is_due_is_said(conform: Callable, tmp_path: Path, file: str, name:
         ("cases_repositories.py:LeakyOfPackedHeads", "post-relu", "(activation-leaky-relu"),
         ("cases_blocks.py:CausalOfTurnedMaps", "pre-gelu-tanh", "but attention.qkv_bias is True in the module"),
         ("cases_blocks.py:ScaleTurnedOver", "post-gelu", "(scale-multiplied"),
+        ("cases_blocks.py:OneSumAndAnotherEpsilon", "post-relu", "comes near with residual2-missing"),
+        ("cases_blocks.py:OneSumAndAnotherEpsilon", "post-relu", "stands alone (residual2-missing)"),
     ],
 )
-def test_a_map_that_was_read_is_tried_for_the_layer_that_is_stated(
+def test_a_map_is_found_for_the_layer_that_is_stated_and_a_cause_named(
     conform: Callable, tmp_path: Path, target: str, layer: str, said: str
 ) -> None:
     ended = conform("check", HERE / target, "--layer", layer, "--dtype", "float32", "--out", tmp_path / "out")

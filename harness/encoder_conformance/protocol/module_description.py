@@ -75,13 +75,15 @@ class OtherAnswer(Frozen):
 
 
 class MapSearch(Frozen):
-    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none.
+    """The best of `maps` with each of `deviations`. `deviation`: with which it matches; "" without any, None: none. It
+    is `near` where that is not exact, and no other map comes near: something else in the module is a little different.
 
     `head_counts`: how many numbers of heads were tried, each without a deviation.
     """
 
     deviation: str | None
     distance: float
+    near: bool = False
     maps: int
     deviations: int
     head_counts: int

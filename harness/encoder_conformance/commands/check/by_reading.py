@@ -1,7 +1,8 @@
-"""What the graph of a module shows, where numbers name no cause: a parameter that is read in another's place, or a step
-that no layer has."""
+"""What the graph of a module shows, and the search of its map, where numbers name no cause: a parameter that is read in
+another's place, a deviation that comes near, or a step that no layer has."""
 
 from encoder_conformance.judging.records import Diagnosis
+from encoder_conformance.oracle.catalogue import catalogue
 from encoder_conformance.protocol.module_description import ModuleDescription
 
 READ_TWICE, OF_THE_GRAPH = "parameter-read-twice", "layer-not-read"
@@ -10,8 +11,13 @@ _TWICE = "{own} is read for {place} too, and {other}, which sounds like it, is r
 
 def by_reading(described: ModuleDescription, found: Diagnosis) -> Diagnosis:
     """The same, explained by what is read twice where that was proved to be all that is wrong, and no deviation of the
-    catalogue explains it. Of one that is unknown it is said what the graph has that no layer has."""
-    not_read = described.not_read
+    catalogue explains it. Of one that is unknown it is said with which deviation the module's output comes near, or
+    what the graph has that no layer has."""
+    not_read, searched = described.not_read, described.searched
+    if found.confidence == "unknown" and found.of == "forward" and searched is not None and searched.deviation:
+        deviation = catalogue()[searched.deviation]
+        named = {"deviations": (deviation.deviation,), "sentences": (deviation.sentence,)}
+        return found.model_copy(update={"confidence": "closest", **named})
     if found.confidence == "unknown" and found.of == "forward" and not_read is not None and not_read.sentence:
         return found.model_copy(update={"cause": OF_THE_GRAPH, "sentences": (not_read.sentence,)})
     if not described.wrong_by_that_alone or found.of != "forward" or found.confidence not in ("closest", "unknown"):

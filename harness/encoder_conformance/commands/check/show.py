@@ -159,7 +159,9 @@ def _show_map(screen: Console, described: ModuleDescription) -> None:
 
 
 def _searched(search: MapSearch) -> str:
-    how = {None: "none matches", "": "one matches"}.get(search.deviation, f"one matches with {search.deviation}")
+    far = f" ({search.distance:.0e} of its output apart)" if search.near else ""
+    matches = f"one {'comes near' if search.near else 'matches'}{search.deviation and f' with {search.deviation}'}{far}"
+    how = "none matches" if search.deviation is None else matches
     tried = f" with each of {search.deviations} deviations" if search.deviations else ""
     heads = f", and {search.head_counts} numbers of heads" if search.head_counts > 1 else ""
     return f"{search.maps} maps{tried}{heads}: {how}"

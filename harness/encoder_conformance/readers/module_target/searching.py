@@ -31,6 +31,8 @@ _ZEROS = (".bias", ".shift")
 _CANDIDATES = 192
 _MATCH = {"float64": 1e-9, "float32": 3e-5}
 """The relative distance of an output from the oracle's that is a match: roundoff, and nothing else."""
+_NEAR, _APART = 2e-3, 100.0
+"""One that an epsilon, or another form of an activation, makes; and how many times as far any other map has to be."""
 
 
 @dataclass
@@ -42,12 +44,16 @@ class _Tried:
     maps: list[Elements]
     outputs: list[Array | None]
 
-    def nearest(self, predicted: Array) -> tuple[float, int]:
-        """The relative distance of the nearest output, and its number."""
+    def nearest(self, predicted: Array) -> tuple[float, int, float]:
+        """The relative distance of the nearest output, its number, and the distance of the next one."""
         scale = float(np.linalg.norm(predicted - predicted.mean()))
         far = np.full_like(predicted, np.inf)
         distances = (np.linalg.norm((far if each is None else each) - predicted) / scale for each in self.outputs)
-        return min((float(np.nan_to_num(distance, nan=np.inf)), number) for number, distance in enumerate(distances))
+        found = sorted(
+            (float(np.nan_to_num(distance, nan=np.inf)), number) for number, distance in enumerate(distances)
+        )
+        (distance, number), *others = found
+        return distance, number, others[0][0] if others else np.inf
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -75,20 +81,22 @@ def search_map(bench: Bench, alternatives: Sequence[Layer], read: ElementMap | N
     tried = list(_tried(bench, own, alternatives, read))
     if not tried:
         return None
-    chosen, predictions = tried[0], dict[str, Array]()
+    chosen, predictions, near = tried[0], dict[str, Array](), False
     for each in tried:
-        distance, number = each.nearest(simulate(each.case, [])["output"])
+        distance, number, _ = each.nearest(simulate(each.case, [])["output"])
         if distance <= matches:
             chosen, deviation = each, ""
             break
     else:
         predictions = _predictions(chosen.case)
         nearest = ((*chosen.nearest(predicted), name) for name, predicted in predictions.items())
-        distance, number, deviation = min(nearest, key=lambda found: found[0])
-    found = distance <= matches
+        distance, number, others, deviation = min(nearest, key=lambda found: found[0])
+        near = matches < distance <= _NEAR and others >= _APART * distance
+    found = distance <= matches or near
     search = MapSearch(
         deviation=deviation if found else None,
         distance=distance,
+        near=near,
         maps=len(chosen.maps),
         deviations=len(predictions),
         head_counts=len(tried),

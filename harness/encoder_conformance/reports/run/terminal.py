@@ -177,9 +177,9 @@ def _stage_text(diagnosis: Diagnosis) -> str:
 def _deviations_text(diagnosis: Diagnosis) -> str:
     """The deviations, how well they fit, and those that fit as well."""
     unit = "of the scatter that it predicts" if diagnosis.by_size else "σ"
-    size = f"{format_sigma(diagnosis.rms or 0)} {unit}"
+    size = "" if diagnosis.rms is None else f", {format_sigma(diagnosis.rms)} {unit}"
     names = " and ".join(diagnosis.deviations)
-    text = f"{' '.join(diagnosis.sentences).rstrip('.')} ({names}), {size}."
+    text = f"{' '.join(diagnosis.sentences).rstrip('.')} ({names}){size}."
     if diagnosis.came_true:
         text += f" Predicted and seen: {'; '.join(diagnosis.came_true)}."
     elif diagnosis.by_size:
