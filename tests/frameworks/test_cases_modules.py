@@ -722,10 +722,14 @@ def test_a_map_that_was_read_is_tried_where_the_module_lacks_biases(conform: Cal
 
 
 def test_heads_that_are_wider_than_is_stated_are_said(conform: Callable, tmp_path: Path) -> None:
-    """Their own parameters fit no case of the stated layer, which has biases that they lack, of other sizes."""
+    """Their own parameters fit no case of the stated layer, which has biases that they lack, of other sizes. No number
+    can be asked, and what is other says enough."""
     target = HERE / "cases_written.py:WideHeads"
     ended = conform("check", target, "--layer", "post-gelu", "--dtype", "float32", "--out", tmp_path / "out")
     printed = " ".join((ended.stdout + ended.stderr).split())
     assert ended.status == 1, printed
     assert "attention.head_dim is 12 in the module (cases_plain.py:" in printed, printed
     assert "failed" not in printed, printed
+    assert "shape mismatch" not in printed, printed
+    assert "This is not post-gelu: attention.head_dim is 12 in the module" in printed, printed
+    assert "It was not asked: see above." in printed, printed

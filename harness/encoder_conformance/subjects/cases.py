@@ -16,6 +16,7 @@ from encoder_conformance.spec.dtypes import DtypeName, Format, dtype_named
 from encoder_conformance.spec.layer import Layer
 from encoder_conformance.spec.level import Level
 from encoder_conformance.spec.masking import Blind, Causal, Drawn, EndPadding, Mask
+from encoder_conformance.spec.parameters import parameters_of
 from encoder_conformance.spec.portable import RAISED
 from encoder_conformance.spec.situation import Check, Situation, unfit
 from encoder_conformance.subjects.beyond import cases_beyond, causal_cases_beyond
@@ -161,14 +162,20 @@ def module_cases(described: ModuleDescription, layer: Layer, level: Level = "cor
     return [_with_what_it_has(_in_formats(case, described), described) for case in each_once(most_checks_first)]
 
 
+def of_other_sizes(layer: Layer, own: Mapping[str, Array]) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """Those of a module's own parameters that the layer has in other sizes, as of wider heads, or fewer heads of keys:
+    the name, its shape, and the one that is due. Such a module is not asked."""
+    for parameter in parameters_of(layer):
+        found, due = own.get(parameter.name), parameter.shape(layer)
+        if found is not None and found.shape != due:
+            yield parameter.name, found.shape, due
+
+
 def own_cases(
     described: ModuleDescription, layer: Layer, own: Mapping[str, Array], level: Level = "core"
 ) -> Iterator[Case]:
-    """With the module's own parameters; none if it lacks some that the layer has no way to do without, or has them in
-    other sizes, as of wider heads than the layer states."""
+    """With the module's own parameters; none if it lacks some that the layer has no way to do without."""
     renamed, portable = layer.model_copy(update={"layer": f"{layer.layer}-own"}), layer_parameters(layer, {})
-    if any(value.shape != portable[name].shape for name, value in own.items() if name in portable):
-        return
     held = CaseParameters.of({**neutral(portable, described.absent), **own})
     for case in _at_lengths(pool(renamed, [InputLimits.of_module(described)], level, described.dtypes), described):
         if case.situation.situation in OWN:

@@ -10,7 +10,7 @@ from encoder_conformance.commands.check.also import Beside
 from encoder_conformance.commands.check.by_reading import by_reading
 from encoder_conformance.commands.check.chosen import Chosen, chosen, explained_in_both, number_that_hides
 from encoder_conformance.commands.check.covered import asked_in
-from encoder_conformance.commands.check.findings import findings_of, of_way_back
+from encoder_conformance.commands.check.findings import findings_of, of_sizes, of_way_back
 from encoder_conformance.commands.check.results import CheckResult, PartResult, RefusedPart
 from encoder_conformance.commands.check.stated import CheckRequest
 from encoder_conformance.commands.check.unasked import not_asked
@@ -28,7 +28,7 @@ from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.case import Case
 from encoder_conformance.spec.dtypes import DtypeName
-from encoder_conformance.subjects.cases import module_cases, own_cases
+from encoder_conformance.subjects.cases import module_cases, of_other_sizes, own_cases
 from encoder_conformance.subjects.module import ModuleWorker, module_session
 from encoder_conformance.subjects.subject import Subject, layer_as_judged
 
@@ -134,7 +134,7 @@ class Checking:
 
     def cases(self, part: ExaminedPart) -> list[Case]:
         layer = part.subject.layer
-        if layer is None or part.like:
+        if layer is None or part.like or any(of_other_sizes(layer, part.subject.parameters)):
             return []
         portable = module_cases(part.described, layer, self.request.level)
         return [*portable, *own_cases(part.described, layer, part.subject.parameters, self.request.level)]
@@ -157,6 +157,7 @@ class Checking:
             as_told=part.described.stated is not None,
             findings=(
                 *findings_of(part.described, declared=is_declared, reference=request.reference, part=is_part),
+                *of_sizes(subject),
                 *of_way_back(way_back),
                 *([choice.finding] if choice else []),
             ),

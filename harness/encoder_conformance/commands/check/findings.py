@@ -13,6 +13,8 @@ from encoder_conformance.protocol.module_description import ModuleDescription
 from encoder_conformance.protocol.way_back import WayBackAnswer
 from encoder_conformance.spec.published import unusual
 from encoder_conformance.spec.words import listed, some
+from encoder_conformance.subjects.cases import of_other_sizes
+from encoder_conformance.subjects.subject import Subject
 
 _NEEDLESS = "attention.key.bias"
 _WAY_BACK: Mapping[str, tuple[Severity, FindingKind]] = {
@@ -55,6 +57,19 @@ def answering_findings(described: ModuleDescription, dtypes: Sequence[str]) -> I
     yield from _of_formats(described, dtypes)
     yield from _of_chance(described)
     yield from _of_kept(described)
+
+
+def of_sizes(subject: Subject) -> Iterator[Finding]:
+    """An error for the first of its parameters that the layer has in another size: what no number of it can be put in
+    the place of is not asked."""
+    layer = subject.layer
+    others = [*of_other_sizes(layer, subject.parameters)] if layer is not None else []
+    for name, shape, due in others[:1]:
+        assert layer is not None
+        more = f", and so {'are' if len(others) > 2 else 'is'} {len(others) - 1} more" if others[1:] else ""
+        message = f"{name} is {list(shape)} in the module, and {list(due)} in {layer.layer}{more}: it was not asked"
+        about = {"parameter": name, "found": list(shape), "stated": list(due)}
+        yield Finding(severity="error", kind="no-parameter-map", message=message, about=about)
 
 
 def of_way_back(answers: Iterable[WayBackAnswer]) -> Iterator[Finding]:

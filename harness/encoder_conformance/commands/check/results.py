@@ -116,12 +116,17 @@ class PartResult(Frozen):
         return worst([self.alone, *(each.status for each in self.variants)])
 
     @property
+    def unlike(self) -> list[Finding]:
+        """The choices that are other than the user said: it is another layer, whether it was asked or not."""
+        return [finding for finding in self.errors if finding.kind == "choice-differs"]
+
+    @property
     def alone(self) -> int:
         """0 it does what the layer does; 1 it does not, or answers one question in two ways; 2 it was not judged."""
         if self.described.is_two_answers:
             return 1
         if self.layer is None or not (self.records or self.like):
-            return 2
+            return 1 if self.unlike else 2
         conforms = all(record.outcome in EXPECTED for record in self.records) and not self.errors
         return 0 if conforms else 1
 

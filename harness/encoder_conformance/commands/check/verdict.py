@@ -57,15 +57,17 @@ def closing(part: PartResult, before: Sequence[PartResult] = ()) -> Iterator[Clo
         yield ClosingLine("checks", covered)
     for each in part.variants:
         yield ClosingLine("form", of_variant(each), each.status)
-    if part.status == 1:
+    if part.status == 1 and (part.records or part.like):
         yield ClosingLine("next", "Next: the same command with -v shows each check that fails.")
 
 
 def verdict(part: PartResult) -> str:
     """What it is, and as what; never that it is right where nobody said what it should be."""
     layer = part.layer
-    if layer is None and part.alone == 1:
+    if layer is None and part.described.is_two_answers:
         return "It gives two answers to one question, which no layer does. It was not judged further."
+    if layer is None and part.unlike and part.described.stated is not None:
+        return f"This is not {part.described.stated.layer}: {part.unlike[0].message}. It was not asked: see above."
     if layer is None or part.alone == 2:
         beyond = part.described.not_read is not None and part.described.not_read.beyond
         hint = "" if part.as_told or beyond else " To have it compared with a layer, pass --layer NAME."
